@@ -98,7 +98,7 @@ absl::Status MeasureHanded(const UpdateCall& call, const MeasureOptions& options
   return FillHanded(call, out->mutable_update()->mutable_sample());
 }
 
-void SayWhetherExercised(v1::Evidence* out) {
+void ReportWhetherExercised(v1::Evidence* out) {
   out->set_exercised(out->update().summary().intended() > 0 ? v1::EXERCISED_YES : v1::EXERCISED_NO);
 }
 
@@ -110,7 +110,7 @@ absl::Status MeasureWhole(const UpdateCall& call, const MeasureOptions& options,
   update.max_samples = kUpdateSamples;
   out->set_sample_size(Elements(call.input.before));
   if (absl::Status s = FillUpdate(call.input, update, out->mutable_update()); !s.ok()) return s;
-  SayWhetherExercised(out);
+  ReportWhetherExercised(out);
   return absl::OkStatus();
 }
 
@@ -196,7 +196,7 @@ absl::Status Measure(const UpdateJob& job, v1::Evidence* out) {
   v1::Update* update = out->mutable_update();
   out->set_sample_size(Elements(job.call.input.before));
   FillUpdateFigures(job.call.input, FinishItem(job.item, job.results()), update);
-  SayWhetherExercised(out);
+  ReportWhetherExercised(out);
   FillConfig(job.call, update->mutable_config());
   if (job.left_out) update->set_no_sample_reason(NoRoom(SampleBytes(job.call)));
   if (!job.sampled || job.left_out) return absl::OkStatus();

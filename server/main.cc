@@ -220,9 +220,9 @@ void PrepareForStreams(uint64_t max_streams) {
 // left out: after a flood no other line may come.
 int WaitForTheEnd(const sigset_t& signals, plumbline::server::Server* server,
                   const plumbline::server::ServiceManager& manager, bool relay) {
-  constexpr std::chrono::microseconds kSay = std::chrono::seconds(1);
+  constexpr std::chrono::microseconds kReport = std::chrono::seconds(1);
   const bool ping = relay && manager.watchdog().count() > 0;
-  const std::chrono::microseconds period = ping ? std::min(kSay, manager.watchdog()) : kSay;
+  const std::chrono::microseconds period = ping ? std::min(kReport, manager.watchdog()) : kReport;
   const timespec wait{period.count() / 1'000'000, period.count() % 1'000'000 * 1000};
   for (;;) {
     siginfo_t info{};
@@ -230,7 +230,7 @@ int WaitForTheEnd(const sigset_t& signals, plumbline::server::Server* server,
     if (signal == SIGHUP) server->Reload();
     if (signal > 0 && signal != SIGHUP) return signal;
     if (signal > 0 || errno != EAGAIN) continue;
-    plumbline::server::internal::SayWhatWasLeftOut(false);
+    plumbline::server::internal::ReportWhatWasLeftOut(false);
     if (ping) manager.GetsOn();
   }
 }
@@ -252,11 +252,11 @@ absl::StatusOr<std::unique_ptr<plumbline::server::Server>> StartWhenThereIsRoom(
     const sigset_t& signals, const Config& config,
     const plumbline::server::ServiceManager& manager) {
   constexpr timespec kRetry{1, 0};
-  for (bool said = false;;) {
+  for (bool stated = false;;) {
     auto server = plumbline::server::Server::Start(config, WatchOf(manager));
     if (server.status().code() != absl::StatusCode::kResourceExhausted) return server;
     const std::string why(server.status().message());
-    if (!std::exchange(said, true))
+    if (!std::exchange(stated, true))
       plumbline::server::LogError("{}; the server starts and listens when there is enough space",
                                   why);
     manager.Status(absl::StrCat("not serving: ", why));
@@ -389,6 +389,6 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
   manager.Stopping();
   LogInfo("signal {}: stopping", received);
   (*server)->Stop();
-  plumbline::server::internal::SayWhatWasLeftOut(true);
+  plumbline::server::internal::ReportWhatWasLeftOut(true);
   return 0;
 }

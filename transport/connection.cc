@@ -118,7 +118,7 @@ void Connection::SendNext() {
     return Write(FrameBatch(std::move(next->body), number, next->unsent + NotMade().batches));
   }
   if (SendAside()) return;
-  if (finishing_ && outbox_.state().empty()) return SayGoodbye();
+  if (finishing_ && outbox_.state().empty()) return SendGoodbye();
   if (Clock::now() - last_sent_ >= milliseconds(config_.heartbeat_ms)) SendHeartbeat();
 }
 
@@ -154,7 +154,7 @@ void Connection::SendHeartbeat() {
   last_event_ = before;  // a heartbeat does not count as activity
 }
 
-void Connection::SayGoodbye() {
+void Connection::SendGoodbye() {
   writes_done_ = true;
   goodbye_ = Clock::now();
   call_->WritesDone(&writes_closed_);
@@ -203,8 +203,8 @@ void Connection::WatchClock() {
   }
   const bool waiting = !welcomed_ || in_flight_ != 0;
   const bool silent = waiting && now - last_ack_ > milliseconds(config_.ack_timeout_ms);
-  const bool said_goodbye = writes_done_ && now - goodbye_ > kGoodbye;
-  if (silent || said_goodbye) Break();
+  const bool sent_goodbye = writes_done_ && now - goodbye_ > kGoodbye;
+  if (silent || sent_goodbye) Break();
 }
 
 // Ends the call: cancels pending operations, and asks for the status once no read is pending.
@@ -218,8 +218,8 @@ void Connection::Break() {
 // reason.
 void Connection::Over() {
   if (!std::exchange(broken_, true)) over_since_ = Clock::now();
-  if (finish_asked_ || reading_) return;  // the cancelled read completes and calls this again
-  finish_asked_ = true;
+  if (finish_requested_ || reading_) return;  // the cancelled read completes and calls this again
+  finish_requested_ = true;
   call_->Finish(&status_, &ended_);
 }
 

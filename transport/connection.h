@@ -128,7 +128,7 @@ class Connection {
   void SendHeartbeat();
   v1::Heartbeat State();
   Unproduced NotMade() const { return config_.unproduced ? config_.unproduced() : Unproduced(); }
-  void SayGoodbye();
+  void SendGoodbye();
   void OnMessage();
   void OnWelcome(const v1::Welcome& welcome);
   void OnAck(const v1::Ack& ack);
@@ -146,7 +146,7 @@ class Connection {
   Tag started_{this, What::kStarted}, read_{this, What::kRead}, written_{this, What::kWritten},
       writes_closed_{this, What::kWritesDone}, ended_{this, What::kFinished};
   bool welcomed_ = false, reading_ = false, writing_ = false, finishing_ = false;
-  bool writes_done_ = false, broken_ = false, finish_asked_ = false, finished_ = false;
+  bool writes_done_ = false, broken_ = false, finish_requested_ = false, finished_ = false;
   uint64_t in_flight_ = 0;  // the highest sequence sent and not acknowledged
   Clock::time_point last_ack_, last_sent_, last_event_, goodbye_, over_since_;
 };

@@ -14,9 +14,9 @@ constexpr const char* kCa = "PLUMBLINE_TLS_CA (--tls-ca)";
 
 // Returns true for gRPC's texts about a connection that ended before the call. No server sends
 // them.
-bool BrokenConnection(const std::string& said) {
+bool BrokenConnection(const std::string& stated) {
   for (const char* words : {"andshake", "closed", "reset", "failed to connect", "last error"}) {
-    if (said.find(words) != std::string::npos) return true;
+    if (stated.find(words) != std::string::npos) return true;
   }
   return false;
 }
@@ -27,8 +27,8 @@ Diagnosis Http(const std::string& at) {
                                      "default); use its --grpc port (7433 by default)")};
 }
 
-Diagnosis NotReached(const std::string& at, const std::string& said, const DoorProbe& probe) {
-  if (said.find("DNS resolution failed") != std::string::npos ||
+Diagnosis NotReached(const std::string& at, const std::string& stated, const DoorProbe& probe) {
+  if (stated.find("DNS resolution failed") != std::string::npos ||
       probe.error.find("not known") != std::string::npos) {
     return {Fault::kNoName,
             absl::StrCat("no server answers at ", at, ": ", "the host's name does not resolve (",
@@ -75,13 +75,13 @@ Diagnosis OverTls(const std::string& at, const Credentials& c, const grpc::Statu
                            probe.verify_text, "): set the CA of the server in ", kCa)};
   }
   if (probe.handshake && probe.http1) return Http(at);
-  if (probe.asks_certificate && c.tls_cert.empty()) {
+  if (probe.requires_certificate && c.tls_cert.empty()) {
     return {Fault::kWantsCertificate,
             absl::StrCat(at,
                          " requires a client certificate: set it in PLUMBLINE_TLS_CERT "
                          "(--tls-cert) and its key in PLUMBLINE_TLS_KEY (--tls-key)")};
   }
-  if (probe.asks_certificate && BrokenConnection(status.error_message())) {
+  if (probe.requires_certificate && BrokenConnection(status.error_message())) {
     return {Fault::kCertificateRefused,
             absl::StrCat(at, " does not accept the certificate ", c.tls_cert,
                          ": it has expired, or is from another CA; set another one in "

@@ -146,13 +146,13 @@ struct TlsClient {
   BIO* in = nullptr;  // owned by ssl
   BIO* out = nullptr;
 
-  TlsClient(const std::string& target, const std::string& ca, bool* asks_certificate) {
+  TlsClient(const std::string& target, const std::string& ca, bool* requires_certificate) {
     if (ca == "system") {
       SSL_CTX_set_default_verify_paths(context.get());
     } else {
       SSL_CTX_load_verify_locations(context.get(), ca.c_str(), nullptr);
     }
-    SSL_CTX_set_app_data(context.get(), asks_certificate);
+    SSL_CTX_set_app_data(context.get(), requires_certificate);
     SSL_CTX_set_client_cert_cb(context.get(), NoteRequest);
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, GoOn);
     SSL_CTX_set_alpn_protos(context.get(), kAlpn, sizeof(kAlpn));
@@ -207,7 +207,7 @@ DoorProbe ProbeTls(const std::string& target, const std::string& ca) {
   probe.connected = probe.error.empty();
   if (!probe.connected) return probe;
   std::string first;
-  TlsClient tls(target, ca, &probe.asks_certificate);
+  TlsClient tls(target, ca, &probe.requires_certificate);
   probe.handshake = Handshake(tls, socket, &first);
   ERR_clear_error();  // the queue belongs to the thread, and other code reads it
   probe.tls = IsTls(first);

@@ -26,11 +26,11 @@ grpc::ByteBuffer FrameBatch(std::shared_ptr<const std::string> body, const std::
   constexpr uint32_t kLengthDelimited = 2;
   uint8_t head[40];
   uint8_t* end = head;
-  v1::AgentMessage beside;
-  beside.mutable_backlog()->set_unsent_batches(unsent);
-  beside.mutable_backlog()->set_batch_crc32c(
+  v1::AgentMessage adjacent;
+  adjacent.mutable_backlog()->set_unsent_batches(unsent);
+  adjacent.mutable_backlog()->set_batch_crc32c(
       Crc32c(number.data(), number.size(), Crc32c(body->data(), body->size())));
-  end = beside.SerializeWithCachedSizesToArray((static_cast<void>(beside.ByteSizeLong()), end));
+  end = adjacent.SerializeWithCachedSizesToArray((static_cast<void>(adjacent.ByteSizeLong()), end));
   end = CodedOutputStream::WriteVarint32ToArray(
       (v1::AgentMessage::kBatchFieldNumber << 3) | kLengthDelimited, end);
   end = CodedOutputStream::WriteVarint64ToArray(body->size() + number.size(), end);

@@ -160,7 +160,7 @@ plumbline_status_t CaptureBegin(Run* run, void* replay_stream) {
   const plumbline_status_t status =
       call.agent().capture_begin(call.agent_run(), replay_stream, ThreadError());
   if (status != PLUMBLINE_OK) return status;
-  __atomic_store_n(&run->step_behind_capture, step, __ATOMIC_RELAXED);
+  __atomic_store_n(&run->step_after_capture, step, __ATOMIC_RELAXED);
   __atomic_store_n(&run->head.step, PLUMBLINE_CAPTURING, __ATOMIC_RELAXED);
   return PLUMBLINE_OK;
 }
@@ -171,7 +171,7 @@ plumbline_status_t CaptureEnd(Run* run) {
   if (OpenStep(run) != PLUMBLINE_CAPTURING) {
     return Fail(PLUMBLINE_FAILED_PRECONDITION, "capture_end: expected capture_begin first");
   }
-  __atomic_store_n(&run->head.step, StepBehind(run), __ATOMIC_RELAXED);
+  __atomic_store_n(&run->head.step, StepAfter(run), __ATOMIC_RELAXED);
   return PLUMBLINE_OK;
 }
 

@@ -46,7 +46,7 @@ void OnSigterm(int signal) {
 }
 
 // Runs on its own thread: the trainer's threads may be blocked, for example in a collective.
-void* SayGoodbye(void* /*unused*/) {
+void* SendGoodbye(void* /*unused*/) {
   while (sem_wait(&g_terminated) != 0) {
   }
   plumbline_ending_t ending = PLUMBLINE_ENDING_INIT;
@@ -70,7 +70,7 @@ bool StartWaiting() {
   bool started = pthread_attr_init(&attributes) == 0;
   if (started) {
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    started = pthread_create(&thread, &attributes, SayGoodbye, nullptr) == 0;
+    started = pthread_create(&thread, &attributes, SendGoodbye, nullptr) == 0;
     pthread_attr_destroy(&attributes);
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -97,7 +97,7 @@ void Reason(const char* what, const char* detail) {
 }
 
 // Opens the agent next to libplumbline.so, or next to the target of a symbolic link to it.
-void* OpenBeside() {
+void* OpenNextTo() {
   Dl_info self;
   char path[kPathBytes];
   if (dladdr(&plumbline_process_allocator, &self) == 0 || self.dli_fname == nullptr ||
@@ -121,7 +121,7 @@ void* OpenAgent() {
   char path[kPathBytes];
   if (AgentInProcess(path, sizeof(path))) return Open(path);
   const char* chosen = secure_getenv("PLUMBLINE_AGENT_LIBRARY");
-  if (chosen == nullptr || *chosen == '\0') return OpenBeside();
+  if (chosen == nullptr || *chosen == '\0') return OpenNextTo();
   void* handle = Open(chosen);
   if (handle == nullptr) Reason("PLUMBLINE_AGENT_LIBRARY cannot be loaded", dlerror());
   return handle;

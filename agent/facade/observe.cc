@@ -105,7 +105,7 @@ plumbline_status_t RecordScalar(Run* run, const char* name, double value) {
   if (fault != NameFault::kNone) {
     return Fail(PLUMBLINE_INVALID_ARGUMENT, "scalar: the name %s", Describe(fault));
   }
-  const uint64_t step = StepBehind(run);
+  const uint64_t step = StepAfter(run);
   if (step == PLUMBLINE_NO_STEP) return NoStep(run, "scalar", name);
   AgentCall call(run);
   if (call.status() != PLUMBLINE_OK) return call.status();
@@ -127,7 +127,7 @@ plumbline_status_t ChargeCaller(Run* run, uint64_t ns) {
 plumbline_status_t LookClosely(Run* run, uint32_t steps) {
   const plumbline_status_t idle = IdleStatus(run);
   if (idle != PLUMBLINE_OK) return idle;
-  const uint64_t step = StepBehind(run);
+  const uint64_t step = StepAfter(run);
   if (step == PLUMBLINE_NO_STEP) return NoStep(run, "look", "");
   AgentCall call(run);
   if (call.status() != PLUMBLINE_OK) return call.status();
@@ -153,7 +153,7 @@ plumbline_status_t CallTogether(const char* name, plumbline_run_t* handle, Toget
 
 // Between two steps a span belongs to the last one; before the first, to step 0.
 int64_t StepOfSpan(Run* run) {
-  const uint64_t step = StepBehind(run);
+  const uint64_t step = StepAfter(run);
   if (step != PLUMBLINE_NO_STEP) return static_cast<int64_t>(step);
   const int64_t last = __atomic_load_n(&run->last_step, __ATOMIC_RELAXED);
   return last >= 0 ? last : 0;

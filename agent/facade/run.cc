@@ -38,7 +38,7 @@ plumbline_status_t CatchUp(Run* run) {
     const plumbline_status_t status = Declare(run, site);
     if (status < 0) return status;
   }
-  const uint64_t step = StepBehind(run);
+  const uint64_t step = StepAfter(run);
   if (step == PLUMBLINE_NO_STEP) return PLUMBLINE_OK;
   return run->agent->step_begin(run->agent_run, static_cast<int64_t>(step), ThreadError());
 }

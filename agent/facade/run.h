@@ -41,9 +41,9 @@ struct Run {
   void* agent_run;
   plumbline_status_t failure;
   plumbline_error_t failure_text;
-  int64_t last_step;             // atomic; -1: none begun
-  uint64_t step_behind_capture;  // atomic: value of head.step before capture_begin
-  Site* sites;                   // atomic head of a list that only grows at its end
+  int64_t last_step;            // atomic; -1: none begun
+  uint64_t step_after_capture;  // atomic: value of head.step before capture_begin
+  Site* sites;                  // atomic head of a list that only grows at its end
   Site* last_site;
   uint32_t site_count;
   plumbline_marks_t* marks;  // made under the mutex; never freed
@@ -58,9 +58,9 @@ inline uint64_t OpenStep(const Run* run) {
   return __atomic_load_n(&run->head.step, __ATOMIC_RELAXED);
 }
 // Returns the open step, even if a graph is being captured.
-inline uint64_t StepBehind(const Run* run) {
+inline uint64_t StepAfter(const Run* run) {
   const uint64_t step = OpenStep(run);
-  return step == PLUMBLINE_CAPTURING ? __atomic_load_n(&run->step_behind_capture, __ATOMIC_RELAXED)
+  return step == PLUMBLINE_CAPTURING ? __atomic_load_n(&run->step_after_capture, __ATOMIC_RELAXED)
                                      : step;
 }
 inline RunState StateOf(const Run* run) {

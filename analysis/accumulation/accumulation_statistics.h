@@ -72,11 +72,11 @@ class AccumulationStatistics {
 
   void Persist(Archive& a) {
     a.Version(1);
-    a(told, step_first, step_last, most_adds, unit, longer);
+    a(reported, step_first, step_last, most_adds, unit, longer);
     a(alpha_, ranks_, steps_, more_, repeated_, unjudged_, extrapolated_, problems_);
   }
 
-  v1::Level told = v1::LEVEL_UNSPECIFIED;  // level of the last finding
+  v1::Level reported = v1::LEVEL_UNSPECIFIED;  // level of the last finding
   int64_t step_first = 0;
   int64_t step_last = 0;
   size_t most_adds = 0;

@@ -26,7 +26,7 @@ std::shared_ptr<const ReductionAnalysis> Analyse(const JoinedReduction& joined, 
   const double postscale = joined.call_of(0).postscale();
   a->bound = CheckSumBound(a->c, a->replay, postscale == 0 ? 1 : postscale);
   // If the results are not a plain sum, no rule judges them as one.
-  a->blocked = a->bound.excuse;
+  a->blocked = a->bound.explanation;
   if (a->bound.postscaled)
     a->blocked =
         "postscaled: every element is the sum times the declared postscale; record the output "

@@ -89,16 +89,16 @@ bool Fits(const std::vector<Column>& columns, const std::vector<double>& y, doub
 // Returns the scale that brings the sums closest to y. If there is none, returns 0.
 double CommonFactor(const std::vector<Column>& columns, const std::vector<double>& y) {
   double products = 0, squares = 0, largest = 0;
-  size_t telling = 0;
+  size_t informative = 0;
   for (const Column& column : columns) largest = std::max(largest, std::fabs(column.exact));
   if (!(largest > 0)) return 0;
   for (const Column& column : columns) {
     const double s = column.exact / largest, value = y[static_cast<size_t>(column.sample)];
-    telling += value != 0 && s != 0;
+    informative += value != 0 && s != 0;
     products += value / largest * s;
     squares += s * s;
   }
-  return telling < kFewestOfFactor || !std::isfinite(products) ? 0 : products / squares;
+  return informative < kFewestOfFactor || !std::isfinite(products) ? 0 : products / squares;
 }
 
 // Returns the common magnitude to which every deviating element is cut.
@@ -244,8 +244,8 @@ bool Contracts(const std::vector<Column>& columns, const std::vector<double>& y)
 }
 
 // Returns "" if the results are not a common multiple of the sums.
-std::string FactorExcuse(const std::vector<Column>& columns, const ReductionCase& c,
-                         const Tolerance& tolerance, bool beyond) {
+std::string FactorExplanation(const std::vector<Column>& columns, const ReductionCase& c,
+                              const Tolerance& tolerance, bool beyond) {
   double factor = CommonFactor(columns, c.output);
   if (factor == 0) return "";
   const double share = 1.0 / c.ranks;
@@ -313,30 +313,30 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
   bound.worst = seen.worst;
   if (replay.explained || seen.beyond == 0) CheckOthers(c, columns, tolerance, &bound);
   if (replay.explained) return bound;  // a result that is explained on every sample is a sum
-  bound.excuse = FactorExcuse(columns, c, tolerance, seen.beyond > 0);
-  const bool off = seen.beyond > 0 || !bound.excuse.empty();
+  bound.explanation = FactorExplanation(columns, c, tolerance, seen.beyond > 0);
+  const bool off = seen.beyond > 0 || !bound.explanation.empty();
   if (postscale != 1 && off &&
       (Fits(columns, c.output, postscale, tolerance) ||
-       (!bound.excuse.empty() &&
+       (!bound.explanation.empty() &&
         std::fabs(CommonFactor(columns, c.output) / postscale - 1) < 0.02))) {
-    bound.excuse.clear();
+    bound.explanation.clear();
     bound.postscaled = true;
     return bound;
   }
-  if (!bound.excuse.empty() || seen.beyond == 0) return bound;
+  if (!bound.explanation.empty() || seen.beyond == 0) return bound;
   // The values may have been quantised: allow for the error of 8 bits with one scale per rank.
   bound.broken = seen.worst_error > QuantisedError(c) ? seen.standing_out : 0;
   if (const double limit = ClippedAt(columns, c.output, tolerance); limit != 0) {
-    bound.excuse = absl::StrFormat(
+    bound.explanation = absl::StrFormat(
         "clipped: every element that is not its sum is clipped to magnitude %.9g; record the "
         "output before the clip",
         limit);
   }
   if (KeepsLargest(columns, c.output, tolerance) && !IsPlainSum(c.algorithm))
-    bound.excuse =
+    bound.explanation =
         "sparsified: only the largest sums are present and all other elements are zero; declare "
         "algorithm top-k";
-  if (!bound.excuse.empty()) return bound;
+  if (!bound.explanation.empty()) return bound;
   // In a reduce to another rank, or a scatter, another rank has the sums.
   const bool elsewhere =
       std::any_of(c.others.begin(), c.others.end(), [&](const ReductionCase::Other& other) {
@@ -346,11 +346,11 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
                          2 * seen.beyond > bound.compared;
   const bool most = 4 * seen.beyond > bound.compared;
   if (most && !IsPlainSum(c.algorithm) && Contracts(columns, c.output))
-    bound.excuse =
+    bound.explanation =
         "compressed-unsaid: most results are close to the sums but not equal, as with compression; "
         "declare algorithm (powersgd, one-bit, top-k, int8-scaled, fp8-scaled)";
   if (elsewhere || scattered)
-    bound.excuse =
+    bound.explanation =
         "not-shared: the ranks got different results, and those of the first rank are not the sums "
         "(a scatter, a reduce to another rank)";
   return bound;

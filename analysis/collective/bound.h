@@ -46,11 +46,11 @@ struct SumBound {
   std::vector<BoundedRank> ranks;
   // "short-id: sentence" if the results are the sums after an undeclared operation (one common
   // factor, a clip), or are not a sum. Then nothing else is reported about them.
-  std::string excuse;
+  std::string explanation;
   // Every element is the sum times the postscale that the call declares.
   bool postscaled = false;
 
-  bool found() const { return excuse.empty() && (broken > 0 || !ranks.empty()); }
+  bool found() const { return explanation.empty() && (broken > 0 || !ranks.empty()); }
 };
 
 // Returns true if `algorithm` is an order of summation, by the names that libraries give them. A

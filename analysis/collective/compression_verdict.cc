@@ -93,8 +93,8 @@ void CompressedSite::Take(const Key& key, const SiteStep& step,
     site.step_last = std::max(site.step_last, step.step);
     for (const Item& item : joined.items) site.ranks.insert(item.source->rank());
     site.drift.Take(*c, step.step);
-    if (CompressionLevel(site.drift) <= site.told) return;
-    site.told = CompressionLevel(site.drift);
+    if (CompressionLevel(site.drift) <= site.reported) return;
+    site.reported = CompressionLevel(site.drift);
     out.Add(site.Verdict(key));
     return;
   }
@@ -107,7 +107,7 @@ v1::Verdict CompressedSite::Verdict(const Key& key) const {
 }
 
 void CompressedSite::JudgeRun(const Key& key, VerdictSink& out) const {
-  if (told == v1::LEVEL_UNSPECIFIED && step_last > step_first) out.Add(Verdict(key));
+  if (reported == v1::LEVEL_UNSPECIFIED && step_last > step_first) out.Add(Verdict(key));
 }
 
 }  // namespace plumbline::analysis

@@ -33,11 +33,11 @@ struct CompressedSite {
   // Reports, at the end, what does not belong to a single step.
   void JudgeRun(const Key& key, VerdictSink& out) const;
 
-  void Persist(Archive& a) { a(drift, algorithm, told, step_first, step_last, ranks); }
+  void Persist(Archive& a) { a(drift, algorithm, reported, step_first, step_last, ranks); }
 
   CompressionDrift drift;
   std::string algorithm;
-  v1::Level told = v1::LEVEL_UNSPECIFIED;
+  v1::Level reported = v1::LEVEL_UNSPECIFIED;
   int64_t step_first = 0, step_last = 0;
   std::set<uint32_t> ranks;
 

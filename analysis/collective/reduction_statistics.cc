@@ -77,7 +77,9 @@ void ReductionStatistics::Block(const std::string& reason) {
 }
 
 // The reason for not reporting a bias was already reported as an inconclusive verdict.
-bool ReductionStatistics::excused() const { return told_blocked.contains(IdOf(likeness.Excuse())); }
+bool ReductionStatistics::excused() const {
+  return reported_blocked.contains(IdOf(likeness.Explanation()));
+}
 
 bool ReductionStatistics::unlike_sums() const {
   return !likeness.Explains(unknown.mean(), unknown.half_width());

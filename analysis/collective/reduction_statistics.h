@@ -70,9 +70,9 @@ class ReductionStatistics {
   std::optional<int64_t> narrow_first, wide_last;
   uint64_t calls = 0;                          // judged calls; one per step is in the stream
   std::map<std::string, std::string> blocked;  // the first reason of each id
-  std::set<std::string> told_blocked;
-  v1::Level told = v1::LEVEL_UNSPECIFIED;
-  bool told_broken = false;  // results that no order of additions gives
+  std::set<std::string> reported_blocked;
+  v1::Level reported = v1::LEVEL_UNSPECIFIED;
+  bool reported_broken = false;  // results that no order of additions gives
   int64_t step_first = 0;
   int64_t step_last = 0;
   std::set<uint32_t> ranks;
@@ -84,7 +84,7 @@ class ReductionStatistics {
   void Persist(Archive& a) {
     const uint32_t version = a.Version(5, 4);
     a(stream, unknown, likeness, last, explained, narrow, what_if, growth, calls, blocked);
-    a(told_blocked, told, told_broken, step_first, step_last, ranks, wire, group_size);
+    a(reported_blocked, reported, reported_broken, step_first, step_last, ranks, wire, group_size);
     a(sampleless_calls, any_, bias_step_);
     if (version >= 5) a(narrow_first, wide_last);
   }

@@ -274,7 +274,8 @@ bool NeverReduced(const ReductionCase& c, const std::vector<Element>& elements) 
   return false;
 }
 
-std::string ExcuseFor(const ReductionCase& c, const std::vector<Element>& elements, size_t way) {
+std::string ExplanationFor(const ReductionCase& c, const std::vector<Element>& elements,
+                           size_t way) {
   if (NeverReduced(c, elements) || (!c.differing_ranks.empty() && !c.output_majority)) {
     return "not-shared: the ranks got different results, and the judged ones are not the sums (a "
            "reduce to another rank, a scatter); record the output on the rank that gets it";
@@ -347,9 +348,9 @@ void SumLikeness::Take(const ReductionCase& c, std::span<const int32_t> columns)
   }
   for (const Element& e : elements) bits_ = e.y == 0 ? bits_ : std::max(bits_, BitsOf(e.y));
   if (elements.empty()) return;
-  excuse_ = ExcuseFor(c, elements, best);
-  if (excuse_.starts_with("unlike-sums") && Coarse(ways_[best])) {
-    excuse_ = absl::StrFormat(
+  explanation_ = ExplanationFor(c, elements, best);
+  if (explanation_.starts_with("unlike-sums") && Coarse(ways_[best])) {
+    explanation_ = absl::StrFormat(
         "stored-narrower: every result has at most %d significand bits, fewer than its sum; record "
         "the output before it is stored, or declare algorithm",
         bits_);
@@ -398,6 +399,6 @@ std::string SumLikeness::Words(double mean, double half_width) const {
                          way->sum / static_cast<double>(elements_));
 }
 
-std::string SumLikeness::Excuse() const { return excuse_; }
+std::string SumLikeness::Explanation() const { return explanation_; }
 
 }  // namespace plumbline::analysis

@@ -63,12 +63,12 @@ class SumLikeness {
   std::string Words(double mean, double half_width) const;
   // Returns "short-id: sentence" on what the results look like instead. Before the first call,
   // returns an empty string.
-  std::string Excuse() const;
+  std::string Explanation() const;
   bool any() const { return elements_ > 0; }
 
   void Persist(Archive& a) {
     a.Version(3, 3);
-    a(ways_, elements_, bits_, excuse_);
+    a(ways_, elements_, bits_, explanation_);
   }
 
   static constexpr int kOrders = 19;
@@ -104,7 +104,7 @@ class SumLikeness {
   std::vector<Way> ways_;
   uint64_t elements_ = 0;
   int32_t bits_ = 0;  // most significand bits that any result needs
-  std::string excuse_;
+  std::string explanation_;
 };
 
 }  // namespace plumbline::analysis

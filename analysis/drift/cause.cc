@@ -165,7 +165,7 @@ Named Truncated(const DriftStatistics& s, const DriftTests& tests) {
 // Both sides log the same distribution, but another one was sampled.
 Named NotSampled(const DriftStatistics& s, const DriftTests& tests) {
   if (!tests.sampler_failed() || tests.record_failed()) return {};
-  const bool t = s.declared.says_temperature(), cut = s.declared.says_truncation();
+  const bool t = s.declared.states_temperature(), cut = s.declared.states_truncation();
   const char* fix =
       "Log the rollout's log-probabilities of the sampled distribution (processed), and apply the "
       "same temperature and mask in the trainer.";
@@ -197,7 +197,7 @@ Named StaleCache(const DriftStatistics& s, const Sawtooth& sawtooth) {
   const SlopeFit fit = s.on_cached.Fit();
   // Cached tokens must contribute most of the mean.
   const double mean = s.fresh.bounded_square();
-  const double enough = sawtooth.found ? kBesideGrowth : kDriftDeviations;
+  const double enough = sawtooth.found ? kNextToGrowth : kDriftDeviations;
   if (!(fit.z() > enough) || !(fit.intercept < mean / 2)) return {};
   const char* growth = sawtooth.found ? ", and with every step until a restart" : "";
   return Name(kByCachedTokens,

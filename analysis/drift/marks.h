@@ -63,7 +63,7 @@ inline constexpr DriftMark kByDeclaredCut = {"truncation", 0.8};
 // rarer, without a count.
 inline constexpr DriftMark kByCachedTokens = {"stale-cache", 0.95};
 inline constexpr DriftMark kByRestarts = {"stale-cache", 0.6};
-inline constexpr double kBesideGrowth = 3;
+inline constexpr double kNextToGrowth = 3;
 
 inline constexpr DriftMark kByJump = {"missed-sync", 0.9};
 // The same without recorded versions: the tokens after the jump may be honestly stale.

@@ -35,8 +35,8 @@ struct DriftDeclared {
   bool mixed = false;
   bool heats = false, cuts = false;  // some sequence declares T != 1; top-p or top-k
 
-  bool says_temperature() const { return heats; }
-  bool says_truncation() const { return cuts; }
+  bool states_temperature() const { return heats; }
+  bool states_truncation() const { return cuts; }
   void Persist(Archive& a) { a(mode, temperature, top_p, top_k, mixed, heats, cuts); }
 };
 

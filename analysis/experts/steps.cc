@@ -98,9 +98,9 @@ class Joiner {
     step_.dropped += s.dropped();
     step_.padding_choices += Sum(s.load()) + s.dropped() - s.choices();
     // A non-finite mean is ignored, and does not affect the other calls.
-    const uint64_t beside = s.padding() + s.non_finite();
-    if (std::isfinite(s.entropy_mean()) && s.tokens() > beside) {
-      const auto rows = static_cast<double>(s.tokens() - beside);
+    const uint64_t adjacent = s.padding() + s.non_finite();
+    if (std::isfinite(s.entropy_mean()) && s.tokens() > adjacent) {
+      const auto rows = static_cast<double>(s.tokens() - adjacent);
       entropy_ += s.entropy_mean() * rows;
       entropy_rows_ += rows;
     }

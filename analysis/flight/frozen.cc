@@ -67,7 +67,7 @@ class Look {
         const RankRecord* other = RecordOf(member);
         if (other == nullptr || other->Launched(group, done.op->sequence)) continue;
         const auto view = other->groups.find(group);
-        if (view == other->groups.end() || !view->second.status_said) continue;
+        if (view == other->groups.end() || !view->second.status_stated) continue;
         out_.kind = Frozen::Kind::kDifferentTimes;
         out_.op = *done.op;
         out_.ranks = {done.rank, member};
@@ -384,7 +384,7 @@ class Look {
         out_.waiting.push_back(rank);
     }
     if (out_.kind == Frozen::Kind::kNotCompleted && out_.waiting.empty())
-      out_.kind = Frozen::Kind::kNobodyWaits;
+      out_.kind = Frozen::Kind::kNoneWaits;
     return std::move(out_);
   }
 

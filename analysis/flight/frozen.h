@@ -24,11 +24,11 @@ struct Frozen {
     kNotLaunched,   // ranks that others wait for and that have nothing pending, with or without a
                     // dump
     kNotCompleted,  // ranks with an operation pending that a peer has completed
-    kNotStarted,   // every rank has launched one operation, but the devices of a few have not begun
-                   // it: their earlier work blocks them
-    kAllAtOne,     // every rank waits in one operation; no rank is named
-    kNobodyWaits,  // one has pending what a peer has completed, but no rank waits for it
-    kFewDumps,     // more ranks left no dump than did, and any of them may block the others
+    kNotStarted,  // every rank has launched one operation, but the devices of a few have not begun
+                  // it: their earlier work blocks them
+    kAllAtOne,    // every rank waits in one operation; no rank is named
+    kNoneWaits,   // one has pending what a peer has completed, but no rank waits for it
+    kFewDumps,    // more ranks left no dump than did, and any of them may block the others
     kUnexplained
   };
   Kind kind = Kind::kNothingPending;

@@ -34,7 +34,7 @@ RankRecord RecordOf(uint32_t rank, const v1::FlightRecorder& recorder) {
   out.rank = rank;
   for (const auto& group : recorder.groups()) {
     GroupView& view = out.groups[group.name()];
-    view.status_said = group.has_last_enqueued();
+    view.status_stated = group.has_last_enqueued();
     if (group.has_last_enqueued()) view.last_enqueued = group.last_enqueued();
     if (group.has_last_completed()) view.last_completed = group.last_completed();
   }

@@ -41,7 +41,7 @@ struct GroupView {
   int64_t last_enqueued = -1;  // the latest sequence number that it launched; -1 if not known
   int64_t last_completed = -1;
   uint64_t oldest = UINT64_MAX;  // oldest recorded number; older ones were overwritten
-  bool status_said = false;      // from pg_status, not only from the recorded operations
+  bool status_stated = false;    // from pg_status, not only from the recorded operations
 };
 
 struct RankRecord {

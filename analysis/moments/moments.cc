@@ -63,7 +63,7 @@ Falling LookAtMoment(const UpdateCase& c, double least) {
     const bool moved = after != v || c.unchanged[i] == 0;
     f.moved |= moved;
     if (!(v > least) || (g == 0 && !moved)) continue;
-    f.telling.push_back(i);
+    f.informative.push_back(i);
     // Closer to v, the required decay is too small for any format to show.
     if (!(g * g < 0.5 * v)) continue;
     ++f.all;
@@ -87,7 +87,7 @@ std::vector<MomentReplay> MomentReplays(const UpdateCase& c, const Falling& f, d
         return static_cast<size_t>(std::count_if(of.begin(), of.end(), gives));
       };
       r.still = count(f.still);
-      r.telling = count(f.telling);
+      r.informative = count(f.informative);
       all.push_back(r);
     }
   }
@@ -95,10 +95,10 @@ std::vector<MomentReplay> MomentReplays(const UpdateCase& c, const Falling& f, d
 }
 
 const MomentReplay& BestReplay(const std::vector<MomentReplay>& replays) {
-  return *std::max_element(replays.begin(), replays.end(),
-                           [](const MomentReplay& a, const MomentReplay& b) {
-                             return std::tie(a.still, a.telling) < std::tie(b.still, b.telling);
-                           });
+  return *std::max_element(
+      replays.begin(), replays.end(), [](const MomentReplay& a, const MomentReplay& b) {
+        return std::tie(a.still, a.informative) < std::tie(b.still, b.informative);
+      });
 }
 
 bool ReplayExplains(size_t explained, size_t of) {
@@ -108,10 +108,11 @@ bool ReplayExplains(size_t explained, size_t of) {
 // Returns, over the elements in `f.telling`, how many moments this arithmetic could lower without a
 // gradient.
 size_t AbleToFall(const UpdateCase& c, const Falling& f, const MomentReplay& r) {
-  return static_cast<size_t>(std::count_if(f.telling.begin(), f.telling.end(), [&](size_t i) {
-    const double v = c.moment_after[i];
-    return r.Next(v, 0, c.moment_dtype) < v;
-  }));
+  return static_cast<size_t>(
+      std::count_if(f.informative.begin(), f.informative.end(), [&](size_t i) {
+        const double v = c.moment_after[i];
+        return r.Next(v, 0, c.moment_dtype) < v;
+      }));
 }
 
 }  // namespace plumbline::analysis

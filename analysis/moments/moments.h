@@ -19,9 +19,9 @@ struct MomentArithmetic {
 
 // The sampled elements by what they show.
 struct Falling {
-  std::vector<size_t> telling;  // a moment that matters, in a step that was made
-  std::vector<size_t> still;    // of these: it had to fall but did not
-  size_t all = 0;               // elements that had to fall
+  std::vector<size_t> informative;  // a moment that matters, in a step that was made
+  std::vector<size_t> still;        // of these: it had to fall but did not
+  size_t all = 0;                   // elements that had to fall
   size_t non_finite = 0;
   bool moved = false;  // some weight or moment changed, so the step was not skipped
 
@@ -38,8 +38,8 @@ Falling LookAtMoment(const UpdateCase& c, double least);
 struct MomentReplay {
   const MomentArithmetic* arithmetic = nullptr;
   double beta2 = 0;
-  size_t still = 0;    // number of unchanged moments that it explains
-  size_t telling = 0;  // size of Falling::telling that it explains
+  size_t still = 0;        // number of unchanged moments that it explains
+  size_t informative = 0;  // size of Falling::telling that it explains
 
   double Next(double v, double g, DType t) const { return arithmetic->next(v, g, beta2, t); }
 };

@@ -30,7 +30,7 @@ std::string SignalName(const v1::Ending& e) {
 
 // Returns how the process ended, as part of a title: "ValueError".
 std::string Brief(const ProcessEnd& end) {
-  const v1::Ending& e = end.said;
+  const v1::Ending& e = end.stated;
   switch (e.how()) {
     case v1::Ending::HOW_SIGNAL:
       return SignalName(e);
@@ -53,12 +53,13 @@ std::string Whole(const v1::Ending& e) {
   return text;
 }
 
-std::string HowItEnded(const ProcessEnd& end, bool told) {
-  const v1::Ending& e = end.said;
+std::string HowItEnded(const ProcessEnd& end, bool reported) {
+  const v1::Ending& e = end.stated;
   if (end.way == EndKind::kGone) {
-    return told ? "ended without a message: its connection broke, and it did not reconnect"
-                : "ended without a message: its record stops early, but other processes continued "
-                  "or ended normally";
+    return reported
+               ? "ended without a message: its connection broke, and it did not reconnect"
+               : "ended without a message: its record stops early, but other processes continued "
+                 "or ended normally";
   }
   switch (e.how()) {
     case v1::Ending::HOW_EXCEPTION:
@@ -87,10 +88,10 @@ struct LastValue {
 LastValue LastOf(const ProcessEnd& end) {
   LastValue last{end.series, end.value_step, end.value};
   // The trainer's ending report may be newer than what it could deliver.
-  for (const v1::Ending::Last& said : end.said.last()) {
-    const bool same = said.series() == last.series;
-    if (last.series.empty() || (same && said.step() > last.step))
-      last = {said.series(), said.step(), said.value()};
+  for (const v1::Ending::Last& stated : end.stated.last()) {
+    const bool same = stated.series() == last.series;
+    if (last.series.empty() || (same && stated.step() > last.step))
+      last = {stated.series(), stated.step(), stated.value()};
   }
   return last;
 }
@@ -110,12 +111,12 @@ std::string Title(const ProcessEnd& first, bool together, uint64_t all) {
   std::string title;
   if (first.way == EndKind::kGone) {
     title = absl::StrCat(RankName(first), " ended without a message");
-  } else if (first.said.how() == v1::Ending::HOW_UNSPECIFIED) {
+  } else if (first.stated.how() == v1::Ending::HOW_UNSPECIFIED) {
     title = absl::StrCat("a thread of ", RankName(first), " ended by an exception");
   } else {
     title = absl::StrCat(RankName(first), " ended: ", Brief(first));
-    const std::string at = absl::StrCat(" at ", first.said.where());
-    if (!first.said.where().empty() && title.size() + at.size() <= kTitle) title += at;
+    const std::string at = absl::StrCat(" at ", first.stated.where());
+    if (!first.stated.where().empty() && title.size() + at.size() <= kTitle) title += at;
   }
   if (title.size() <= kTitle) return title;
   size_t end = kTitle - 3;
@@ -164,13 +165,13 @@ std::string Explanation(const RunEnds& run, const EndCounts& tally, const Proces
   }
   if (first.newest_step != ProcessEnd::kNever)
     absl::StrAppend(&text, ", in step ", first.newest_step, together ? "" : ",");
-  if (!together) absl::StrAppend(&text, " ", HowItEnded(first, run.told));
+  if (!together) absl::StrAppend(&text, " ", HowItEnded(first, run.reported));
   absl::StrAppend(&text, ".");
   if (const LastValue last = LastOf(first); !last.series.empty())
     absl::StrAppend(&text, " Its last ", last.series, " was ", ValueText(last.value), " (step ",
                     last.step, ").");
-  if (!first.said.thread().empty() && first.said.how() != v1::Ending::HOW_UNSPECIFIED)
-    absl::StrAppend(&text, " One of its threads had ended by ", first.said.thread(), ".");
+  if (!first.stated.thread().empty() && first.stated.how() != v1::Ending::HOW_UNSPECIFIED)
+    absl::StrAppend(&text, " One of its threads had ended by ", first.stated.thread(), ".");
   absl::StrAppend(&text, together ? "" : Followers(tally, first));
   if (run.superseded) absl::StrAppend(&text, " A later attempt continues.");
   return text;
@@ -181,11 +182,11 @@ void PutDetails(const RunEnds& run, const EndCounts& tally, const ProcessEnd& fi
   Put(details, "kind", kind);
   Put(details, "rank", static_cast<double>(first.rank));
   for (const auto& [key, text] : {std::pair<const char*, const std::string&>{"host", first.host},
-                                  {"type", first.said.type()},
-                                  {"where", first.said.where()}}) {
+                                  {"type", first.stated.type()},
+                                  {"where", first.stated.where()}}) {
     if (!text.empty()) Put(details, key, text);
   }
-  if (first.said.code() != 0) Put(details, "code", static_cast<double>(first.said.code()));
+  if (first.stated.code() != 0) Put(details, "code", static_cast<double>(first.stated.code()));
   Put(details, "attempt", static_cast<double>(run.attempt));
   if (first.newest_step != ProcessEnd::kNever)
     Put(details, "last_step", static_cast<double>(first.newest_step));
@@ -228,9 +229,9 @@ v1::Verdict FindingOf(const RunEnds& run, const EndCounts& tally) {
   PutDetails(run, tally, first, cause.id, *found.verdict().mutable_details());
   found.Witness("process", absl::StrCat(RankName(first), " on ", first.host))
       .Witness("end", first.way == EndKind::kGone ? "no word"
-                      : first.said.where().empty()
+                      : first.stated.where().empty()
                           ? Brief(first)
-                          : absl::StrCat(Brief(first), " at ", first.said.where()));
+                          : absl::StrCat(Brief(first), " at ", first.stated.where()));
   return found.Take();
 }
 
@@ -248,7 +249,7 @@ std::optional<v1::Verdict> DiedVerdict(const RunEnds& given) {
         absl::StrCat("unreachable: ", Plural(tally.unreachable, "process", "processes"),
                      " could not be reached any more; it is not known whether they ended"));
   } else if (tally.open > 0) {
-    if (run.told || run.superseded) return std::nullopt;
+    if (run.reported || run.superseded) return std::nullopt;
     verdict = Inconclusive(absl::StrCat(
         "unfinished: ", Plural(tally.open, "record breaks", "records break"),
         " without a report of the end, and no evidence shows whether the run continued"));

@@ -12,7 +12,7 @@ namespace {
 constexpr int kTerm = 15, kInt = 2, kHup = 1;      // Linux's numbers of signals
 constexpr int64_t kClearlyBefore = 1'000'000'000;  // ns; clocks of hosts differ by less than this
 
-bool Asked(const v1::Ending& e) {
+bool Requested(const v1::Ending& e) {
   if (e.how() == v1::Ending::HOW_INTERRUPTED) return true;
   if (e.how() == v1::Ending::HOW_SIGNAL)
     return e.code() == kTerm || e.code() == kInt || e.code() == kHup;
@@ -27,8 +27,8 @@ bool Asked(const v1::Ending& e) {
 bool Earlier(const ProcessEnd* a, const ProcessEnd* b) {
   if (b == nullptr) return true;
   const bool gone = a->way == EndKind::kGone && b->way == EndKind::kGone;
-  return std::make_tuple(gone ? a->newest_step : a->said.unix_ns(), a->role, a->rank) <
-         std::make_tuple(gone ? b->newest_step : b->said.unix_ns(), b->role, b->rank);
+  return std::make_tuple(gone ? a->newest_step : a->stated.unix_ns(), a->role, a->rank) <
+         std::make_tuple(gone ? b->newest_step : b->stated.unix_ns(), b->role, b->rank);
 }
 
 // An incomplete record alone shows nothing. If other processes of its role said goodbye, or are a
@@ -37,16 +37,16 @@ void Conclude(RunEnds* run) {
   std::map<v1::Role, std::pair<bool, int64_t>>
       of;  // whether a process said goodbye; the furthest step
   for (const ProcessEnd& end : run->ends) {
-    auto& [said, furthest] = of.try_emplace(end.role, false, ProcessEnd::kNever).first->second;
-    said |= end.way == EndKind::kWell || end.way == EndKind::kSaid;
+    auto& [stated, furthest] = of.try_emplace(end.role, false, ProcessEnd::kNever).first->second;
+    stated |= end.way == EndKind::kWell || end.way == EndKind::kStated;
     furthest = std::max(furthest, end.complete_through);
   }
   for (ProcessEnd& end : run->ends) {
-    const auto& [said, furthest] = of.at(end.role);
-    const bool behind = end.newest_step != ProcessEnd::kNever && end.newest_step < furthest &&
-                        static_cast<uint64_t>(furthest) - static_cast<uint64_t>(end.newest_step) >=
-                            static_cast<uint64_t>(run->window_steps);
-    if (end.way == EndKind::kOpen && (said || behind)) end.way = EndKind::kGone;
+    const auto& [stated, furthest] = of.at(end.role);
+    const bool after = end.newest_step != ProcessEnd::kNever && end.newest_step < furthest &&
+                       static_cast<uint64_t>(furthest) - static_cast<uint64_t>(end.newest_step) >=
+                           static_cast<uint64_t>(run->window_steps);
+    if (end.way == EndKind::kOpen && (stated || after)) end.way = EndKind::kGone;
   }
 }
 
@@ -68,18 +68,18 @@ void ForgiveRollouts(RunEnds* run) {
 
 Kind KindOf(const ProcessEnd& end) {
   if (end.way == EndKind::kGone) return kGoneKind;
-  if (end.said.how() == v1::Ending::HOW_UNSPECIFIED) return kThread;
-  if (Asked(end.said)) return kAsked;
+  if (end.stated.how() == v1::Ending::HOW_UNSPECIFIED) return kThread;
+  if (Requested(end.stated)) return kRequested;
   return end.followed ? kFollower : kOwn;
 }
 
 const ProcessEnd* FirstOf(const Firsts& of) {
   const ProcessEnd* own = of[kOwn];
   const ProcessEnd* gone = of[kGoneKind];
-  const ProcessEnd* asked = of[kAsked];
+  const ProcessEnd* requested = of[kRequested];
   // The stop request came first, so later failures are its consequence.
-  if (own != nullptr && asked != nullptr &&
-      asked->said.unix_ns() < own->said.unix_ns() - kClearlyBefore) {
+  if (own != nullptr && requested != nullptr &&
+      requested->stated.unix_ns() < own->stated.unix_ns() - kClearlyBefore) {
     own = nullptr;
   }
   if (own != nullptr && gone != nullptr && own->newest_step != ProcessEnd::kNever &&
@@ -89,10 +89,11 @@ const ProcessEnd* FirstOf(const Firsts& of) {
   if (own != nullptr) return own;
   if (gone != nullptr) return gone;
   const ProcessEnd* follower = of[kFollower];
-  if (follower != nullptr && asked != nullptr)
-    return asked->said.unix_ns() <= follower->said.unix_ns() + kClearlyBefore ? asked : follower;
+  if (follower != nullptr && requested != nullptr)
+    return requested->stated.unix_ns() <= follower->stated.unix_ns() + kClearlyBefore ? requested
+                                                                                      : follower;
   if (follower != nullptr) return follower;
-  return asked != nullptr ? asked : of[kThread];
+  return requested != nullptr ? requested : of[kThread];
 }
 
 Cause CauseOf(const ProcessEnd& first, bool together, bool alone) {
@@ -123,7 +124,7 @@ Cause CauseOf(const ProcessEnd& first, bool together, bool alone) {
       "thread-exception", v1::LEVEL_NOTE,
       "Check whether the run needed that thread, and catch its exceptions."};
   if (first.way == EndKind::kGone) return together ? kTogether : kGoneCause;
-  const v1::Ending& e = first.said;
+  const v1::Ending& e = first.stated;
   Cause cause = kException;
   if (e.how() == v1::Ending::HOW_UNSPECIFIED) cause = kThreadEnded;
   if (e.how() == v1::Ending::HOW_SIGNAL) cause = kSignal;
@@ -132,13 +133,13 @@ Cause CauseOf(const ProcessEnd& first, bool together, bool alone) {
   const bool by_hand = e.how() == v1::Ending::HOW_INTERRUPTED ||
                        e.type().find("KeyboardInterrupt") != std::string::npos ||
                        (e.how() == v1::Ending::HOW_SIGNAL && e.code() == kInt);
-  if (Asked(e)) cause = by_hand ? kInterrupted : kTerminated;
+  if (Requested(e)) cause = by_hand ? kInterrupted : kTerminated;
   if (!alone && (cause.id == kUnwinding.id || cause.id == kExit.id)) cause.level = v1::LEVEL_ERROR;
   return cause;
 }
 
 void ConcludeEnds(RunEnds* run) {
-  if (!run->told && !run->superseded) Conclude(run);
+  if (!run->reported && !run->superseded) Conclude(run);
   ForgiveRollouts(run);
 }
 
@@ -148,7 +149,7 @@ EndCounts CountEnds(const RunEnds& run) {
     if (end.way == EndKind::kOpen) ++tally.open;
     if (end.way == EndKind::kWell) ++tally.well;
     if (end.way == EndKind::kUnreachable) ++tally.unreachable;
-    if (end.way != EndKind::kGone && end.way != EndKind::kSaid) continue;
+    if (end.way != EndKind::kGone && end.way != EndKind::kStated) continue;
     const Kind kind = KindOf(end);
     ++tally.bad[kind];
     if (Earlier(&end, tally.first[kind])) tally.first[kind] = &end;

@@ -21,7 +21,7 @@ inline constexpr char kRunDiedRule[] = "health/run-died";
 enum class EndKind : uint8_t {
   kOpen = 0,         // its end is not known
   kWell = 1,         // it sent a goodbye only
-  kSaid = 2,         // ... and reported how it ends
+  kStated = 2,       // ... and reported how it ends
   kGone = 3,         // no report: its connection ended with it
   kUnreachable = 4,  // it cannot be reached, but may be alive
 };
@@ -33,7 +33,7 @@ struct ProcessEnd {
   uint32_t rank = 0;
   std::string host;
   EndKind way = EndKind::kOpen;
-  v1::Ending said;        // for kSaid; if very many reported, some have only `how` and the time
+  v1::Ending stated;      // for kSaid; if very many reported, some have only `how` and the time
   bool followed = false;  // its report indicates that another process left it: communication failed
   int64_t newest_step = kNever;
   int64_t complete_through = kNever;
@@ -49,7 +49,7 @@ struct RunEnds {
   // True if a later attempt has begun; processes without a report may still send one.
   bool superseded = false;
   // True if a host reported which processes are gone; nothing is inferred for the others.
-  bool told = false;
+  bool reported = false;
   int64_t window_steps = 64;
   std::vector<ProcessEnd> ends;  // by role and rank
 };

@@ -16,25 +16,25 @@ struct OddRate {
   struct Kind {
     uint64_t steps = 0;
     int64_t first = 0, last = 0;
-    bool told = false;
+    bool reported = false;
     void Take(int64_t step) {
       if (steps++ == 0) first = step;
       last = std::max(last, step);
     }
     // Returns true once.
     bool Begins() {
-      if (told || steps < kFewest) return false;
-      return told = true;
+      if (reported || steps < kFewest) return false;
+      return reported = true;
     }
-    void Persist(Archive& a) { a(steps, first, last, told); }
+    void Persist(Archive& a) { a(steps, first, last, reported); }
   };
   Kind nan, negative;
   double lowest = 0;
 
-  bool told() const { return nan.told || negative.told; }
+  bool reported() const { return nan.reported || negative.reported; }
   // Takes a value that is not NaN, because NaN must be in consecutive steps.
   void Finite() {
-    if (!nan.told) nan.steps = 0;
+    if (!nan.reported) nan.steps = 0;
   }
   void Take(int64_t step, double value) {
     if (std::isnan(value)) return nan.Take(step);

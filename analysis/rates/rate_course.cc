@@ -22,7 +22,7 @@ std::vector<std::pair<double, double>> Pairs(const std::vector<RatePoint>& point
 }
 
 // Returns true if the slope is known to a hundredth.
-bool Says(const SlopeAt& slope) {
+bool States(const SlopeAt& slope) {
   return std::isfinite(slope.slope) && slope.error <= kExact * std::fabs(slope.slope);
 }
 
@@ -190,7 +190,7 @@ std::optional<RateFaster> RateCourse::Faster() const {
   const std::vector<RatePoint> before(resumed_.end() - static_cast<int64_t>(few), resumed_.end());
   const auto at = static_cast<double>(after.front().step);
   const SlopeAt old_slope = FitSlope(Pairs(before), at), new_slope = FitSlope(Pairs(after), at);
-  if (!Says(old_slope) || !Says(new_slope)) return std::nullopt;
+  if (!States(old_slope) || !States(new_slope)) return std::nullopt;
   const double highest = HighestOf(resumed_);
   // A constant rate has no slope.
   const auto span = static_cast<double>(before.back().step - before.front().step);

@@ -5,8 +5,8 @@
 
 namespace plumbline::analysis {
 
-size_t RateTold::TakeRows(const ScalarRows& rows, const ScalarColumn& column, size_t first,
-                          uint32_t attempt) {
+size_t RateReported::TakeRows(const ScalarRows& rows, const ScalarColumn& column, size_t first,
+                              uint32_t attempt) {
   if (rate == nullptr || course == nullptr || groups.size() != 1) return 0;
   const auto of_rank = rate->ranks.find(column.source().rank());
   if (of_rank == rate->ranks.end() || rate->ranks.size() != 1 || !course->GoesOn(attempt)) return 0;

@@ -19,20 +19,20 @@ namespace plumbline::analysis {
 struct RateStem {
   std::map<uint32_t, RankRate> ranks;
   std::string op;  // name of the first group
-  bool told_zero = false;
-  bool told_apart = false;
+  bool reported_zero = false;
+  bool distinguished = false;
   OddRate odd;
   uint64_t at_rest = 0;  // ranks' zeros that the declared length explains
   int64_t step_first = 0;
   int64_t step_last = -1;
   void Persist(Archive& a) {
-    a(ranks, op, told_zero, told_apart, odd, at_rest, step_first, step_last);
+    a(ranks, op, reported_zero, distinguished, odd, at_rest, step_first, step_last);
   }
 };
 
 // The values of one step for a stem, and its state, if it exists. Its groups are kept from step to
 // step, so that their memory is reused.
-struct RateTold {
+struct RateReported {
   RatesOfStep groups;
   bool exact = false;  // reported by the process itself
   bool open = false;   // the step has a value

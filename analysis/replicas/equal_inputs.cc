@@ -12,10 +12,10 @@ constexpr size_t kFewValues = 8;  // a tensor of ones is the same for every batc
 // a tensor of ones is equal for every batch
 struct Pair {
   bool equal = true;        // Comparison of two rows of one call.
-  size_t telling = 0;       // finite and not zero
+  size_t informative = 0;   // finite and not zero
   std::set<double> values;  // of these: the first few magnitudes
 
-  bool tells() const { return telling >= kFewElements && values.size() >= kFewValues; }
+  bool reports() const { return informative >= kFewElements && values.size() >= kFewValues; }
 };
 
 Pair CompareRows(const ReductionCase& c, int a, int b) {
@@ -27,7 +27,7 @@ Pair CompareRows(const ReductionCase& c, int a, int b) {
       return pair;
     }
     if (!std::isfinite(x) || x == 0) continue;
-    ++pair.telling;
+    ++pair.informative;
     if (pair.values.size() < kFewValues) pair.values.insert(std::fabs(x));
   }
   return pair;
@@ -50,10 +50,11 @@ InputClasses ClassesOfInputs(const JoinedReduction& joined, const ReductionCase&
     for (const int first : firsts) {
       const Pair pair = CompareRows(c, first, r);
       if (!pair.equal) continue;
-      step.unclear |= !pair.tells();
-      if (!pair.tells()) break;
+      step.unclear |= !pair.reports();
+      if (!pair.reports()) break;
       same = first;
-      step.telling = step.telling == 0 ? pair.telling : std::min(step.telling, pair.telling);
+      step.informative =
+          step.informative == 0 ? pair.informative : std::min(step.informative, pair.informative);
       break;
     }
     if (same == r) firsts.push_back(r);
@@ -71,7 +72,7 @@ void Refine(const InputClasses& next, InputClasses& step) {
   for (const auto& list : Alike(keys)) {
     for (const size_t i : list) step.classes[i] = static_cast<uint32_t>(list[0]);
   }
-  step.telling += next.telling;
+  step.informative += next.informative;
   step.unclear |= next.unclear;
   step.finite |= next.finite;
 }

@@ -16,8 +16,8 @@ namespace plumbline::analysis {
 struct InputClasses {
   std::vector<uint32_t> ranks;
   std::vector<uint32_t> classes;
-  uint64_t telling = 0;  // at least this number of elements is shared by two equal ranks
-  bool unclear = false;  // too few equal elements to decide
+  uint64_t informative = 0;  // at least this number of elements is shared by two equal ranks
+  bool unclear = false;      // too few equal elements to decide
   bool finite = false;
 };
 

@@ -115,7 +115,7 @@ std::optional<Difference> Compare(const v1::TensorState& a, const v1::TensorStat
     if (std::isnan(first->values[i]) && std::isnan(second->values[i])) continue;
     const int flipped = Flipped(x, y, size);
     if (first->values[i] != 0) {
-      ++d.telling;
+      ++d.informative;
       d.agree += flipped == 0 ? 1 : 0;
     }
     const uint64_t element = first->offsets.empty() ? row_start + i : first->offsets[i];

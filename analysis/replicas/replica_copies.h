@@ -46,7 +46,8 @@ std::vector<Copies> GroupCopies(const SiteStep& step);
 // bits.
 struct Difference {
   uint64_t compared = 0;
-  uint64_t telling = 0;  // of `compared`: non-zero in the first copy, because zeros agree anyway
+  uint64_t informative =
+      0;                 // of `compared`: non-zero in the first copy, because zeros agree anyway
   uint64_t agree = 0;    // of `telling`: those that are equal
   uint64_t differ = 0;   // of `compared`: those that differ
   bool whole = false;    // the sample is the whole tensor

@@ -144,7 +144,7 @@ constexpr std::string_view kNotTheRate[] = {
     "patience", "schedule", "scheduler", "scaler",  "multiplier"};
 
 // With these words, "cost" is what is minimised; "batch_cost" is a time, "cost_usd" is money.
-constexpr std::string_view kBesideCost[] = {"cost", "train", "training",   "val",  "valid",
+constexpr std::string_view kNextToCost[] = {"cost", "train", "training",   "val",  "valid",
                                             "test", "eval",  "validation", "mean", "avg"};
 
 bool Has(const Words& words, std::string_view word) {
@@ -176,8 +176,8 @@ Words WordsOf(std::string_view name) {
                                         [&](const auto& known) { return known.written == part; });
     const bool other_cost =
         part == "cost" && !std::all_of(parts.begin(), parts.end(), [](const auto& p) {
-          return std::find(std::begin(kBesideCost), std::end(kBesideCost), p) !=
-                 std::end(kBesideCost);
+          return std::find(std::begin(kNextToCost), std::end(kNextToCost), p) !=
+                 std::end(kNextToCost);
         });
     if (together == std::end(kTogether) || other_cost) {
       words.push_back(part);
@@ -220,16 +220,16 @@ bool IsRate(const Words& words) {
 
 // Returns true for the name of a loss's value, `loss_value`; `loss/value` and `value_loss` are
 // those of a critic.
-bool SaysLossValue(std::string_view name) {
+bool StatesLossValue(std::string_view name) {
   constexpr std::string_view kSpellings[] = {"loss_value", "loss-value", "loss value", "lossvalue"};
   std::string lower(name);
   absl::AsciiStrToLower(&lower);
   return std::any_of(std::begin(kSpellings), std::end(kSpellings),
-                     [&](std::string_view said) { return lower.ends_with(said); });
+                     [&](std::string_view stated) { return lower.ends_with(stated); });
 }
 
 GameSide SideOf(std::string_view name, const Words& words) {
-  const bool its_value = SaysLossValue(name);
+  const bool its_value = StatesLossValue(name);
   const bool critic = std::any_of(std::begin(kValue), std::end(kValue), [&](std::string_view word) {
     return Has(words, word) && !(its_value && word == "value");
   });
@@ -280,11 +280,11 @@ bool IsOfEpisodes(const Words& words) {
                                            "returns", "score",  "scores"};
   if (HasAny(words, kEpisode) && HasAny(words, kBrought)) return true;
   constexpr std::string_view kReward[] = {"reward", "rewards", "return", "returns", "epsilon"};
-  constexpr std::string_view kBeside[] = {"avg",  "train",  "env",  "objective",
-                                          "rlhf", "critic", "mean", "std"};
+  constexpr std::string_view kAdjacent[] = {"avg",  "train",  "env",  "objective",
+                                            "rlhf", "critic", "mean", "std"};
   const bool plain = std::all_of(words.begin(), words.end(), [&](const std::string& word) {
     return std::find(std::begin(kReward), std::end(kReward), word) != std::end(kReward) ||
-           std::find(std::begin(kBeside), std::end(kBeside), word) != std::end(kBeside);
+           std::find(std::begin(kAdjacent), std::end(kAdjacent), word) != std::end(kAdjacent);
   });
   const bool returns = Has(words, "return") || Has(words, "returns");
   return plain && HasAny(words, kReward) && (returns || words.front() != "mean");
@@ -440,8 +440,8 @@ bool MayBePart(std::string_view name) { return MeaningOf(name).part; }
 bool IsWholeLoss(std::string_view name) { return MeaningOf(name).whole; }
 
 SeriesRole SeriesRoles::Of(std::string_view name) const {
-  const auto said = said_.find(name);
-  return said != said_.end() ? said->second : RoleByName(name);
+  const auto stated = stated_.find(name);
+  return stated != stated_.end() ? stated->second : RoleByName(name);
 }
 
 }  // namespace plumbline

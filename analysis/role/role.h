@@ -102,13 +102,13 @@ bool IsOfBooster(std::string_view name);
 // use it.
 class SeriesRoles {
  public:
-  void Set(std::string name, SeriesRole role) { said_[std::move(name)] = role; }
+  void Set(std::string name, SeriesRole role) { stated_[std::move(name)] = role; }
   SeriesRole Of(std::string_view name) const;
-  bool empty() const { return said_.empty(); }
-  const std::map<std::string, SeriesRole, std::less<>>& said() const { return said_; }
+  bool empty() const { return stated_.empty(); }
+  const std::map<std::string, SeriesRole, std::less<>>& stated() const { return stated_; }
 
  private:
-  std::map<std::string, SeriesRole, std::less<>> said_;
+  std::map<std::string, SeriesRole, std::less<>> stated_;
 };
 
 }  // namespace plumbline

@@ -12,7 +12,7 @@ namespace {
 
 // Returns true if at least 20 nats were drawn. Two draws then agree by chance with probability
 // e^-20.
-bool SaysEnough(const v1::LogprobsSequence& rollout) {
+bool StatesEnough(const v1::LogprobsSequence& rollout) {
   constexpr double kNats = 20;
   const v1::Tensor& logs = rollout.rollout().logprobs();
   const auto dtype = static_cast<DType>(logs.dtype());
@@ -74,7 +74,7 @@ uint64_t ContentOf(const v1::LogprobsSequence& rollout, int64_t step) {
   uint64_t h = hash(rollout.id(), static_cast<uint64_t>(rollout.first_position()));
   h = hash(rollout.tokens().data(), h);
   h = hash(rollout.rollout().logprobs().data(), h);
-  if (SaysEnough(rollout)) return h;
+  if (StatesEnough(rollout)) return h;
   return rollout.has_weight_versions() ? hash(rollout.weight_versions().data(), h)
                                        : XXH3_64bits_withSeed(&step, sizeof step, h);
 }

@@ -147,8 +147,8 @@ ValueGrid GridOf(const std::vector<RolloutToken>& tokens, const v1::LogprobsSide
 // Returns a value from the half that declares it. The rollout process is preferred, because it
 // sampled.
 template <typename T, typename Has, typename Get>
-T Said(const v1::LogprobsSequence& rollout, const v1::LogprobsSequence& train, T otherwise, Has has,
-       Get get) {
+T Stated(const v1::LogprobsSequence& rollout, const v1::LogprobsSequence& train, T otherwise,
+         Has has, Get get) {
   if ((rollout.*has)()) return static_cast<T>((rollout.*get)());
   return (train.*has)() ? static_cast<T>((train.*get)()) : otherwise;
 }
@@ -165,16 +165,17 @@ void ReadAttributes(const v1::LogprobsSequence& train, const v1::LogprobsSequenc
   if (train.selection() == S::SELECTION_FILTERED) out->selection = S::SELECTION_FILTERED;
   out->source = rollout.source() != S::SOURCE_ABSENT ? rollout.source() : train.source();
   const double nan = kNotRecorded;
-  out->temperature = Said(rollout, train, nan, &S::has_temperature, &S::temperature);
-  out->top_p = Said(rollout, train, nan, &S::has_top_p, &S::top_p);
-  out->top_k = Said<int64_t>(rollout, train, -1, &S::has_top_k, &S::top_k);
-  out->kept_share = Said(rollout, train, nan, &S::has_kept_share, &S::kept_share);
-  out->rescore_k2 = Said(rollout, train, nan, &S::has_rescore_k2, &S::rescore_k2);
-  out->t_start = Said(rollout, train, nan, &S::has_t_start, &S::t_start);
-  out->t_end = Said(rollout, train, nan, &S::has_t_end, &S::t_end);
-  out->cached_tokens = Said<int64_t>(rollout, train, -1, &S::has_cached_tokens, &S::cached_tokens);
+  out->temperature = Stated(rollout, train, nan, &S::has_temperature, &S::temperature);
+  out->top_p = Stated(rollout, train, nan, &S::has_top_p, &S::top_p);
+  out->top_k = Stated<int64_t>(rollout, train, -1, &S::has_top_k, &S::top_k);
+  out->kept_share = Stated(rollout, train, nan, &S::has_kept_share, &S::kept_share);
+  out->rescore_k2 = Stated(rollout, train, nan, &S::has_rescore_k2, &S::rescore_k2);
+  out->t_start = Stated(rollout, train, nan, &S::has_t_start, &S::t_start);
+  out->t_end = Stated(rollout, train, nan, &S::has_t_end, &S::t_end);
+  out->cached_tokens =
+      Stated<int64_t>(rollout, train, -1, &S::has_cached_tokens, &S::cached_tokens);
   out->train_version =
-      Said<int64_t>(train, rollout, kNoVersion, &S::has_train_version, &S::train_version);
+      Stated<int64_t>(train, rollout, kNoVersion, &S::has_train_version, &S::train_version);
 }
 
 int64_t LagOf(int64_t train_version, int64_t version) {

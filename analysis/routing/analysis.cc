@@ -251,7 +251,7 @@ void ExcludeStored(const std::vector<std::shared_ptr<RoutingAnalysis>>& calls) {
 
 // Collects evidence for a router that did not look ahead, in addition to a leaking policy that
 // gives every choice.
-void AskForInnocence(RoutingAnalysis& a) {
+void RequestInnocence(RoutingAnalysis& a) {
   const RankedReplay* leak = a.leak();
   const bool firm = DeclaresCapacity(a.c.routing->config()) && a.firm_pools();
   if (a.cause == "first-come" && firm) {
@@ -327,7 +327,7 @@ void Analyse(RoutingAnalysis& a, const RoutingCall& call, uint32_t world_size) {
   if (a.saturation.basis == Basis::kDeclared)
     a.capacity_bits = a.firm_pools() || !a.c.holders_unknown ? HUGE_VAL : 0;
   if (a.saturation.basis == Basis::kExhibited) a.capacity_bits = a.saturation.bits;
-  AskForInnocence(a);
+  RequestInnocence(a);
   a.leak_bits = LeakBits(a);
   ListAssumptions(a);
 }

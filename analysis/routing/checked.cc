@@ -67,7 +67,7 @@ v1::Verdict Checked(const RoutingAnalysis& a, v1::Verdict verdict) {
   } else if (verdict.kind() == v1::Verdict::KIND_FINDING && !differs.empty()) {
     absl::StrAppend(verdict.mutable_finding()->mutable_explanation(), " But ", differs, ".");
   }
-  return NoPassBeside(a.nothing_kept, std::move(verdict));
+  return NoPassNextTo(a.nothing_kept, std::move(verdict));
 }
 
 }  // namespace plumbline::analysis

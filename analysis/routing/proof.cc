@@ -91,21 +91,21 @@ std::vector<std::string> RoutingAnalysis::doubts(bool excluded_before) const {
   // The data are only tested if the facts allow a proof.
   if (!out.empty()) return out;
   for (const auto& doubt : {StoredRuleDoubt, EvenDoubt, StructureDoubt}) {
-    if (std::string said = doubt(*this); !said.empty()) out.push_back(std::move(said));
+    if (std::string reported = doubt(*this); !reported.empty()) out.push_back(std::move(reported));
     if (!out.empty()) break;
   }
   return out;
 }
 
 std::string RoutingAnalysis::HowToSettle(bool excluded_before) const {
-  std::vector<std::string> said = doubts(excluded_before);
+  std::vector<std::string> reported = doubts(excluded_before);
   const bool replayed = MayBeReplayed(*this);
   if (!replayed)
-    said.emplace_back(
+    reported.emplace_back(
         "It is not a proof, even with many bits: unrecorded draws, prices and scores cannot be "
         "replayed.");
-  return absl::StrCat(certificate.pair.found() ? kOwnDraw : "", absl::StrJoin(said, " "),
-                      said.empty() ? "" : " ", kRouterItself, replayed ? kOurRouter : "", ".");
+  return absl::StrCat(certificate.pair.found() ? kOwnDraw : "", absl::StrJoin(reported, " "),
+                      reported.empty() ? "" : " ", kRouterItself, replayed ? kOurRouter : "", ".");
 }
 
 }  // namespace plumbline::analysis

@@ -71,7 +71,7 @@ bool FullExpert(const RoutingAnalysis& a, const Choice& choice) {
 bool SequencesAlike(const RoutingAnalysis& a, const Layout& layout, bool kept_alone) {
   const RoutingCase& c = a.c;
   const auto experts = static_cast<size_t>(c.experts);
-  std::map<std::pair<int32_t, int32_t>, std::vector<int64_t>> asked;  // by (pool, sequence)
+  std::map<std::pair<int32_t, int32_t>, std::vector<int64_t>> requested;  // by (pool, sequence)
   std::vector<uint8_t> full(static_cast<size_t>(c.pools) * experts, 0);
   // Rows of one sequence are mostly consecutive, so its counts are looked up once per stretch.
   std::vector<int64_t>* at = nullptr;
@@ -81,7 +81,7 @@ bool SequencesAlike(const RoutingAnalysis& a, const Layout& layout, bool kept_al
     if (!c.judged(choice.token) || !layout.several[static_cast<size_t>(c.pool[row])]) continue;
     const std::pair<int32_t, int32_t> part{c.pool[row], layout.sequences.of_row[row]};
     if (at == nullptr || part != open) {
-      at = &asked[part];
+      at = &requested[part];
       at->resize(experts, 0);
       open = part;
     }
@@ -91,7 +91,7 @@ bool SequencesAlike(const RoutingAnalysis& a, const Layout& layout, bool kept_al
   // The map is sorted by pool: each pool's sequences are compared with its first one.
   const std::vector<int64_t>* first = nullptr;
   int32_t pool = -1;
-  for (const auto& [part, counts] : asked) {
+  for (const auto& [part, counts] : requested) {
     if (part.first != pool) {
       pool = part.first;
       first = &counts;
@@ -101,7 +101,7 @@ bool SequencesAlike(const RoutingAnalysis& a, const Layout& layout, bool kept_al
       if (full[static_cast<size_t>(pool) * experts + e] && counts[e] != (*first)[e]) return false;
     }
   }
-  return !asked.empty();
+  return !requested.empty();
 }
 
 // Returns the values of an expert at nine ranks among a pool's rows.
@@ -200,7 +200,7 @@ bool OnePositionParts(const RoutingCase& c) {
 // that have learned a table do. Also for fewer kept tokens than other tests of gaps need, and for
 // another key than the replay's. Tests at most 64 columns.
 bool CutsInGaps(const RoutingAnalysis& a, KeyKind kind) {
-  constexpr size_t kBeside = 8, kMostRows = 4096;
+  constexpr size_t kAdjacent = 8, kMostRows = 4096;
   constexpr int64_t kMostCells = 64;
   const RoutingCase& c = a.c;
   std::vector<std::vector<int32_t>> rows(static_cast<size_t>(c.pools));
@@ -209,11 +209,11 @@ bool CutsInGaps(const RoutingAnalysis& a, KeyKind kind) {
     if (known) rows[static_cast<size_t>(c.pool[static_cast<size_t>(t)])].push_back(t);
   }
   const KeyReader reader(c, kind);
-  int64_t told = 0, wide = 0;
+  int64_t reported = 0, wide = 0;
   std::vector<double> in, out;
   for (const std::vector<int32_t>& pool : rows) {
-    if (pool.size() < 2 * kBeside || pool.size() > kMostRows) continue;
-    for (int32_t e = 0; e < c.experts && told < kMostCells; ++e) {
+    if (pool.size() < 2 * kAdjacent || pool.size() > kMostRows) continue;
+    for (int32_t e = 0; e < c.experts && reported < kMostCells; ++e) {
       in.clear();
       out.clear();
       for (const int32_t t : pool) {
@@ -224,17 +224,17 @@ bool CutsInGaps(const RoutingAnalysis& a, KeyKind kind) {
         (taken ? in : out).push_back(reader.At(t, e, 0).value);
       }
       // The gap at the cut is compared with the mean gap of the neighbours on both sides.
-      if (in.size() < 2 || out.size() <= kBeside) continue;
-      const size_t beside = std::min(kBeside, in.size() - 1);
+      if (in.size() < 2 || out.size() <= kAdjacent) continue;
+      const size_t adjacent = std::min(kAdjacent, in.size() - 1);
       std::sort(in.begin(), in.end());
-      std::partial_sort(out.begin(), out.begin() + kBeside + 1, out.end(), std::greater<>());
-      const double spacing =
-          (in[beside] - in[0] + out[0] - out[kBeside]) / static_cast<double>(beside + kBeside);
-      ++told;
+      std::partial_sort(out.begin(), out.begin() + kAdjacent + 1, out.end(), std::greater<>());
+      const double spacing = (in[adjacent] - in[0] + out[0] - out[kAdjacent]) /
+                             static_cast<double>(adjacent + kAdjacent);
+      ++reported;
       wide += in[0] - out[0] > 8 * spacing;
     }
   }
-  return told > 0 && 8 * wide > told;
+  return reported > 0 && 8 * wide > reported;
 }
 
 }  // namespace

@@ -171,13 +171,13 @@ absl::StatusOr<TensorCase> DecodeTensor(const v1::TensorState& state) {
 }
 
 bool FitsFormat(const std::vector<double>& values, DType dtype, size_t enough) {
-  size_t telling = 0;
+  size_t informative = 0;
   for (const double x : values) {
     if (!std::isfinite(x)) continue;
     if (RoundToFormat(x, dtype) != x) return false;
-    if (!PowerOfTwoOrZero(x)) ++telling;
+    if (!PowerOfTwoOrZero(x)) ++informative;
   }
-  return telling >= enough;
+  return informative >= enough;
 }
 
 DType CoarsestDType(const std::vector<double>& values, DType dtype, size_t enough) {

@@ -48,7 +48,7 @@ double LargestFall(const LowCourse& course) {
 
 // Returns the bucket after the last one whose value is at most `level`. If no bucket is above it,
 // returns the last bucket.
-size_t Behind(const LowCourse& course, double level) {
+size_t After(const LowCourse& course, double level) {
   size_t i = course.size();
   while (i > 0 && course.value(i - 1) > level) --i;
   return std::min(i, course.size() - 1);
@@ -185,7 +185,7 @@ Creep LookForCreep(const LowCourse& course, double limit) {
   if (!(creep.growth > 0 && creep.growth >= 2 * creep.fall)) return creep;
   // Use all of the growth, from where it began.
   creep.kind = Creep::Kind::kFlat;
-  from = Behind(course, course.Lowest() + kBegun * creep.growth);
+  from = After(course, course.Lowest() + kBegun * creep.growth);
   if (course.Reach(from) < Creep::kFewestSteps * 3 / 5) return creep;
   points = From(course, from);
   if (points.size() < Creep::kFewestPoints * 3 / 5) return creep;

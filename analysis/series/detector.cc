@@ -111,14 +111,14 @@ void SeriesDetector::Resume(int64_t step, std::vector<SeriesEvent>* events) {
   while (!marks_.empty() && marks_.back().last_step >= step) marks_.pop_back();
   now_ = marks_.empty() ? State() : marks_.back();
   now_.excursions.ForgetRate();
-  std::vector<SeriesEvent> told;  // events of points that were already judged; discarded
-  if (linear_ != now_.excursions.linear()) GoLinear(&now_, &told);
+  std::vector<SeriesEvent> reported;  // events of points that were already judged; discarded
+  if (linear_ != now_.excursions.linear()) GoLinear(&now_, &reported);
   kept_ = 0;
   if (now_.points < forgotten) newest_.Clear();
   const size_t skip = now_.points < forgotten ? 0 : now_.points - forgotten;
   for (size_t i = skip; i < newest_.size(); ++i, ++kept_)
-    Judge(newest_[i].first, newest_[i].second, &told);
-  End(&told);
+    Judge(newest_[i].first, newest_[i].second, &reported);
+  End(&reported);
 }
 
 void SeriesDetector::GoLinear(State* state, std::vector<SeriesEvent>* events) {

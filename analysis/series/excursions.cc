@@ -32,8 +32,8 @@ double SlowRise(const Excursion& is, uint64_t d) {
   const auto w = static_cast<double>(is.window);
   const double slope = is.slope + kErrors * is.scale / (w * std::sqrt(w));
   const double pace = std::max(slope, PartOf(kSlow, is.level, is.scale, is.linear));
-  const double behind = (std::max(8.0, w / 4) + 1) / 2;
-  const double before = std::min(pace * behind, std::max(3 * is.scale, slope * behind));
+  const double after = (std::max(8.0, w / 4) + 1) / 2;
+  const double before = std::min(pace * after, std::max(3 * is.scale, slope * after));
   const double rise = before + pace * static_cast<double>(d);
   if (is.compared < Excursion::kEnoughBefore) return rise;
   return std::min(rise, PartOf(kMost, is.level, is.scale, is.linear));
@@ -81,7 +81,7 @@ void Excursions::Take(const Point& point, std::vector<SeriesEvent>* events, Sett
   } else {
     JudgeOne(point, events, settled);
   }
-  TellSettled(settled);
+  ReportSettled(settled);
 }
 
 // Opens an excursion at once if one point is far enough. Else opens one if 7 of the 9 points after
@@ -116,12 +116,12 @@ void Excursions::JudgeOne(const Point& point, std::vector<SeriesEvent>* events, 
 }
 
 // Reports the points as settled that no excursion can still take back.
-void Excursions::TellSettled(Settled* settled) {
+void Excursions::ReportSettled(Settled* settled) {
   const uint64_t count = window_.count();
   uint64_t through = open_ ? count : std::max(run_, count - std::min(count, kLongestRun));
   if (!waiting_.empty()) through = std::min(through, waiting_.front().from);
-  for (; told_ < through && told_ < count; ++told_)
-    settled->points.push_back({window_.step(told_), window_.y(told_)});
+  for (; reported_ < through && reported_ < count; ++reported_)
+    settled->points.push_back({window_.step(reported_), window_.y(reported_)});
 }
 
 // Returns the first of the consecutive points at z >= 3 that lead to `at`.
@@ -173,11 +173,11 @@ void Excursions::OpenAt(const Frame& frame, uint64_t at, bool at_once,
   for (uint64_t i = from; i < count; ++i) points.push_back({window_.step(i), window_.y(i)});
   window_.PopTo(from);
   run_ = from;
-  TellSettled(settled);
+  ReportSettled(settled);
   for (const Point& point : points) Measure(point);
   open.warned = open.is.warns();
   open.doubled = open.is.doubled();
-  Say(SeriesEvent::What::kOpened, events);
+  Report(SeriesEvent::What::kOpened, events);
   GoOn(events, settled);
 }
 
@@ -222,16 +222,16 @@ void Excursions::GoOn(std::vector<SeriesEvent>* events, Settled* settled) {
   Open& open = *open_;
   if (open.is.warns() && !open.warned) {
     open.warned = true;
-    Say(SeriesEvent::What::kGrew, events);
+    Report(SeriesEvent::What::kGrew, events);
   }
   if (open.is.doubled() && !open.doubled) {
     open.doubled = true;
-    Say(SeriesEvent::What::kDoubled, events);
+    Report(SeriesEvent::What::kDoubled, events);
   }
   if (open.under == kThree) return Back(events, settled);
   if (!open.decided && open.taken >= kBack && open.under == 0) {
     Decide();
-    Say(SeriesEvent::What::kSettled, events);
+    Report(SeriesEvent::What::kSettled, events);
     if (open.is.kind == ExcursionKind::kLevelShift) return Close(0, !open.is_short(), settled);
     if (open.is.kind == ExcursionKind::kDivergence) open.points.clear();
   }
@@ -275,8 +275,8 @@ void Excursions::Back(std::vector<SeriesEvent>* events, Settled* settled) {
   Open& open = *open_;
   const bool diverged = open.is.kind == ExcursionKind::kDivergence;
   if (!open.decided || diverged) open.is.kind = ExcursionKind::kRecovered;
-  if (diverged) Say(SeriesEvent::What::kReturned, events);
-  if (!open.decided) Say(SeriesEvent::What::kSettled, events);
+  if (diverged) Report(SeriesEvent::What::kReturned, events);
+  if (!open.decided) Report(SeriesEvent::What::kSettled, events);
   Close(!diverged && open.is_short() ? 0 : open.points.size() - open.under, false, settled);
 }
 
@@ -288,14 +288,14 @@ void Excursions::Close(size_t from, bool restart, Settled* settled) {
   open_.Reset();
   if (restart) {
     window_.PopTo(0);
-    told_ = 0;
+    reported_ = 0;
     settled->restart = settled->points.size();
   }
   for (size_t i = from; i < points.size(); ++i) Push(points[i]);
   run_ = floor_ = window_.count();
 }
 
-void Excursions::Say(SeriesEvent::What what, std::vector<SeriesEvent>* events) const {
+void Excursions::Report(SeriesEvent::What what, std::vector<SeriesEvent>* events) const {
   SeriesEvent& event = events->emplace_back();
   event.what = what;
   event.excursion = open_->is;
@@ -310,7 +310,7 @@ void Excursions::Settle(std::vector<SeriesEvent>* events, Settled* settled) {
     open.is.ended = true;
     if (!open.decided) {
       Decide();
-      Say(SeriesEvent::What::kSettled, events);
+      Report(SeriesEvent::What::kSettled, events);
     }
     const bool shift = open.is.kind == ExcursionKind::kLevelShift && !open.is_short();
     const bool diverged = open.is.kind == ExcursionKind::kDivergence;
@@ -318,7 +318,7 @@ void Excursions::Settle(std::vector<SeriesEvent>* events, Settled* settled) {
     Close(keep ? 0 : open.points.size(), shift, settled);
   }
   run_ = floor_ = window_.count();
-  TellSettled(settled);
+  ReportSettled(settled);
 }
 
 void Excursions::GoLinear() {

@@ -66,7 +66,7 @@ class Excursions {
   uint64_t history() const { return window_.count(); }
 
   void Persist(Archive& a) {
-    a(window_, points_, above_, told_, run_, floor_, restart_until_, waiting_, open_, cycle_,
+    a(window_, points_, above_, reported_, run_, floor_, restart_until_, waiting_, open_, cycle_,
       awaited_);
   }
 
@@ -125,7 +125,7 @@ class Excursions {
 
   void JudgeOne(const Point& point, std::vector<SeriesEvent>* events, Settled* settled);
   void Push(const Point& point) { window_.Push(point.step, point.y); }
-  void TellSettled(Settled* settled);
+  void ReportSettled(Settled* settled);
   void OpenAt(const Frame& frame, uint64_t at, bool at_once, std::vector<SeriesEvent>* events,
               Settled* settled);
   uint64_t OnsetOf(uint64_t at) const;
@@ -136,7 +136,7 @@ class Excursions {
   void Decide();
   void Back(std::vector<SeriesEvent>* events, Settled* settled);
   void Close(size_t from, bool restart, Settled* settled);
-  void Say(SeriesEvent::What what, std::vector<SeriesEvent>* events) const;
+  void Report(SeriesEvent::What what, std::vector<SeriesEvent>* events) const;
   // Handling of the rate's restarts, in restarts.cc.
   void LookForRestart();
   void Await(const Point& point);
@@ -146,7 +146,7 @@ class Excursions {
   LevelWindow window_;
   uint64_t points_ = 0;                // of the series
   GrowingRing<double, kAbove> above_;  // y - m of the newest points; NaN if the level was not known
-  uint64_t told_ = 0;                  // number of points of the history reported as settled
+  uint64_t reported_ = 0;              // number of points of the history reported as settled
   uint64_t run_ = 0;    // in the history: points from here on may be consecutive with z >= 3
   uint64_t floor_ = 0;  // in the history: the earliest possible onset
   uint64_t restart_until_ = 0;

@@ -13,7 +13,7 @@ constexpr uint64_t kManyRows = 100;  // rows
 
 }  // namespace
 
-NonFiniteSays NonFiniteCourse::Take(uint32_t attempt, const NonFiniteRow& row) {
+NonFiniteEvent NonFiniteCourse::Take(uint32_t attempt, const NonFiniteRow& row) {
   if (attempt != attempt_ || rows_ == 0) {
     const Kind kind = kind_;
     *this = NonFiniteCourse(kind);
@@ -28,7 +28,7 @@ void NonFiniteCourse::Begin(const NonFiniteRow& row) {
   onset_ = row.step;
   nan_ = row.nan;
   count_ = 0;
-  told_at_ = 0;
+  reported_at_ = 0;
 }
 
 // Returns true if the loss scale fell after one bad row: the scaler skipped that step.
@@ -40,14 +40,14 @@ bool NonFiniteCourse::Answers(const NonFiniteRow& row) const {
 // Discards the streak: it was the scaler's doing, or no value was due.
 void NonFiniteCourse::Forget() {
   streak_ = 0;
-  count_ = told_at_ = 0;
+  count_ = reported_at_ = 0;
   faulty_ = false;
 }
 
-NonFiniteSays NonFiniteCourse::TakeBad(const NonFiniteRow& row) {
+NonFiniteEvent NonFiniteCourse::TakeBad(const NonFiniteRow& row) {
   // If the scale answers the row before, that row was skipped, and so is this one.
   const bool answers = Answers(row);
-  const bool told = answers && told_at_ > 0;
+  const bool reported = answers && reported_at_ > 0;
   if (answers) {
     ++skipped_;
     Forget();
@@ -57,8 +57,8 @@ NonFiniteSays NonFiniteCourse::TakeBad(const NonFiniteRow& row) {
     if (++skipped_streak_ == 1 && !answers) Begin(row);
     newest_ = row.step;
     count_ += row.bad;
-    if (told) return NonFiniteSays::kSkipped;
-    if (finite_rows_ == 0 || skipped_streak_ < kSkippedForGood) return NonFiniteSays::kNothing;
+    if (reported) return NonFiniteEvent::kSkipped;
+    if (finite_rows_ == 0 || skipped_streak_ < kSkippedForGood) return NonFiniteEvent::kNothing;
     return Lasts();
   }
   if (!faulty_ && streak_ == 0) Begin(row);
@@ -68,41 +68,42 @@ NonFiniteSays NonFiniteCourse::TakeBad(const NonFiniteRow& row) {
   switch (kind_) {
     case Kind::kTraining:
       if (row.norm_lost) cycles_ = 0;  // that step was applied
-      if (regular() && streak_ <= cycle_.second) return NonFiniteSays::kNothing;
+      if (regular() && streak_ <= cycle_.second) return NonFiniteEvent::kNothing;
       if (regular()) {
         cycles_ = 0;
-        told_at_ = 0;
+        reported_at_ = 0;
         Begin(row);
         count_ = row.bad;
       }
       faulty_ = true;
       return Lasts();
     case Kind::kEvaluation:
-      return streak_ > longest_healed_ ? Lasts() : NonFiniteSays::kNothing;
+      return streak_ > longest_healed_ ? Lasts() : NonFiniteEvent::kNothing;
     case Kind::kNorm:
       break;
   }
   const uint64_t enough = finite_rows_ == 0 ? kLastingAtBegin : kLastingRows;
-  return row.loss_lost || streak_ >= enough || told_at_ > 0 ? Lasts() : NonFiniteSays::kNothing;
+  return row.loss_lost || streak_ >= enough || reported_at_ > 0 ? Lasts()
+                                                                : NonFiniteEvent::kNothing;
 }
 
-NonFiniteSays NonFiniteCourse::TakeGood(const NonFiniteRow& row) {
-  const NonFiniteSays says = streak_ > 0 ? Healed(row) : NonFiniteSays::kNothing;
+NonFiniteEvent NonFiniteCourse::TakeGood(const NonFiniteRow& row) {
+  const NonFiniteEvent states = streak_ > 0 ? Healed(row) : NonFiniteEvent::kNothing;
   ++finite_rows_;
   ++finite_streak_;
   skipped_streak_ = 0;
   if (!faulty_) before_ = row.finite;
-  return says;
+  return states;
 }
 
 // Handles a finite row after bad ones.
-NonFiniteSays NonFiniteCourse::Healed(const NonFiniteRow& row) {
+NonFiniteEvent NonFiniteCourse::Healed(const NonFiniteRow& row) {
   const uint64_t streak = streak_;
-  const bool told = told_at_ > 0;
+  const bool reported = reported_at_ > 0;
   if (Answers(row)) {
     ++skipped_;
     Forget();
-    return told ? NonFiniteSays::kSkipped : NonFiniteSays::kNothing;
+    return reported ? NonFiniteEvent::kSkipped : NonFiniteEvent::kNothing;
   }
   if (kind_ == Kind::kTraining) {
     streak_ = 0;
@@ -111,23 +112,23 @@ NonFiniteSays NonFiniteCourse::Healed(const NonFiniteRow& row) {
     // The value in step 0 is often a placeholder. If values come and go regularly, the series is
     // not due in between.
     const bool made_up = rows_ == 2 && onset_ == 0;
-    if (!made_up && (was_regular || !regular())) return NonFiniteSays::kNothing;
+    if (!made_up && (was_regular || !regular())) return NonFiniteEvent::kNothing;
     faulty_ = false;
-    if (!made_up) told_at_ = 0;
-    return NonFiniteSays::kFiller;
+    if (!made_up) reported_at_ = 0;
+    return NonFiniteEvent::kFiller;
   }
   streak_ = 0;
   longest_healed_ = std::max(longest_healed_, streak);
   if (kind_ == Kind::kEvaluation) {
-    told_at_ = 0;
-    return told ? NonFiniteSays::kFiller : NonFiniteSays::kNothing;
+    reported_at_ = 0;
+    return reported ? NonFiniteEvent::kFiller : NonFiniteEvent::kNothing;
   }
-  told_at_ = 0;
-  if (finite_rows_ == 0) return Note(NonFiniteSays::kBegan);
-  if (streak >= kLastingRows) return NonFiniteSays::kCame;
+  reported_at_ = 0;
+  if (finite_rows_ == 0) return Note(NonFiniteEvent::kBegan);
+  if (streak >= kLastingRows) return NonFiniteEvent::kCame;
   single_ += streak;
-  if (!told && told_) return NonFiniteSays::kNothing;
-  return Note(NonFiniteSays::kSkipped);
+  if (!reported && reported_) return NonFiniteEvent::kNothing;
+  return Note(NonFiniteEvent::kSkipped);
 }
 
 // Counts a cycle: a finite row ended `bad` bad ones.
@@ -138,40 +139,40 @@ void NonFiniteCourse::CountCycle(uint64_t bad) {
   finite_streak_ = 0;
 }
 
-NonFiniteSays NonFiniteCourse::Note(NonFiniteSays what) {
-  told_ = true;
-  singles_told_ = single_;
+NonFiniteEvent NonFiniteCourse::Note(NonFiniteEvent what) {
+  reported_ = true;
+  singles_reported_ = single_;
   return what;
 }
 
 // Reports when it begins, and each time the number of bad values has doubled.
-NonFiniteSays NonFiniteCourse::Lasts() {
-  if (count_ < 2 * told_at_) return NonFiniteSays::kNothing;
-  told_at_ = count_;
-  return NonFiniteSays::kLasts;
+NonFiniteEvent NonFiniteCourse::Lasts() {
+  if (count_ < 2 * reported_at_) return NonFiniteEvent::kNothing;
+  reported_at_ = count_;
+  return NonFiniteEvent::kLasts;
 }
 
-NonFiniteSays NonFiniteCourse::End() {
-  if (streak_ > 0 && told_at_ == 0 && kind_ == Kind::kNorm) {
+NonFiniteEvent NonFiniteCourse::End() {
+  if (streak_ > 0 && reported_at_ == 0 && kind_ == Kind::kNorm) {
     const bool scaler = scaled_ || single_ > 0;
-    if (finite_rows_ > 0 && streak_ < kLastingRows && scaler) return Note(NonFiniteSays::kSkipped);
-    told_at_ = count_;
-    return NonFiniteSays::kLasts;
+    if (finite_rows_ > 0 && streak_ < kLastingRows && scaler) return Note(NonFiniteEvent::kSkipped);
+    reported_at_ = count_;
+    return NonFiniteEvent::kLasts;
   }
   // No step at all was applied.
-  if (finite_rows_ == 0 && skipped_streak_ >= kLastingAtBegin && told_at_ == 0) {
-    told_at_ = count_;
-    return NonFiniteSays::kLasts;
+  if (finite_rows_ == 0 && skipped_streak_ >= kLastingAtBegin && reported_at_ == 0) {
+    reported_at_ = count_;
+    return NonFiniteEvent::kLasts;
   }
-  if (told_at_ > 0 && count_ > told_at_) {
-    told_at_ = count_;
-    return NonFiniteSays::kLasts;
+  if (reported_at_ > 0 && count_ > reported_at_) {
+    reported_at_ = count_;
+    return NonFiniteEvent::kLasts;
   }
   const bool often =
       rows_ >= kManyRows && single_ >= kOftenShare && single_ * 100 > kOftenShare * rows_;
-  if (kind_ == Kind::kNorm && told_at_ == 0 && often) return NonFiniteSays::kCame;
-  if (single_ > singles_told_ && streak_ == 0) return Note(NonFiniteSays::kSkipped);
-  return NonFiniteSays::kNothing;
+  if (kind_ == Kind::kNorm && reported_at_ == 0 && often) return NonFiniteEvent::kCame;
+  if (single_ > singles_reported_ && streak_ == 0) return Note(NonFiniteEvent::kSkipped);
+  return NonFiniteEvent::kNothing;
 }
 
 }  // namespace plumbline::analysis

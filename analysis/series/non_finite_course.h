@@ -25,7 +25,7 @@ struct NonFiniteRow {
   bool norm_lost = false;        // a gradient norm of the row is not finite
 };
 
-enum class NonFiniteSays : uint8_t {
+enum class NonFiniteEvent : uint8_t {
   kNothing,
   kLasts,    // an error: the value is not finite, as far as is known
   kSkipped,  // a note: single steps, as a loss scaler skips them
@@ -41,9 +41,9 @@ class NonFiniteCourse {
   explicit NonFiniteCourse(Kind kind = Kind::kTraining) : kind_(kind) {}
 
   // Takes the next row of an attempt, in order.
-  NonFiniteSays Take(uint32_t attempt, const NonFiniteRow& row);
+  NonFiniteEvent Take(uint32_t attempt, const NonFiniteRow& row);
   // Ends the run: returns the result of a row that waited for the next one.
-  NonFiniteSays End();
+  NonFiniteEvent End();
 
   Kind kind() const { return kind_; }
   uint32_t attempt() const { return attempt_; }
@@ -62,7 +62,7 @@ class NonFiniteCourse {
   // True if no value of the attempt was finite.
   bool never_finite() const { return finite_rows_ == 0; }
   // True if an error was reported and still holds.
-  bool lasts() const { return told_at_ > 0; }
+  bool lasts() const { return reported_at_ > 0; }
   // True if nothing is open: further finite rows only change counters.
   bool calm() const { return streak_ == 0 && finite_rows_ > 0; }
   // Does what Take does for `count` finite rows. Requires calm(). `last` is the last value.
@@ -76,16 +76,16 @@ class NonFiniteCourse {
 
   void Persist(Archive& a) {
     a(kind_, attempt_, rows_, finite_rows_, single_, skipped_, skipped_streak_, streak_,
-      longest_healed_, onset_, newest_, nan_, before_, count_, told_at_, told_, faulty_, scaled_,
-      singles_told_, finite_streak_, cycle_, cycles_);
+      longest_healed_, onset_, newest_, nan_, before_, count_, reported_at_, reported_, faulty_,
+      scaled_, singles_reported_, finite_streak_, cycle_, cycles_);
   }
 
  private:
-  NonFiniteSays TakeBad(const NonFiniteRow& row);
-  NonFiniteSays TakeGood(const NonFiniteRow& row);
-  NonFiniteSays Healed(const NonFiniteRow& row);
-  NonFiniteSays Lasts();
-  NonFiniteSays Note(NonFiniteSays what);
+  NonFiniteEvent TakeBad(const NonFiniteRow& row);
+  NonFiniteEvent TakeGood(const NonFiniteRow& row);
+  NonFiniteEvent Healed(const NonFiniteRow& row);
+  NonFiniteEvent Lasts();
+  NonFiniteEvent Note(NonFiniteEvent what);
   void Begin(const NonFiniteRow& row);
   void Forget();
   bool Answers(const NonFiniteRow& row) const;
@@ -105,11 +105,11 @@ class NonFiniteCourse {
   bool nan_ = false;
   double before_ = NAN;
   uint64_t count_ = 0;
-  uint64_t told_at_ = 0;  // `count_` at the last report of the error; 0 if there was none
-  bool told_ = false;     // a note was reported
-  bool faulty_ = false;   // a training loss was bad; cleared only if the series was not due
-  bool scaled_ = false;   // the newest row had a loss scale
-  uint64_t singles_told_ = 0;
+  uint64_t reported_at_ = 0;  // `count_` at the last report of the error; 0 if there was none
+  bool reported_ = false;     // a note was reported
+  bool faulty_ = false;       // a training loss was bad; cleared only if the series was not due
+  bool scaled_ = false;       // the newest row had a loss scale
+  uint64_t singles_reported_ = 0;
   // A training loss that is not due in each row: a fixed number of finite rows, then a fixed number
   // of bad ones.
   uint64_t finite_streak_ = 0;                 // newest consecutive finite rows

@@ -33,11 +33,11 @@ struct NormSeries {
   uint64_t points = 0;
   uint64_t not_finite = 0;
   Standing standing;
-  bool told = false;  // a finding was reported
-  bool told_explosion = false;
+  bool reported = false;  // a finding was reported
+  bool reported_explosion = false;
   int64_t step_first = 0, step_last = 0;
   void Persist(Archive& a) {
-    a(detector, ceiling, points, not_finite, standing, told, told_explosion);
+    a(detector, ceiling, points, not_finite, standing, reported, reported_explosion);
     a(step_first, step_last);
   }
 };

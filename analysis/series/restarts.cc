@@ -86,7 +86,7 @@ void Excursions::RateIsBack(std::vector<SeriesEvent>* events, Settled* settled) 
   } else {
     Close(0, !open_->is_short(), settled);
   }
-  TellSettled(settled);
+  ReportSettled(settled);
 }
 
 void Excursions::ForgetRate() {

@@ -33,12 +33,12 @@ std::optional<Rise> Riser::Take(int64_t step, double y) {
   if (since > kRing) since_.Add(step, y);
 
   const double rise = level() - best_;
-  if (told_ > 0 && rise < Part(kTenth, told_sigma_) / 2) {
-    told_ = 0;
+  if (reported_ > 0 && rise < Part(kTenth, reported_sigma_) / 2) {
+    reported_ = 0;
     fell_ = true;
   }
-  if (told_ == 2) return std::nullopt;
-  const double share = told_ == 0 ? kTenth : kRiseThird;
+  if (reported_ == 2) return std::nullopt;
+  const double share = reported_ == 0 ? kTenth : kRiseThird;
   if (!(rise >= Part(share, 0)) || count_ < kBegin || since < next_look_) return std::nullopt;
   next_look_ = since + std::max<uint64_t>(1, since / 32);
   const double sigma = SigmaOf(count_ - std::min(2 * block, count_), count_, 1);
@@ -50,14 +50,14 @@ std::optional<Rise> Riser::Take(int64_t step, double y) {
   if (around_zero && count_ < kBeginAroundZero) return std::nullopt;
   double low = 0;
   if (!RisesSince(&low)) return std::nullopt;
-  told_ = rise >= Part(kRiseThird, whole) ? 2 : 1;
-  told_sigma_ = whole;
-  Rise told = Stand(step);
-  told.onset_step = OnsetStep(best_ + sigma);
-  told.sigma = sigma;
-  told.slope_low = low;
-  told.third = told_ == 2;
-  return told;
+  reported_ = rise >= Part(kRiseThird, whole) ? 2 : 1;
+  reported_sigma_ = whole;
+  Rise reported = Stand(step);
+  reported.onset_step = OnsetStep(best_ + sigma);
+  reported.sigma = sigma;
+  reported.slope_low = low;
+  reported.third = reported_ == 2;
+  return reported;
 }
 
 Rise Riser::Stand(int64_t step) const {
@@ -158,7 +158,7 @@ int64_t Riser::OnsetStep(double under) const {
 
 void Riser::Persist(Archive& a) {
   a(linear_, count_, points_, steps_, levels_, best_at_, best_, best_block_, best_step_, near_,
-    apart_, since_, next_look_, told_, told_sigma_);
+    apart_, since_, next_look_, reported_, reported_sigma_);
   if (!a.reading()) return;
   window_.Clear();
   for (uint64_t i = count_ - std::min(count_, BlockAt(count_)); i < count_; ++i)

@@ -31,7 +31,7 @@ class Riser {
   // Returns the median of the newest block of 8 to 64 points. If there are fewer than 8, returns
   // NaN.
   double level() const { return count_ < kFewest ? NAN : At(levels_, count_ - 1); }
-  bool risen() const { return told_ > 0; }
+  bool risen() const { return reported_ > 0; }
   // Returns the number of points up to the end of the best block. If there is none yet, returns 0.
   uint64_t best_at() const { return best_at_; }
 
@@ -72,8 +72,8 @@ class Riser {
   double apart_ = 0;        // sigma from points two blocks apart
   BlockMedians since_;      // medians of the points since the best block; used only beyond the ring
   uint64_t next_look_ = 0;  // number of points since the best block at which to test next
-  uint8_t told_ = 0;        // reported: 1 for a tenth, 2 for a third
-  double told_sigma_ = 0;
+  uint8_t reported_ = 0;    // reported: 1 for a tenth, 2 for a third
+  double reported_sigma_ = 0;
   bool fell_ = false;    // whether the newest point ended a rise
   SortedWindow window_;  // the newest block
 };

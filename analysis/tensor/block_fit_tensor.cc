@@ -43,9 +43,9 @@ std::string NameOf(const v1::BlockScaleFit& fit) {
 }
 
 // Returns nullptr if the tensor was not measured against that format.
-const v1::BlockScaleFit* Find(const v1::TensorState& state, const std::string& asked) {
+const v1::BlockScaleFit* Find(const v1::TensorState& state, const std::string& requested) {
   for (const v1::BlockScaleFit& fit : state.block_fits()) {
-    if (asked == "declared" ? fit.declared() : NameOf(fit) == asked) return &fit;
+    if (requested == "declared" ? fit.declared() : NameOf(fit) == requested) return &fit;
   }
   return nullptr;
 }
@@ -132,11 +132,11 @@ v1::Verdict MassFinding(const v1::BlockScaleFit& fit) {
 
 bool DeclaresBlocks(const v1::TensorState& state) { return Find(state, "declared") != nullptr; }
 
-std::optional<v1::Verdict> JudgeBlockTensor(const Item& item, const std::string& asked) {
+std::optional<v1::Verdict> JudgeBlockTensor(const Item& item, const std::string& requested) {
   if (!item.evidence->has_tensor()) return std::nullopt;
   const v1::TensorState& state = item.evidence->tensor();
-  const v1::BlockScaleFit* fit = Find(state, asked);
-  if (fit == nullptr && (asked == "declared" || !IsFloating(static_cast<DType>(state.dtype()))))
+  const v1::BlockScaleFit* fit = Find(state, requested);
+  if (fit == nullptr && (requested == "declared" || !IsFloating(static_cast<DType>(state.dtype()))))
     return std::nullopt;
   if (fit == nullptr)
     return Inconclusive("not-measured: the probe does not measure this format; dump the tensor");

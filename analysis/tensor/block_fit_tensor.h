@@ -17,6 +17,6 @@ bool DeclaresBlocks(const v1::TensorState& state);
 
 // `asked` is one of kBlockChoices. Returns nullopt if the item is not a tensor, or if the declared
 // format is asked for and the tensor declares none.
-std::optional<v1::Verdict> JudgeBlockTensor(const Item& item, const std::string& asked);
+std::optional<v1::Verdict> JudgeBlockTensor(const Item& item, const std::string& requested);
 
 }  // namespace plumbline::analysis

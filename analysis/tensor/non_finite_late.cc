@@ -14,8 +14,8 @@ void LateSteps::Take(const SiteStep& step) {
 }
 
 bool LateMemory::IsNews(const LateStep& late, bool open) {
-  const bool told = !ranks_.insert(late.rank).second;
-  return !told && !(open && since_ <= late.step);
+  const bool reported = !ranks_.insert(late.rank).second;
+  return !reported && !(open && since_ <= late.step);
 }
 
 }  // namespace plumbline::analysis

@@ -118,7 +118,7 @@ bool Observation::gradient_like() const {
   return what == "gradient" || what == "update" || what.starts_with("reduction");
 }
 
-bool Observation::behind_loss() const {
+bool Observation::after_loss() const {
   if (what == "gradient" || what == "update") return true;
   return what.starts_with("reduction") && (op == "accumulation" || layer.starts_with("gradient"));
 }

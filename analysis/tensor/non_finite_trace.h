@@ -42,7 +42,7 @@ struct Observation {
   // True if it existed before the step computed anything, whenever it was observed.
   bool at_start() const { return what == kWeightBefore; }
   // True if it is computed from the loss: a gradient, or a value derived from it.
-  bool behind_loss() const;
+  bool after_loss() const;
   void Persist(Archive& a) {
     a(layer, op, what, rank, call, order, dtype, count, nan, pos_inf, neg_inf, unsorted, amax);
     a(whole_rows);

@@ -61,7 +61,7 @@ bool IsFloored(const double* p, int64_t n, DType dtype, double sum, double bound
 // Returns true if the values are integer multiples of the smallest one, and too many differ for a
 // coincidence: an integer format with a scale, each value known to half a step.
 bool InSteps(const double* p, int64_t n) {
-  constexpr size_t kTelling = 8;
+  constexpr size_t kInformative = 8;
   constexpr double kMostSteps = 65535;
   double least = INFINITY;
   for (int64_t i = 0; i < n; ++i) {
@@ -72,9 +72,9 @@ bool InSteps(const double* p, int64_t n) {
     const double steps = p[i] / least;
     // A scale is stored in fp32, the values perhaps in bf16.
     if (steps > kMostSteps || std::abs(steps - std::round(steps)) > kBf16Step * steps) return false;
-    if (multiples.size() < kTelling && steps < 64) multiples.insert(std::round(steps));
+    if (multiples.size() < kInformative && steps < 64) multiples.insert(std::round(steps));
   }
-  return multiples.size() >= kTelling;
+  return multiples.size() >= kInformative;
 }
 
 // Returns how many values `dtype` has from one positive value to another.
@@ -94,7 +94,7 @@ double GridPoints(double from, double to, DType dtype) {
 // range: 8 bits with a scale. Rows of one level (uniform ones) and repeated rows do not count. fp16
 // has few values where it underflows.
 bool FewLevels(const TensorCase& c, DType dtype) {
-  constexpr size_t kTelling = 2, kMostLevels = 256;
+  constexpr size_t kInformative = 2, kMostLevels = 256;
   if (dtype == DType::kF16) return false;
   std::set<double> levels;
   std::set<std::pair<double, double>> seen;  // a row's sum, weighted and unweighted
@@ -116,7 +116,7 @@ bool FewLevels(const TensorCase& c, DType dtype) {
     levels.insert(own.begin(), own.end());
     if (levels.size() > kMostLevels) return false;
   }
-  return levels.size() >= kTelling && values >= 2 * levels.size() &&
+  return levels.size() >= kInformative && values >= 2 * levels.size() &&
          4 * static_cast<double>(levels.size()) <
              GridPoints(*levels.begin(), *levels.rbegin(), dtype);
 }

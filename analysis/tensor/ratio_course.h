@@ -18,8 +18,8 @@ namespace plumbline::analysis {
 class RateAtWork {
  public:
   // Takes a recorded rate. Non-finite and negative values are ignored.
-  void Tell(double rate);
-  bool told() const { return highest_ >= 0; }
+  void Emit(double rate);
+  bool reported() const { return highest_ >= 0; }
   // True if the last kSettled values set no new maximum, and the newest is at least a tenth of it.
   // A rate of 0 is never active: health/learning-rate reports it.
   bool at_work() const {

@@ -30,7 +30,7 @@ void AddUp(const v1::UpdateSummary& s, v1::UpdateSummary* sum) {
 }
 
 // A key must be equal to itself, which NaN is not.
-double Said(double value) { return std::isnan(value) ? 0 : value; }
+double Stated(double value) { return std::isnan(value) ? 0 : value; }
 
 uint32_t PlaceOf(const std::string& layer, std::vector<std::string>* layers) {
   const auto found = std::find(layers->begin(), layers->end(), layer);
@@ -60,7 +60,7 @@ UpdatePool::Pooled* UpdatePool::Add(const SiteStep& step, const Item& item,
   const v1::Update& update = item.evidence->update();
   const v1::UpdateConfig& c = update.config();
   const Key key{step.attempt,     step.role,     item.source->rank(), c.dtype(),
-                c.moment_dtype(), c.optimizer(), Said(c.beta2()),     Said(c.eps())};
+                c.moment_dtype(), c.optimizer(), Stated(c.beta2()),   Stated(c.eps())};
   if (pools_.size() >= kMostPools && !pools_.contains(key)) return nullptr;
   Pooled& pool = pools_[key];
   const bool full = pool.sample.size() > kMostPooled || pool.layers.size() > kMostLayers;
@@ -98,7 +98,7 @@ void UpdatePool::JudgeEach(const StepEnd& step, VerdictSink& out,
   }
 }
 
-void UpdatePool::TellLeft(const std::string& why, VerdictSink& out) const {
+void UpdatePool::ReportLeft(const std::string& why, VerdictSink& out) const {
   for (const auto& [key, pool] : pools_) {
     if (pool.judged) continue;
     for (const std::string& layer : pool.layers) {

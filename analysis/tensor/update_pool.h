@@ -50,7 +50,7 @@ class UpdatePool {
                  const std::function<std::optional<v1::Verdict>(const Pooled&)>& judge);
 
   // At the end, reports `why` for every tensor without a verdict.
-  void TellLeft(const std::string& why, VerdictSink& out) const;
+  void ReportLeft(const std::string& why, VerdictSink& out) const;
 
   void Persist(Archive& a) {
     a.Version(1);

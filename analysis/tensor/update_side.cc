@@ -9,7 +9,7 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr size_t kFewRounded = 64, kFewTelling = 16, kListed = 3;
+constexpr size_t kFewRounded = 64, kFewInformative = 16, kListed = 3;
 constexpr double kMatched = 0.99;
 const double kLogChance = std::log(1e-9);
 
@@ -74,12 +74,13 @@ class SideCount {
     moved_ += after != before;
     drift_ += upper ? t.high_part : t.low_part;
     if (value == t.nearest) return;
-    ++out_.telling;
+    ++out_.informative;
     if (out_.listed.size() < kListed) out_.listed.push_back(i);
   }
 
   bool Holds() const {
-    return out_.rounded >= kFewRounded && out_.telling >= kFewTelling && moved_ >= kFewTelling &&
+    return out_.rounded >= kFewRounded && out_.informative >= kFewInformative &&
+           moved_ >= kFewInformative &&
            static_cast<double>(out_.matched) >= kMatched * static_cast<double>(out_.rounded) &&
            out_.log_chance < kLogChance;
   }

@@ -12,11 +12,11 @@
 namespace plumbline::analysis {
 
 struct OneSidedStore {
-  std::string side;       // "toward zero", "away from zero", "down", "up"; "" if none
-  size_t rounded = 0;     // sampled elements whose before + intended is not a value of the dtype
-  size_t matched = 0;     // of `rounded`: those stored on that side
-  size_t telling = 0;     // of `matched`: those that rounding to nearest would store differently
-  double log_chance = 0;  // ln of the probability that stochastic rounding gave all of them
+  std::string side;        // "toward zero", "away from zero", "down", "up"; "" if none
+  size_t rounded = 0;      // sampled elements whose before + intended is not a value of the dtype
+  size_t matched = 0;      // of `rounded`: those stored on that side
+  size_t informative = 0;  // of `matched`: those that rounding to nearest would store differently
+  double log_chance = 0;   // ln of the probability that stochastic rounding gave all of them
   // Sum of |after - (before + intended)| over those on the side, divided by the sum of |intended|:
   // how much the rounding moves the weights in addition to the optimizer.
   double drift = 0;

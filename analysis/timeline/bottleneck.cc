@@ -8,7 +8,7 @@
 namespace plumbline::timeline {
 namespace {
 
-constexpr double kWorthATell = 0.05;  // customary: one GPU in twenty
+constexpr double kWorthAReport = 0.05;  // customary: one GPU in twenty
 
 constexpr std::string_view kTrafficId = "gpu-traffic";
 
@@ -37,7 +37,7 @@ std::vector<Bottleneck> BottlenecksOf(const v1::Timeline& t) {
   // First the shares above the limit, then the kernels, then the rest.
   const auto place = [](const Bottleneck& bottleneck) {
     if (bottleneck.id == kTrafficId) return 1;
-    return bottleneck.share >= kWorthATell ? 0 : 2;
+    return bottleneck.share >= kWorthAReport ? 0 : 2;
   };
   std::stable_sort(bottlenecks.begin(), bottlenecks.end(),
                    [&](const Bottleneck& a, const Bottleneck& b) {

@@ -28,12 +28,12 @@ std::string Joined(std::string_view name) {
 
 // Parses "0+8*4" into first, stride, N.
 bool ReadMembers(std::string_view text, CollectiveTimes* times) {
-  const auto number = [&](auto* value, char behind) {
+  const auto number = [&](auto* value, char after) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
     if (error != std::errc()) return false;
     text.remove_prefix(static_cast<size_t>(end - text.data()));
-    if (behind == '\0') return text.empty();
-    if (text.empty() || text.front() != behind) return false;
+    if (after == '\0') return text.empty();
+    if (text.empty() || text.front() != after) return false;
     text.remove_prefix(1);
     return true;
   };

@@ -52,7 +52,7 @@ struct StepMarked {
 };
 
 // Added to a rank: the stage of a rank whose kernels send and receive without recording the peer.
-inline constexpr int64_t kStageOfNobodyElse = int64_t{1} << 24;
+inline constexpr int64_t kStageOfNoOther = int64_t{1} << 24;
 
 // Equal collectives of one group: see analysis/timeline/collectives.h.
 struct CollectiveTimes {

@@ -26,7 +26,7 @@ bool IsOfDriver(const v1::Site& site) {
          op == kXidSeries;
 }
 
-void DriverSaid::Hear(std::string_view series, int64_t at, double value) {
+void DriverStated::Hear(std::string_view series, int64_t at, double value) {
   if (!(value >= 0 && value < 1e15)) return;
   step = std::max(step, at);
   if (series == kClocksHeldSeries) held = value;
@@ -35,22 +35,22 @@ void DriverSaid::Hear(std::string_view series, int64_t at, double value) {
   if (series == kXidSeries) xid = value;
 }
 
-void DriverSaid::Persist(Archive& archive) { archive(step, held, reasons, errors, xid); }
+void DriverStated::Persist(Archive& archive) { archive(step, held, reasons, errors, xid); }
 
-DriverCause CauseOfDriver(const DriverSaid& said) {
-  if (said.xid > 0) {
-    return {"xid", absl::StrFormat(" Its driver reports XID %.0f.", said.xid),
+DriverCause CauseOfDriver(const DriverStated& stated) {
+  if (stated.xid > 0) {
+    return {"xid", absl::StrFormat(" Its driver reports XID %.0f.", stated.xid),
             "Look the XID up (dmesg, NVIDIA's list of XID errors); drain the node."};
   }
-  if (said.errors > 0) {
+  if (stated.errors > 0) {
     return {"memory-errors",
-            absl::StrFormat(" Its driver counts %.0f uncorrected memory errors.", said.errors),
+            absl::StrFormat(" Its driver counts %.0f uncorrected memory errors.", stated.errors),
             "Reset the GPU (this remaps rows). If errors occur again, replace it."};
   }
-  if (said.held >= kHeldOften) {
+  if (stated.held >= kHeldOften) {
     return {"clocks-held",
             absl::StrFormat(" %s reduces its clocks, in %.0f %% of the observations.",
-                            HolderOfClocks(said.reasons), 100 * said.held),
+                            HolderOfClocks(stated.reasons), 100 * stated.held),
             "Check the cooling and power of that node (nvidia-smi -q -d CLOCK,TEMPERATURE,POWER), "
             "and replace it."};
   }

@@ -18,7 +18,7 @@ inline constexpr std::string_view kXidSeries = "gpu.xid";  // the last one; 0 if
 
 bool IsOfDriver(const v1::Site& site);
 
-struct DriverSaid {
+struct DriverStated {
   int64_t step = -1;  // the newest step with a report
   double held = 0, reasons = 0, errors = 0, xid = 0;
 
@@ -33,6 +33,6 @@ struct DriverCause {
   std::string words;    // a sentence with a leading blank
   std::string fix;
 };
-DriverCause CauseOfDriver(const DriverSaid& said);
+DriverCause CauseOfDriver(const DriverStated& stated);
 
 }  // namespace plumbline::timeline

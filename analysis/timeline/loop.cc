@@ -182,7 +182,7 @@ class LoopColumns {
 
 }  // namespace
 
-bool TellsOfLoop(v1::Span::Kind kind, std::string_view name) {
+bool ReportsLoop(v1::Span::Kind kind, std::string_view name) {
   return NoStepIn(kind) || ClassOfSpan(kind, name) != 0;
 }
 

@@ -34,7 +34,7 @@ struct LoopStep {
 
 // Returns true if a span of this kind and name is used here. Others (forward, backward, ...) are
 // work.
-bool TellsOfLoop(v1::Span::Kind kind, std::string_view name);
+bool ReportsLoop(v1::Span::Kind kind, std::string_view name);
 
 // Returns the columns of these steps. Spans may be in any order, but only of the loop's thread.
 // Data loading within an evaluation or a checkpoint belongs to that.

@@ -190,7 +190,7 @@ bool IsPointToPoint(std::string_view collective) {
   return name.HasAny({"send", "recv"}) && !name.Has("all");
 }
 
-bool SaysTraining(std::string_view name) {
+bool StatesTraining(std::string_view name) {
   if (name.starts_with("autograd::") || name.starts_with("Optimizer.")) return true;
   const Small small(WithoutFolders(name), false);
   return small.HasAny({"backward", "optimizer", "multi_tensor_apply", "wgrad", "dgrad"}) ||

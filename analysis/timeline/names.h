@@ -43,7 +43,7 @@ bool IsPointToPoint(std::string_view collective);
 
 // Returns true if only training has such a name: gradients, optimizers. For names of host spans and
 // of kernels.
-bool SaysTraining(std::string_view name);
+bool StatesTraining(std::string_view name);
 
 // Parses a step mark: "ProfilerStep#12" gives true and 12.
 bool StepMark(std::string_view name, int64_t* number);

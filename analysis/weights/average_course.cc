@@ -56,11 +56,11 @@ void AverageCourses::Close(const StepEnd& step, VerdictSink& out) {
     if (!courses_.contains(key) && courses_.size() >= kMostAverages) continue;
     AverageCourse& course = courses_[key];
     Compare(step, open, course);
-    if (course.told || course.checkpoints < kCheckpoints) continue;
+    if (course.reported || course.checkpoints < kCheckpoints) continue;
     const Counts counts = Count(course);
     const bool wide = course.dtype == DType::kF32 || course.dtype == DType::kF64;
     if (wide || !Stalls(course, counts)) continue;
-    course.told = true;
+    course.reported = true;
     v1::Verdict found = Found(course, counts);
     SetPlace(found, place.second, kAverage, course.step_first, course.step_last,
              std::vector<uint32_t>{place.first});
@@ -176,7 +176,7 @@ v1::Verdict AverageCourses::Judge(const AverageCourse& course) const {
 
 void AverageCourses::Rest(VerdictSink& out) const {
   for (const auto& [key, course] : courses_) {
-    if (course.told) continue;
+    if (course.reported) continue;
     v1::Verdict verdict = Judge(course);
     SetPlace(verdict, std::get<2>(key), kAverage, course.step_first, course.step_last,
              std::vector<uint32_t>{std::get<1>(key)});

@@ -27,10 +27,10 @@ struct AverageCourse {
   uint64_t poisoned = 0;
   int64_t step_first = 0, step_last = 0;
   double updates_first = 0, updates_last = 0;  // optimizer steps, or steps if those are not known
-  bool told = false;
+  bool reported = false;
   void Persist(Archive& a) {
     a(dtype, last, least, moved, checkpoints, poisoned, step_first, step_last, updates_first,
-      updates_last, told);
+      updates_last, reported);
   }
 };
 

@@ -78,13 +78,13 @@ void ChangeCourses::Close(const StepEnd& step, VerdictSink& out) {
     auto& [ways, unchanged] = ranks[place.first];
     if (!course.last.empty() && course.which == open.which) {
       if (const auto ratio = LogRatio(course.last, open.values)) {
-        if (course.rated != rated) course.beside = 0;
+        if (course.rated != rated) course.adjacent = 0;
         course.rated = rated;
         ways.push_back(
             {&at->first, &course, *ratio, rated ? *ratio - std::log10(*open.rate) : *ratio});
       } else {
         ++unchanged;
-        course.beside = 0;
+        course.adjacent = 0;
       }
     }
     course.last.assign(open.values.begin(), open.values.end());
@@ -135,15 +135,15 @@ void ChangeCourses::CloseRank(const StepEnd& step, uint32_t rank, std::vector<Wa
                                                                                    : -1;
     // Count consecutive intervals on one side. If the side changes, start again.
     if (side == 0 || side != course.side) {
-      course.beside = 0;
-      course.beside_first = course.step;
+      course.adjacent = 0;
+      course.next_to_first = course.step;
     }
     course.side = side;
-    course.beside += side != 0 ? 1 : 0;
-    if (course.beside < kIntervals || course.told) continue;
-    course.told = shown.told = true;
+    course.adjacent += side != 0 ? 1 : 0;
+    if (course.adjacent < kIntervals || course.reported) continue;
+    course.reported = shown.reported = true;
     v1::Verdict found = Found(way, median, ways.size());
-    SetPlace(found, std::get<2>(*way.key), "weight", course.beside_first, step.step,
+    SetPlace(found, std::get<2>(*way.key), "weight", course.next_to_first, step.step,
              std::vector<uint32_t>{rank});
     out.Add(std::move(found));
   }
@@ -159,7 +159,7 @@ v1::Verdict ChangeCourses::Found(const Way& way, double median, size_t weights) 
       .Explain(absl::StrFormat(
           "%s: between checkpoints it changes by 10^%.1f of its norm. In %d consecutive "
           "checkpoints this is 10^%.1f times the median of %d weights%s.",
-          std::get<2>(*way.key), way.log_ratio, course.beside, off, weights,
+          std::get<2>(*way.key), way.log_ratio, course.adjacent, off, weights,
           course.rated ? ", each divided by the learning rate of its group" : ""))
       .Cause(small ? "updates-too-small" : "updates-too-large", 0.6)
       .Measured("log10(its change / the median change)", off)
@@ -191,9 +191,9 @@ void ChangeCourses::Rest(VerdictSink& out) const {
             ? Inconclusive(
                   absl::StrCat("few-weights: fewer than ", kFewestWeights, " to compare with"),
                   std::move(details))
-        : shown.told ? Pass("the other weights change by similar amounts", std::move(details))
-                     : Pass("no weight changes a thousand times more or less than the others",
-                            std::move(details));
+        : shown.reported ? Pass("the other weights change by similar amounts", std::move(details))
+                         : Pass("no weight changes a thousand times more or less than the others",
+                                std::move(details));
     SetPlace(verdict, "", "weights", shown.step_first, shown.step_last,
              std::vector<uint32_t>{key.second});
     out.Add(std::move(verdict));

@@ -19,15 +19,15 @@ struct ChangeCourse {
   std::vector<float> last;
   uint64_t which = 0;  // a hash of their indices
   uint64_t intervals = 0;
-  int side = 0;         // newest intervals: far above (1) or far below (-1) the others
-  uint64_t beside = 0;  // number of consecutive intervals on that side
-  int64_t step = 0;     // of `last`
-  int64_t beside_first = 0;
+  int side = 0;           // newest intervals: far above (1) or far below (-1) the others
+  uint64_t adjacent = 0;  // number of consecutive intervals on that side
+  int64_t step = 0;       // of `last`
+  int64_t next_to_first = 0;
   double log_ratio = 0;  // log10 of |change| / |weight| in the newest interval
   bool rated = false;    // divided by the rate of its parameter group
-  bool told = false;
+  bool reported = false;
   void Persist(Archive& a) {
-    a(last, which, intervals, side, beside, step, beside_first, log_ratio, rated, told);
+    a(last, which, intervals, side, adjacent, step, next_to_first, log_ratio, rated, reported);
   }
 };
 
@@ -37,10 +37,10 @@ struct ChangesShown {
   double median = 0, low = 0, high = 0;  // log10 of |change| / |weight|
   std::string lowest, highest;
   int64_t step_first = 0, step_last = 0;
-  bool told = false;  // a differing weight was reported
+  bool reported = false;  // a differing weight was reported
   void Persist(Archive& a) {
     a(weights, unchanged, intervals, median, low, high, lowest, highest, step_first, step_last,
-      told);
+      reported);
   }
 };
 

@@ -92,14 +92,14 @@ v1::Verdict StateAnew(uint32_t rank, const StateCounts& before, const StateCount
 v1::Verdict ScheduleAnew(uint32_t rank, const StateCounts& before, const StateCounts& now) {
   FindingBuilder found = Begin(v1::LEVEL_WARNING, rank, kSchedulerStep, before, now);
   const bool counted = before.optimizer && now.optimizer;
-  const std::string went_on =
+  const std::string continued =
       counted ? absl::StrFormat("the optimizer's step count went from %.0f to %.0f",
                                 *before.optimizer, *now.optimizer)
               : "the run continued (its optimizer stores no step count)";
   return found.Title("the learning-rate schedule was reset within a run")
       .Explain(absl::StrFormat("The step count of the schedule is %.0f in the checkpoint of step "
                                "%d and %.0f in that of step %d, while %s.",
-                               *before.scheduler, before.step, *now.scheduler, now.step, went_on))
+                               *before.scheduler, before.step, *now.scheduler, now.step, continued))
       .Cause("schedule-not-loaded", 0.8)
       .Measured("lost schedule steps", *before.scheduler - *now.scheduler, "steps")
       .Threshold(0, "the schedule's step count rises with that of the run")

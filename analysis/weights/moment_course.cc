@@ -56,9 +56,9 @@ void MomentCourses::Close(const StepEnd& step, VerdictSink& out) {
     MomentCourse& course = courses_[key];
     Compare(step, open, course);
     const Counts counts = Count(course);
-    if (course.told || course.checkpoints < kCheckpoints || counts.moved < elements_) continue;
+    if (course.reported || course.checkpoints < kCheckpoints || counts.moved < elements_) continue;
     if (!Few(counts) || !CannotDecay(course)) continue;
-    course.told = true;
+    course.reported = true;
     v1::Verdict found = Found(course, counts, place.second);
     SetPlace(found, place.second, std::string(kMoment), course.step_first, course.step_last,
              std::vector<uint32_t>{place.first});
@@ -182,7 +182,7 @@ void MomentCourses::Rest(VerdictSink& out) const {
   std::map<std::tuple<v1::Role, uint32_t, DType>, std::pair<MomentCourse, Counts>> small;
   std::map<std::tuple<v1::Role, uint32_t, DType>, std::vector<const Key*>> members;
   for (const auto& [key, course] : courses_) {
-    if (course.told) continue;
+    if (course.reported) continue;
     const Counts counts = Count(course);
     const auto& [role, rank, layer] = key;
     if (course.checkpoints >= kCheckpoints && counts.moved < elements_ && counts.moved > 0 &&

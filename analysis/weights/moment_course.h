@@ -24,9 +24,10 @@ struct MomentCourse {
   uint64_t early = 0;               // checkpoints whose average was still filling
   uint64_t poisoned = 0;
   int64_t step_first = 0, step_last = 0;
-  bool told = false;
+  bool reported = false;
   void Persist(Archive& a) {
-    a(dtype, beta2, last, rose, fell, checkpoints, early, poisoned, step_first, step_last, told);
+    a(dtype, beta2, last, rose, fell, checkpoints, early, poisoned, step_first, step_last,
+      reported);
   }
 };
 

@@ -79,8 +79,8 @@ struct ZeroSite {
   std::string role;  // of the tensor
   int64_t step_first = 0;
   int64_t step_last = 0;
-  bool told = false;
-  void Persist(Archive& a) { a(ranks, role, step_first, step_last, told); }
+  bool reported = false;
+  void Persist(Archive& a) { a(ranks, role, step_first, step_last, reported); }
 };
 
 }  // namespace plumbline::analysis

@@ -63,7 +63,7 @@ void LeastLosses::Take(const SiteStep& step, const Item& item) {
   if (!std::isfinite(value)) return;
   const auto [at, fresh] =
       least_.try_emplace({step.role, step.site.op(), item.source->rank()}, value);
-  ++told_;
+  ++reported_;
   low_ += value == 0 || (!fresh && value <= at->second) ? 1 : 0;
   at->second = std::min(at->second, value);
 }

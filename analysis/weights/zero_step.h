@@ -61,14 +61,14 @@ class LeastLosses {
   // Does what Take and Close do for the rows from `first` to `end`.
   void TakeRows(const ScalarColumn& column, size_t first, size_t end);
   // True if some losses were recorded in this step, and each is 0, or at most its previous minimum.
-  bool AtLeast() const { return told_ > 0 && low_ == told_; }
-  void Close() { told_ = low_ = 0; }  // ends the step
+  bool AtLeast() const { return reported_ > 0 && low_ == reported_; }
+  void Close() { reported_ = low_ = 0; }  // ends the step
   // Between steps told_ and low_ are 0.
   void Persist(Archive& a) { a(least_); }
 
  private:
   std::map<std::tuple<v1::Role, std::string, uint32_t>, double> least_;  // by name and rank
-  uint64_t told_ = 0, low_ = 0;                                          // in this step
+  uint64_t reported_ = 0, low_ = 0;                                      // in this step
 };
 
 // Returns true for "experts.3.w1", "mlp.expert_12.weight": a word that begins so.

@@ -45,27 +45,28 @@ void CompareNumber(const char* name, const std::optional<double>& a, const std::
 // plain values.
 std::set<std::string> CompareNumbers(const CheckpointSide& a, const CheckpointSide& b,
                                      const NamesMap& names, LeftOut* left_out, Equality* out) {
-  std::set<std::string> told;
+  std::set<std::string> reported;
   const auto compare = [&](const std::string& name, const std::optional<double>& of_a,
                            const std::optional<double>& of_b, const char* key) {
     const size_t before = out->unequal.size();
     if (!left_out->Take(names, name)) CompareNumber(name.c_str(), of_a, of_b, out);
-    if (out->unequal.size() > before) told.insert(key);
+    if (out->unequal.size() > before) reported.insert(key);
   };
   compare("optimizer.step", a.optimizer_step, b.optimizer_step, "step");
   compare("scheduler.step", a.scheduler_step, b.scheduler_step, "last_epoch");
   for (size_t i = 0; i < a.rates.size() && i < b.rates.size(); ++i)
     compare(absl::StrCat("lr of group ", i), a.rates[i], b.rates[i], "lr");
-  return told;
+  return reported;
 }
 
 // Compares the steps that the content states (safetensors metadata, conversions), if no value
 // stated them. Steps in file names do not count: they describe the location, not the content.
 void CompareSteps(const CheckpointSide& a, const CheckpointSide& b, const NamesMap& names,
                   LeftOut* left_out, Equality* out) {
-  if (!a.told_step || !b.told_step || *a.told_step == *b.told_step) return;
+  if (!a.reported_step || !b.reported_step || *a.reported_step == *b.reported_step) return;
   if (left_out->Take(names, "step")) return;
-  out->unequal.push_back({"step", absl::StrCat(*a.told_step, " in A, ", *b.told_step, " in B")});
+  out->unequal.push_back(
+      {"step", absl::StrCat(*a.reported_step, " in A, ", *b.reported_step, " in B")});
 }
 
 // Returns true if the side keeps tensors of this kind. An optimizer with rates but no state has
@@ -123,8 +124,8 @@ void CompareUnread(const ComparedTensor& a, const ComparedTensor& b, Equality* o
 }
 
 // Reports what the map leaves out, and its patterns that match nothing.
-void TellTheMap(const NamesMap& names, const CheckpointSide& a, const LeftOut& left_out,
-                Equality* out) {
+void ReportTheMap(const NamesMap& names, const CheckpointSide& a, const LeftOut& left_out,
+                  Equality* out) {
   for (const std::string& pattern : names.LeavingOut()) {
     const auto at = left_out.by.find(pattern);
     if (at == left_out.by.end()) {
@@ -254,12 +255,12 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
     out.unequal.push_back({tensor.name, "only in B"});
   }
   // Compare values that are not tensors.
-  const std::set<std::string> told = CompareNumbers(a, b, names, &left_out, &out);
+  const std::set<std::string> reported = CompareNumbers(a, b, names, &left_out, &out);
   const size_t before = out.unequal.size();
-  if (absl::Status s = CompareValues(a, b, names, told, &reader, &left_out, &out); !s.ok())
+  if (absl::Status s = CompareValues(a, b, names, reported, &reader, &left_out, &out); !s.ok())
     return s;
   if (out.unequal.size() == before) CompareSteps(a, b, names, &left_out, &out);
-  TellTheMap(names, a, left_out, &out);
+  ReportTheMap(names, a, left_out, &out);
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> renamed =
       FindRenamed(only_a, only_b);
   if (!renamed.ok()) return renamed.status();

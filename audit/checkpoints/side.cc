@@ -119,14 +119,14 @@ absl::StatusOr<std::unique_ptr<CheckpointSide>> ReadCheckpointSide(const std::st
     WholeCheckpoint& whole = side->ranks.emplace_back(
         ReadCheckpoint(std::span(plans).subspan(first, last - first), &names));
     Collect(side.get(), whole, plans[first].rank, &known);
-    if (!side->told_step) side->told_step = plans[first].told_step;
+    if (!side->reported_step) side->reported_step = plans[first].reported_step;
     if (side->rates.empty()) side->rates = whole.rates;
     if (!side->optimizer_step) side->optimizer_step = whole.optimizer_step;
     if (!side->scheduler_step) side->scheduler_step = whole.scheduler_step;
     first = last;
   }
   // The name selected the files, but the step in the content takes precedence.
-  if (side->told_step) side->step = *side->told_step;
+  if (side->reported_step) side->step = *side->reported_step;
   return side;
 }
 

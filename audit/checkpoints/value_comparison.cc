@@ -14,7 +14,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostTold = 4096;                 // differences reported
+constexpr size_t kMostReported = 4096;             // differences reported
 constexpr size_t kMostVisits = size_t{1} << 24;    // values visited
 constexpr size_t kMostNameless = size_t{1} << 16;  // unnamed tensors read
 
@@ -81,7 +81,7 @@ std::string_view SectionOf(std::string_view name) {
 
 // Returns a predicate: should a name that these entries lack be among them? Below the outermost
 // dicts it always should.
-auto BesideOthers(const std::string& place, const std::vector<ValueEntry>& entries) {
+auto NextToOthers(const std::string& place, const std::vector<ValueEntry>& entries) {
   absl::flat_hash_set<std::string_view> sections;
   for (const ValueEntry& entry : entries) {
     if (place.empty()) sections.insert(SectionOf(entry.name));
@@ -110,24 +110,24 @@ absl::Status ValueComparison::Compare(const std::vector<ValueEntry>& a,
   return status_;
 }
 
-void ValueComparison::Tell(const std::string& place, std::string text) {
-  if (told_.contains(place.substr(place.rfind('.') + 1))) return;
-  if (out_.unequal.size() >= kMostTold) {
+void ValueComparison::Emit(const std::string& place, std::string text) {
+  if (reported_.contains(place.substr(place.rfind('.') + 1))) return;
+  if (out_.unequal.size() >= kMostReported) {
     ++over_;
   } else {
     out_.unequal.push_back({place, std::move(text)});
   }
 }
 
-void ValueComparison::TellBoth(const Value& a, const Value& b, const std::string& place) {
-  Tell(place, InBoth(Described(a), Described(b)));
+void ValueComparison::ReportBoth(const Value& a, const Value& b, const std::string& place) {
+  Emit(place, InBoth(Described(a), Described(b)));
 }
 
 void ValueComparison::CompareEntries(const std::vector<ValueEntry>& a,
                                      const std::vector<ValueEntry>& b, const std::string& place) {
   absl::flat_hash_map<std::string_view, const ValueEntry*> of_b;
   for (const ValueEntry& entry : b) of_b.emplace(entry.key, &entry);
-  const auto beside_b = BesideOthers(place, b), beside_a = BesideOthers(place, a);
+  const auto next_to_b = NextToOthers(place, b), next_to_a = NextToOthers(place, a);
   absl::flat_hash_set<std::string_view> keys, names_alone;
   for (const ValueEntry& entry : a) {
     if (!keys.insert(entry.key).second) continue;
@@ -137,7 +137,7 @@ void ValueComparison::CompareEntries(const std::vector<ValueEntry>& a,
       CompareOne(entry.value, at->second->value, name);
     } else {
       names_alone.insert(entry.name);
-      TellAlone(entry, name, beside_b(entry.name), true);
+      ReportAlone(entry, name, next_to_b(entry.name), true);
     }
   }
   for (const ValueEntry& entry : b) {
@@ -145,16 +145,16 @@ void ValueComparison::CompareEntries(const std::vector<ValueEntry>& a,
     const std::string name = PlaceUnder(place, entry.name);
     // A tensor with the same name is compared by that name (keys 1 and "1").
     if (entry.value.named() && names_alone.contains(entry.name) && !out_.conversion)
-      Tell(name, "keys of two types with the same text");
-    TellAlone(entry, name, beside_a(entry.name), false);
+      Emit(name, "keys of two types with the same text");
+    ReportAlone(entry, name, next_to_a(entry.name), false);
   }
 }
 
 // Records a value that one side lacks. A whole part of the file may be missing; a single value may
 // not.
-void ValueComparison::TellAlone(const ValueEntry& entry, const std::string& name, bool beside,
-                                bool of_a) {
-  if (!beside || out_.conversion)
+void ValueComparison::ReportAlone(const ValueEntry& entry, const std::string& name, bool adjacent,
+                                  bool of_a) {
+  if (!adjacent || out_.conversion)
     return counter_.Count(entry.value, name, of_a ? &only_a : &only_b);
   Alone lost;
   lost_.Count(entry.value, name, &lost);
@@ -164,7 +164,7 @@ void ValueComparison::TellAlone(const ValueEntry& entry, const std::string& name
       (IsPlain(entry.value) || (lost.count == 0 && HasNamed(entry.value, &visits))) &&
       !left_out_.Take(names_, name);
   if (plain || lost.count > 0) {
-    Tell(plain ? name : lost.first,
+    Emit(plain ? name : lost.first,
          absl::StrCat("only in ", of_a ? "A" : "B",
                       lost.count > 1 ? absl::StrCat(" (1 of ", lost.count, " values)") : ""));
   }
@@ -190,7 +190,7 @@ void ValueComparison::CompareOne(const Value& of_a, const Value& of_b, const std
     // A conversion may arrange tensors that are compared by name in another structure.
     size_t visits_a = 4096, visits_b = 4096;
     if (!out_.conversion || (!HasNamed(a, &visits_a) && !HasNamed(b, &visits_b)))
-      return TellBoth(a, b, place);
+      return ReportBoth(a, b, place);
     counter_.Count(a, place, &only_a);
     counter_.Count(b, place, &only_b);
     return;
@@ -200,7 +200,7 @@ void ValueComparison::CompareOne(const Value& of_a, const Value& of_b, const std
   // 3.0.
   if ((form == ValueForm::kSet || form == ValueForm::kBytes) &&
       a.tree().variant(a.id) != b.tree().variant(b.id))
-    return TellBoth(a, b, place);
+    return ReportBoth(a, b, place);
   if (!met_.emplace(a.root, a.id, b.root, b.id).second) return;
   switch (form) {
     case ValueForm::kScalar:
@@ -231,7 +231,7 @@ void ValueComparison::CompareScalars(const Value& a, const Value& b, const std::
   if (of_a == of_b) {
     ++out_.values;
   } else {
-    Tell(place, InBoth(of_a, of_b));
+    Emit(place, InBoth(of_a, of_b));
   }
 }
 
@@ -245,16 +245,16 @@ void ValueComparison::CompareStrings(const Value& a, const Value& b, const std::
     ++out_.values;
     return;
   }
-  std::string said = InBoth(Described(a), Described(b));
+  std::string stated = InBoth(Described(a), Described(b));
   if (Described(a) == Described(b)) {
     const auto at = std::mismatch(of_a.begin(), of_a.end(), of_b.begin(), of_b.end()).first;
-    absl::StrAppend(&said, " (they differ from byte ", at - of_a.begin(), " on)");
+    absl::StrAppend(&stated, " (they differ from byte ", at - of_a.begin(), " on)");
   }
-  Tell(place, std::move(said));
+  Emit(place, std::move(stated));
 }
 
 void ValueComparison::CompareArrays(const Value& a, const Value& b, const std::string& place) {
-  if (Described(a) != Described(b)) return TellBoth(a, b, place);
+  if (Described(a) != Described(b)) return ReportBoth(a, b, place);
   const NumpyValue of = *ReadNumpy(a.tree(), a.id);
   const std::string of_a = BytesByRows(a, of);
   const std::string of_b = BytesByRows(b, *ReadNumpy(b.tree(), b.id));
@@ -263,7 +263,7 @@ void ValueComparison::CompareArrays(const Value& a, const Value& b, const std::s
     ++out_.values;
     return;
   }
-  if (of_a.size() != of_b.size()) return Tell(place, "arrays of different sizes");
+  if (of_a.size() != of_b.size()) return Emit(place, "arrays of different sizes");
   std::string first;
   size_t differ = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -273,13 +273,13 @@ void ValueComparison::CompareArrays(const Value& a, const Value& b, const std::s
     first =
         absl::StrCat("element ", i, " is ", InBoth(ElementOf(of_a, i, of), ElementOf(of_b, i, of)));
   }
-  Tell(place, absl::StrCat(first, " (", differ, " of ", count, " differ)"));
+  Emit(place, absl::StrCat(first, " (", differ, " of ", count, " differ)"));
 }
 
 // Compares two objects by their parts: class, arguments and state.
 void ValueComparison::CompareCalls(const Value& a, const Value& b, const std::string& place) {
   const std::string name = CalleeName(a.tree(), a.id);
-  if (name != CalleeName(b.tree(), b.id)) return TellBoth(a, b, place);
+  if (name != CalleeName(b.tree(), b.id)) return ReportBoth(a, b, place);
   if (SkipMethods(a, b, place)) return;
   ++out_.values;  // the class
   const auto parts = [](const Value& value) {
@@ -292,7 +292,7 @@ void ValueComparison::CompareCalls(const Value& a, const Value& b, const std::st
   const std::vector<PickleId> of_a = parts(a), of_b = parts(b);
   for (size_t i = 0; i < of_a.size(); ++i) {
     if ((of_a[i] == kNoPickle) != (of_b[i] == kNoPickle)) {
-      Tell(place, absl::StrCat("calls of ", name, ", one with more parts"));
+      Emit(place, absl::StrCat("calls of ", name, ", one with more parts"));
     } else if (of_a[i] != kNoPickle) {
       CompareParts({a.root, of_a[i]}, {b.root, of_b[i]}, place);
     }
@@ -325,7 +325,7 @@ void ValueComparison::CompareStorages(const Value& a, const Value& b, const std:
     const bool fits = value.tree().Is(id, PickleKind::kTuple) && value.tree().items(id).size() >= 2;
     return fits ? ScalarText(value.tree(), value.tree().items(id)[1]) : std::string("no storage");
   };
-  if (type(a) != type(b)) return Tell(place, InBoth(type(a), type(b)));
+  if (type(a) != type(b)) return Emit(place, InBoth(type(a), type(b)));
   std::string wrong;
   const std::optional<StoredTensor> of_a = a.file().StorageBytes(a.id, &wrong);
   const std::optional<StoredTensor> of_b = b.file().StorageBytes(b.id, &wrong);

@@ -21,10 +21,10 @@ namespace plumbline::audit {
 class ValueComparison {
  public:
   // `told`: last parts of the names of values that were compared already.
-  ValueComparison(const NamesMap& names, const std::set<std::string>& told, PieceReader* reader,
+  ValueComparison(const NamesMap& names, const std::set<std::string>& reported, PieceReader* reader,
                   LeftOut* left_out, Equality* out)
       : names_(names),
-        told_(told),
+        reported_(reported),
         reader_(*reader),
         left_out_(*left_out),
         out_(*out),
@@ -37,12 +37,12 @@ class ValueComparison {
   Alone only_a, only_b;
 
  private:
-  void Tell(const std::string& place, std::string text);
-  void TellBoth(const Value& a, const Value& b, const std::string& place);
+  void Emit(const std::string& place, std::string text);
+  void ReportBoth(const Value& a, const Value& b, const std::string& place);
 
   void CompareEntries(const std::vector<ValueEntry>& a, const std::vector<ValueEntry>& b,
                       const std::string& place);
-  void TellAlone(const ValueEntry& entry, const std::string& name, bool beside, bool of_a);
+  void ReportAlone(const ValueEntry& entry, const std::string& name, bool adjacent, bool of_a);
   bool SkipMethods(const Value& a, const Value& b, const std::string& place);
   void CompareOne(const Value& a, const Value& b, const std::string& place);
   void CompareScalars(const Value& a, const Value& b, const std::string& place);
@@ -63,7 +63,7 @@ class ValueComparison {
                      const Value& a, const Value& b, const std::string& place);
 
   const NamesMap& names_;
-  const std::set<std::string>& told_;
+  const std::set<std::string>& reported_;
   PieceReader& reader_;
   LeftOut& left_out_;
   Equality& out_;

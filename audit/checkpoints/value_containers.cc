@@ -18,7 +18,7 @@ constexpr size_t kMostEach = 64;  // items of a list reported one by one
 void ValueComparison::CompareLists(const Value& a, const Value& b, const std::string& place) {
   const std::vector<PickleId>& of_a = a.tree().items(a.id);
   const std::vector<PickleId>& of_b = b.tree().items(b.id);
-  if (a.tree().length(a.id) != b.tree().length(b.id)) TellBoth(a, b, place);
+  if (a.tree().length(a.id) != b.tree().length(b.id)) ReportBoth(a, b, place);
   const size_t count = std::min(of_a.size(), of_b.size());
   size_t differ = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -27,10 +27,10 @@ void ValueComparison::CompareLists(const Value& a, const Value& b, const std::st
         a.tree().Is(of_a[i], PickleKind::kRun) || b.tree().Is(of_b[i], PickleKind::kRun);
     if (run && !CompareRuns({a.root, of_a[i]}, {b.root, of_b[i]}, place)) break;
     if (run) continue;
-    const size_t told = out_.unequal.size();
+    const size_t reported = out_.unequal.size();
     CompareOne({a.root, of_a[i]}, {b.root, of_b[i]}, PlaceUnder(place, absl::StrCat(i)));
-    if (out_.unequal.size() == told) continue;
-    if (count > kMostEach && differ > 0) out_.unequal.resize(told);
+    if (out_.unequal.size() == reported) continue;
+    if (count > kMostEach && differ > 0) out_.unequal.resize(reported);
     ++differ;
   }
   if (count > kMostEach && differ > 1)
@@ -99,7 +99,7 @@ void ValueComparison::CompareSets(const Value& a, const Value& b, const std::str
   };
   alone(a, of_b, " is only in A's set");
   alone(b, of_a, " is only in B's set");
-  Tell(place, first);
+  Emit(place, first);
 }
 
 }  // namespace plumbline::audit

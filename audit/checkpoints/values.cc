@@ -69,19 +69,19 @@ RankValues OpenRank(std::span<const WholeCheckpoint> ranks, const char* side, Eq
 
 // If only one side has extra parts, sets them aside. If each side has parts that the other lacks,
 // neither side contains the other, which is a difference.
-void TellAlone(const Alone& only_a, const Alone& only_b, Equality* out) {
+void ReportAlone(const Alone& only_a, const Alone& only_b, Equality* out) {
   if (out->conversion || only_a.count == 0 || only_b.count == 0) {
     SetAside("only A contains", only_a, out);
     SetAside("only B contains", only_b, out);
     return;
   }
-  const auto tell = [&](const Alone& alone, const char* where) {
+  const auto emit = [&](const Alone& alone, const char* where) {
     out->unequal.push_back(
         {alone.first, alone.count == 1 ? std::string(where)
                                        : absl::StrCat(where, " (1 of ", alone.count, " values)")});
   };
-  tell(only_a, "only in A");
-  tell(only_b, "only in B");
+  emit(only_a, "only in A");
+  emit(only_b, "only in B");
 }
 
 class SideValues {
@@ -103,8 +103,8 @@ class SideValues {
     Equality within;
     for (size_t rank = 1; rank < ranks(); ++rank) {
       const RankValues first = Open(0, &within), other = Open(rank, &within);
-      const std::set<std::string> told;
-      ValueComparison comparison(names, told, reader, left_out, &within);
+      const std::set<std::string> reported;
+      ValueComparison comparison(names, reported, reader, left_out, &within);
       if (absl::Status s = comparison.Compare(first.entries, other.entries); !s.ok()) return s;
     }
     out->unread.insert(out->unread.end(), within.unread.begin(), within.unread.end());
@@ -124,7 +124,7 @@ class SideValues {
 }  // namespace
 
 absl::Status CompareValues(const CheckpointSide& a, const CheckpointSide& b, const NamesMap& names,
-                           const std::set<std::string>& told, PieceReader* reader,
+                           const std::set<std::string>& reported, PieceReader* reader,
                            LeftOut* left_out, Equality* out) {
   const SideValues of_a(a, "A"), of_b(b, "B");
   const bool paired = of_a.ranks() == of_b.ranks();
@@ -132,14 +132,14 @@ absl::Status CompareValues(const CheckpointSide& a, const CheckpointSide& b, con
   for (size_t rank = 0; rank < (paired ? of_a.ranks() : 1); ++rank) {
     const size_t before = out->unequal.size();
     const RankValues values_a = of_a.Open(rank, out), values_b = of_b.Open(rank, out);
-    ValueComparison comparison(names, told, reader, left_out, out);
+    ValueComparison comparison(names, reported, reader, left_out, out);
     if (absl::Status s = comparison.Compare(values_a.entries, values_b.entries); !s.ok()) return s;
     for (size_t i = before; rank > 0 && i < out->unequal.size(); ++i)
       absl::StrAppend(&out->unequal[i].text, " (rank ", rank, ")");
     only_a.Add(comparison.only_a);
     only_b.Add(comparison.only_b);
   }
-  TellAlone(only_a, only_b, out);
+  ReportAlone(only_a, only_b, out);
   if (paired) return absl::OkStatus();
   if (absl::Status s = of_a.SetRanksAside(names, reader, left_out, out); !s.ok()) return s;
   return of_b.SetRanksAside(names, reader, left_out, out);

@@ -20,7 +20,7 @@ namespace plumbline::audit {
 // compares the first ranks, and sets aside what other ranks hold differently. Places whose last
 // part is in `told` are skipped. What the map leaves out goes to `left_out`.
 absl::Status CompareValues(const CheckpointSide& a, const CheckpointSide& b, const NamesMap& names,
-                           const std::set<std::string>& told, PieceReader* reader,
+                           const std::set<std::string>& reported, PieceReader* reader,
                            LeftOut* left_out, Equality* out);
 
 }  // namespace plumbline::audit

@@ -127,7 +127,7 @@ std::string HoldTo(const std::vector<std::string>& files, std::vector<std::strin
 // Prints the problems of the inputs, one line per file, so that they are visible even if the report
 // goes elsewhere. If no rule gave a verdict, prints the reason too. A text report has both; where
 // the user sees it, neither is repeated.
-void SayProblems(const AuditArguments& arguments, const AuditResult& result) {
+void DescribeProblems(const AuditArguments& arguments, const AuditResult& result) {
   const bool shown = arguments.format == "text" && arguments.output.empty();
   if (shown && OutputsAreOne()) return;
   if (!result.judged_any && !result.inputs_failed() && !shown) Fail(WhyNothingWasJudged(result));
@@ -148,7 +148,7 @@ int Report(const AuditArguments& arguments, const Selection& selection,
   for (InputReport& input : result->inputs) {
     if (input.path == arguments.standard_input) input.path = "standard input";
   }
-  SayProblems(arguments, *result);
+  DescribeProblems(arguments, *result);
   if (!arguments.timeline.empty() && !WriteOutput(arguments.timeline, RenderTimeline(*result)))
     return kExitError;
   if (!WriteOutput(arguments.output, Render(arguments, *result))) return kExitError;

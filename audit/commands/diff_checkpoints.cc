@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kSpectra = 8;
 
 // Prints problems that are errors, as plumb audit does. Returns true if the side failed.
-bool TellProblems(const CheckpointSide& side) {
+bool ReportProblems(const CheckpointSide& side) {
   for (const InputReport& input : side.inputs.reports) {
     for (const Problem& problem : input.problems) {
       if (problem.error) Fail(input.Line(problem));
@@ -68,7 +68,7 @@ int DiffCheckpoints(const DiffCheckpointsArguments& arguments) {
     if (!read.ok()) return Fail("--before: " + std::string(read.status().message()));
     before = *std::move(read);
   }
-  const bool failed_a = TellProblems(**a), failed_b = TellProblems(**b);
+  const bool failed_a = ReportProblems(**a), failed_b = ReportProblems(**b);
   const bool failed = failed_a || failed_b;
   const bool json = arguments.format == "json";
   std::string text;

@@ -38,15 +38,15 @@ class ProblemPrinter {
  public:
   void Update(const std::deque<InputReport>& reports) {
     for (const InputReport& report : reports) {
-      size_t& said = said_[report.path];
-      for (; said < report.problems.size(); ++said) {
-        if (report.problems[said].error) Fail(report.Line(report.problems[said]));
+      size_t& stated = stated_[report.path];
+      for (; stated < report.problems.size(); ++stated) {
+        if (report.problems[stated].error) Fail(report.Line(report.problems[stated]));
       }
     }
   }
 
  private:
-  std::map<std::string, size_t> said_;  // problems already printed, by path
+  std::map<std::string, size_t> stated_;  // problems already printed, by path
 };
 
 class Followed {

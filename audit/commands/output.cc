@@ -28,10 +28,10 @@ bool WriteInPlace(const std::string& path, const std::string& text) {
 }
 
 bool WriteAndRename(const std::string& path, const std::string& text) {
-  const std::string beside = path + ".tmp" + std::to_string(getpid());
-  if (WriteInPlace(beside, text) && std::rename(beside.c_str(), path.c_str()) == 0) return true;
+  const std::string adjacent = path + ".tmp" + std::to_string(getpid());
+  if (WriteInPlace(adjacent, text) && std::rename(adjacent.c_str(), path.c_str()) == 0) return true;
   const int error = errno;
-  std::remove(beside.c_str());
+  std::remove(adjacent.c_str());
   errno = error;
   return false;
 }

@@ -85,8 +85,8 @@ absl::Status TakeModel(const PlanArguments& a, plan::ModelShape* shape, PlanRepo
 // Reads the data sheet first. If the GPU has none, the options must give its peak, memory and link.
 absl::Status TakeCluster(const PlanArguments& a, plan::Cluster* c) {
   const auto gpu = FindGpu(a.gpu);
-  const bool told = !a.peak.empty() && !a.memory.empty() && !a.domain_link.empty();
-  if (!gpu.ok() && !told) return gpu.status();
+  const bool reported = !a.peak.empty() && !a.memory.empty() && !a.domain_link.empty();
+  if (!gpu.ok() && !reported) return gpu.status();
   if (gpu.ok()) {
     c->memory = gpu->memory * 1e9;
     c->domain = gpu->domain;

@@ -9,13 +9,13 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr double kAskSeconds = 2;
+constexpr double kQuerySeconds = 2;
 constexpr uint64_t kFirstStream = 0x73656e64000001;
 
 }  // namespace
 
 PointSender::PointSender(std::string server) : server_(server), sender_(std::move(server)) {
-  const auto runs = Client(server_).Runs(kAskSeconds);
+  const auto runs = Client(server_).Runs(kQuerySeconds);
   if (!runs.ok()) return;  // if it persists, the sender reports why
   for (const v1::RunInfo& run : runs->runs()) {
     const bool over = run.ranks_finished() >= run.ranks_seen();

@@ -21,16 +21,16 @@ bool Meant(const v1::Gap& gap) { return gap.reason().rfind("retention", 0) == 0;
 // Returns the server's settings, so that the judgement is the same, then the requested ones. The
 // server's settings of rules that were not requested are dropped.
 std::vector<std::string> SettingsOf(const v1::ReadRunHeader& header,
-                                    const rules::EngineConfig& asked) {
+                                    const rules::EngineConfig& requested) {
   std::vector<std::string> settings;
   for (const std::string& setting : header.settings()) {
     const std::string rule = setting.substr(0, setting.substr(0, setting.find('=')).rfind('.'));
-    const bool wanted = asked.rules.empty() ||
-                        std::any_of(asked.rules.begin(), asked.rules.end(),
+    const bool wanted = requested.rules.empty() ||
+                        std::any_of(requested.rules.begin(), requested.rules.end(),
                                     [&](const auto& glob) { return rules::GlobMatch(glob, rule); });
     if (wanted) settings.push_back(setting);
   }
-  settings.insert(settings.end(), asked.settings.begin(), asked.settings.end());
+  settings.insert(settings.end(), requested.settings.begin(), requested.settings.end());
   return settings;
 }
 
@@ -152,7 +152,7 @@ class Replay {
   void Apply(const v1::JudgeEvent& event) {
     rules::ApplyCloses(event, options_.run, engine_.get());
     if (event.has_hung() && event.hung().run() == options_.run)
-      engine_->Tell(options_.run, rules::kHangRule, analysis::HangVerdict(event.hung()));
+      engine_->Emit(options_.run, rules::kHangRule, analysis::HangVerdict(event.hung()));
     const auto opened = analysis::QuarantineOpened(event);
     if (opened && opened->site().run() == options_.run && Selected(rules::kQuarantineRule))
       result_.report.Add(*opened);

@@ -72,7 +72,7 @@ FollowedPoints* FollowedAudit::PointsOf(const ScalarReader& reader, InputReport*
   cursors_.push_back(std::make_unique<PointCursor>(kNewStream + points_.size()));
   const std::string_view first =
       points_.empty() ? reader.format() : std::string_view(points_.front()->format().name);
-  ScalarOptions options = BesideFormat(options_.readers.scalars, reader.format(), first, report);
+  ScalarOptions options = NextToFormat(options_.readers.scalars, reader.format(), first, report);
   return points_.emplace_back(std::make_unique<FollowedPoints>(reader.points(), std::move(options)))
       .get();
 }
@@ -160,8 +160,8 @@ bool FollowedAudit::FellSilent(const std::string& run, uint32_t rank) const {
 }
 
 // Passes new points to the engine. If `all`, also points of steps that may be incomplete.
-bool FollowedAudit::TellNew(bool all) {
-  const uint64_t before = judgement_->findings_told();
+bool FollowedAudit::ReportNew(bool all) {
+  const uint64_t before = judgement_->findings_reported();
   for (size_t i = 0; i < points_.size(); ++i) {
     for (auto& [name, run] : points_[i]->runs().runs) {
       const int64_t through = all ? INT64_MAX : points_[i]->Through(run);
@@ -178,7 +178,7 @@ bool FollowedAudit::TellNew(bool all) {
     stale_ |= cursors_[i]->TakeLate();
   }
   if (!all) ReportSoFar();
-  return judgement_->findings_told() != before;
+  return judgement_->findings_reported() != before;
 }
 
 // Does one pass: finds new files, reads what was appended and judges it. If points that were judged
@@ -188,7 +188,7 @@ bool FollowedAudit::Look() {
   for (const auto& points : points_) points->Poll();
   TakeVoid();
   stale_ |= OthersChanged();
-  if (!stale_ || Clock::now() < judge_at_) return TellNew(false);
+  if (!stale_ || Clock::now() < judge_at_) return ReportNew(false);
   JudgeAnew(false);
   return true;
 }
@@ -214,7 +214,7 @@ AuditResult FollowedAudit::Finish() {
   TakeVoid();
   stale_ |= OthersChanged();
   stale_ |= judgement_->reported_so_far();
-  if (!stale_) TellNew(true);
+  if (!stale_) ReportNew(true);
   if (stale_) JudgeAnew(true);
   // Check whether any named path ever existed.
   std::deque<InputReport> reports = known_.Reports(true);
@@ -224,7 +224,7 @@ AuditResult FollowedAudit::Finish() {
                          return report.named && !std::filesystem::exists(report.path, error);
                        });
   for (const InputReport& report : reports) {
-    if (report.format == "trainer-log") judgement_->TellSentences(report.path);
+    if (report.format == "trainer-log") judgement_->ReportSentences(report.path);
   }
   AuditResult result = judgement_->Finish(std::move(reports));
   result.nothing_there = nothing;

@@ -55,7 +55,7 @@ class FollowedAudit {
   FollowedPoints* PointsOf(const ScalarReader& reader, InputReport* report);
   bool OthersChanged();
   void TakeVoid();
-  bool TellNew(bool all);
+  bool ReportNew(bool all);
   void JudgeAnew(bool last);
   void ReportSoFar();
   bool FellSilent(const std::string& run, uint32_t rank) const;

@@ -20,7 +20,7 @@ void KnownFiles::LookAt(const std::string& path, size_t argument, std::vector<Fo
   const std::optional<FileStamp> stamp = StampOf(path);
   auto known = files_.find(path);
   if (!stamp ||
-      (known != files_.end() && (known->second.known || stamp->size < known->second.ask_at)))
+      (known != files_.end() && (known->second.known || stamp->size < known->second.query_at)))
     return;
   if (known == files_.end()) {
     std::error_code error;
@@ -36,7 +36,7 @@ void KnownFiles::LookAt(const std::string& path, size_t argument, std::vector<Fo
   file.report->named = path == paths_[argument];
   file.known = !inputs.sets.empty();
   // A long banner may precede the first line that identifies the format.
-  file.ask_at = stamp->size + (stamp->size < kCheap ? 1 : stamp->size / 8);
+  file.query_at = stamp->size + (stamp->size < kCheap ? 1 : stamp->size / 8);
   if (file.known) found->push_back({file.report.get(), inputs.sets.front().reader});
 }
 
@@ -55,7 +55,7 @@ void KnownFiles::LookThrough(const std::string& folder, size_t argument,
 
 std::vector<KnownFiles::Found> KnownFiles::Look(bool last) {
   std::vector<Found> found;
-  for (auto& [path, file] : files_) file.ask_at = last ? 0 : file.ask_at;
+  for (auto& [path, file] : files_) file.query_at = last ? 0 : file.query_at;
   for (size_t i = 0; i < paths_.size(); ++i) {
     std::error_code error;
     if (fs::is_directory(paths_[i], error)) {

@@ -39,8 +39,8 @@ class KnownFiles {
   struct File {
     std::unique_ptr<InputReport> report;
     size_t argument = 0;
-    uint64_t ask_at = 0;  // size in bytes at which an unrecognised file is tried again
-    bool known = false;   // a reader recognised it
+    uint64_t query_at = 0;  // size in bytes at which an unrecognised file is tried again
+    bool known = false;     // a reader recognised it
   };
 
   void LookAt(const std::string& path, size_t argument, std::vector<Found>* found);

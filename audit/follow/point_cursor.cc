@@ -126,10 +126,10 @@ void PointCursor::Fill(RunPoints* run, State* state, int64_t cut, v1::Batch* bat
     while (end < part.end && steps[end] <= cut) ++end;
     part.end = end;
     if (end == part.place->index) continue;
-    std::vector<int64_t> told(steps.begin() + static_cast<std::ptrdiff_t>(part.place->index),
-                              steps.begin() + static_cast<std::ptrdiff_t>(end));
-    late_ |= *std::min_element(told.begin(), told.end()) <= state->through;
-    groups[{part.source, std::move(told)}].push_back(&part);
+    std::vector<int64_t> reported(steps.begin() + static_cast<std::ptrdiff_t>(part.place->index),
+                                  steps.begin() + static_cast<std::ptrdiff_t>(end));
+    late_ |= *std::min_element(reported.begin(), reported.end()) <= state->through;
+    groups[{part.source, std::move(reported)}].push_back(&part);
   }
   for (const auto& [of, columns] : groups) {
     if (sets_.size() < kMostSets) {
@@ -140,7 +140,7 @@ void PointCursor::Fill(RunPoints* run, State* state, int64_t cut, v1::Batch* bat
   }
   for (Part& part : parts_) {
     part.place->index = part.end;
-    if (part.chunk == &part.series->chunks().back()) part.series->Told(cut);
+    if (part.chunk == &part.series->chunks().back()) part.series->Reported(cut);
   }
 }
 
@@ -179,7 +179,7 @@ bool PointCursor::Next(RunPoints* run, int64_t through, v1::Batch* batch) {
     state.finished |= whole;
     uint32_t source = 0;
     for (const auto& [rank, lane] : run->lanes)
-      SayProgress(lane, source++, state.through, whole, batch);
+      DescribeProgress(lane, source++, state.through, whole, batch);
     return true;
   }
 }
@@ -191,7 +191,7 @@ bool PointCursor::Goodbye(const RunPoints& run, v1::Batch* batch) {
   Begin(run, state->second.attempt, batch);
   uint32_t source = 0;
   for (const auto& [rank, lane] : run.lanes) {
-    SayProgress(lane, source++, state->second.through, false, batch);
+    DescribeProgress(lane, source++, state->second.through, false, batch);
     batch->mutable_progress(batch->progress_size() - 1)->set_finished(true);
   }
   state->second.finished = true;

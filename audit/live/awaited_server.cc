@@ -21,8 +21,8 @@ bool Permanent(const absl::Status& status) {
          status.code() == absl::StatusCode::kUnauthenticated;
 }
 
-bool SayThatWeWait(const std::string& command, Client& client, const std::string& server,
-                   const std::function<bool()>& stopped) {
+bool ReportThatWeWait(const std::string& command, Client& client, const std::string& server,
+                      const std::function<bool()>& stopped) {
   const auto end = std::chrono::steady_clock::now() + kSilentSeconds;
   const absl::Status why = client.Info(kAnswerSeconds).status();
   if (why.ok() || Permanent(why)) return false;

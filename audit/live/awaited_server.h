@@ -14,7 +14,7 @@ bool Permanent(const absl::Status& status);
 
 // Waits until a server answers or refuses, or `stopped` returns true: false. If none answers within
 // 5 s, prints "plumb COMMAND: waiting for SERVER ..." and returns true.
-bool SayThatWeWait(const std::string& command, Client& client, const std::string& server,
-                   const std::function<bool()>& stopped);
+bool ReportThatWeWait(const std::string& command, Client& client, const std::string& server,
+                      const std::function<bool()>& stopped);
 
 }  // namespace plumbline::audit

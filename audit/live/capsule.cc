@@ -63,9 +63,9 @@ class Fetch {
     v1::RequestCapsuleRequest request;
     request.set_fingerprint(finding_.fingerprint());
     request.set_anew(options_.anew);
-    const auto asked = client_.RequestCapsule(request, kCallSeconds);
-    if (!asked.ok()) return LiveFailed(asked.status());
-    if (auto s = Wait(asked->capsule()); !s.ok()) return LiveFailed(s);
+    const auto requested = client_.RequestCapsule(request, kCallSeconds);
+    if (!requested.ok()) return LiveFailed(requested.status());
+    if (auto s = Wait(requested->capsule()); !s.ok()) return LiveFailed(s);
     if (HeldRanks(info_) == 0) return LiveFailed(NothingHeld());
     if (auto s = Read(directory); !s.ok()) return LiveFailed(s);
     for (const v1::CapsuleRank& rank : info_.ranks()) {

@@ -221,7 +221,7 @@ void RegisterDoctor(CLI::App& app, int* status) {
       return;
     }
     const char* named = std::getenv("PLUMBLINE_SERVER");
-    o->server_asked = command->count("--server") > 0 || (named != nullptr && *named != '\0');
+    o->server_requested = command->count("--server") > 0 || (named != nullptr && *named != '\0');
     *status = RunDoctor(*o);
   });
 }

@@ -141,7 +141,7 @@ void CheckLibrary(Report& report) {
 // `ask`, which is null if there is no server that can be queried from here.
 struct Route {
   bool served = false;            // test evidence can be sent
-  Client* ask = nullptr;          // where findings are watched
+  Client* query = nullptr;        // where findings are watched
   std::unique_ptr<Client> above;  // the server above a relay
 };
 
@@ -170,7 +170,7 @@ Route CheckRelay(const std::string& address, const std::string& upstream, Report
                                            std::string(info.status().message()),
                                            "; the relay has its own connection to it"));
   } else if (CheckAnswers(*route.above, upstream, *info, report)) {
-    route.ask = route.above.get();
+    route.query = route.above.get();
   } else {
     route.served = false;
   }
@@ -179,9 +179,9 @@ Route CheckRelay(const std::string& address, const std::string& upstream, Report
 
 // Checks the server. `asked`: the user named it. If not, its absence is no failure, because records
 // need no server.
-Route CheckServer(Client& client, const std::string& address, bool asked, Report& report) {
+Route CheckServer(Client& client, const std::string& address, bool requested, Report& report) {
   if (auto s = client.Health(3); !s.ok()) {
-    if (asked) {
+    if (requested) {
       report.Failed("server", std::string(s.message()));
     } else {
       report.Optional("server",
@@ -345,9 +345,9 @@ void CheckDelivery(Client& client, double timeout_seconds, Report& report) {
 }
 
 // Sends evidence to `client`, and waits for its finding at `ask`.
-void CheckEndToEnd(Client& client, Client& ask, double timeout_seconds, Report& report) {
+void CheckEndToEnd(Client& client, Client& query, double timeout_seconds, Report& report) {
   Arrival arrival;
-  std::thread watcher([&] { WaitForFinding(ask, arrival); });
+  std::thread watcher([&] { WaitForFinding(query, arrival); });
   const auto wait = [&](auto condition) {
     MutexLock lock(arrival.mutex);
     arrival.changed.WaitFor(
@@ -364,7 +364,7 @@ void CheckEndToEnd(Client& client, Client& ask, double timeout_seconds, Report& 
     if (sent.ok()) found = wait([&]() PLUMB_REQUIRES(arrival.mutex) { return arrival.found; });
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
-  ask.Cancel();
+  query.Cancel();
   watcher.join();
   const MutexLock lock(arrival.mutex);
   if (!sent.ok()) {
@@ -390,16 +390,16 @@ int RunDoctor(const DoctorOptions& options) {
   Report report;
   CheckLibrary(report);
   Client client(options.server);
-  const Route route = CheckServer(client, options.server, options.server_asked, report);
+  const Route route = CheckServer(client, options.server, options.server_requested, report);
   CheckTorch(report);
   CheckCuda(report);
   CheckShared(report, "nccl", "libnccl.so.2", "NCCL collectives can be observed",
               "it is needed to observe NCCL collectives; hooks observe those of other backends");
-  if (route.ask != nullptr) {
-    CheckEndToEnd(client, *route.ask, options.timeout_seconds, report);
+  if (route.query != nullptr) {
+    CheckEndToEnd(client, *route.query, options.timeout_seconds, report);
   } else if (route.served) {
     CheckDelivery(client, options.timeout_seconds, report);
-  } else if (options.server_asked) {
+  } else if (options.server_requested) {
     report.Failed("finding", "not tested, because the check of the server failed");
   } else {
     report.Optional("finding", "not tested: no server");

@@ -27,29 +27,29 @@ const char* SafetensorsName(DType dtype) {
 class Dump {
  public:
   Dump(const char* kind, const v1::Source& source, const v1::Evidence& e) {
-    Say("kind", kind);
-    Say("run", source.run());
-    Say("attempt", std::to_string(source.attempt()));
-    Say("rank", std::to_string(source.rank()));
+    Report("kind", kind);
+    Report("run", source.run());
+    Report("attempt", std::to_string(source.attempt()));
+    Report("rank", std::to_string(source.rank()));
     if (source.world_size() > source.rank()) {
-      Say("world_size", std::to_string(source.world_size()));
+      Report("world_size", std::to_string(source.world_size()));
     }
-    Say("layer", e.site().layer());
-    Say("op", e.site().op());
-    Say("step", std::to_string(e.step()));
-    if (e.order() > 0) Say("order", std::to_string(e.order()));
-    if (e.redacted_key() != 0) Say("redacted_key", absl::StrCat(absl::Hex(e.redacted_key())));
+    Report("layer", e.site().layer());
+    Report("op", e.site().op());
+    Report("step", std::to_string(e.step()));
+    if (e.order() > 0) Report("order", std::to_string(e.order()));
+    if (e.redacted_key() != 0) Report("redacted_key", absl::StrCat(absl::Hex(e.redacted_key())));
   }
 
-  void Say(const char* key, const std::string& value) { metadata_[key] = ValidUtf8(value); }
-  void SayUnless(const char* key, uint64_t value, uint64_t absent) {
-    if (value != absent) Say(key, std::to_string(value));
+  void Report(const char* key, const std::string& value) { metadata_[key] = ValidUtf8(value); }
+  void DescribeUnless(const char* key, uint64_t value, uint64_t absent) {
+    if (value != absent) Report(key, std::to_string(value));
   }
-  void SayText(const char* key, const std::string& value) {
-    if (!value.empty()) Say(key, value);
+  void DescribeText(const char* key, const std::string& value) {
+    if (!value.empty()) Report(key, value);
   }
   // Adds the shortest decimal that reads back as the same number.
-  void SayNumber(const char* key, double value) { Say(key, ordered_json(value).dump()); }
+  void DescribeNumber(const char* key, double value) { Report(key, ordered_json(value).dump()); }
 
   // Adds a tensor, if it is present.
   void Add(const char* name, bool present, const v1::Tensor& tensor) {
@@ -82,34 +82,34 @@ class Dump {
   std::string data_;
 };
 
-void SayRouting(const v1::RoutingConfig& c, Dump* dump) {
+void DescribeRouting(const v1::RoutingConfig& c, Dump* dump) {
   using Config = v1::RoutingConfig;
-  dump->Say("top_k", std::to_string(c.top_k()));
+  dump->Report("top_k", std::to_string(c.top_k()));
   constexpr const char* kScores[] = {"identity", "softmax", "sigmoid"};
-  dump->Say("score_function", kScores[std::clamp<int>(c.score_function(), 0, 2)]);
-  if (c.capacity_kind() == Config::CAPACITY_NONE) dump->Say("capacity", "none");
+  dump->Report("score_function", kScores[std::clamp<int>(c.score_function(), 0, 2)]);
+  if (c.capacity_kind() == Config::CAPACITY_NONE) dump->Report("capacity", "none");
   if (c.capacity_kind() == Config::CAPACITY_DECLARED) {
-    dump->Say("capacity", std::to_string(c.capacity()));
+    dump->Report("capacity", std::to_string(c.capacity()));
   }
-  dump->SayUnless("groups", c.groups(), 0);
-  dump->SayUnless("top_groups", c.top_groups(), 0);
+  dump->DescribeUnless("groups", c.groups(), 0);
+  dump->DescribeUnless("top_groups", c.top_groups(), 0);
   constexpr const char* kGroupScores[] = {"", "max", "sum2"};
-  dump->SayText("group_score", kGroupScores[std::clamp<int>(c.group_score(), 0, 2)]);
+  dump->DescribeText("group_score", kGroupScores[std::clamp<int>(c.group_score(), 0, 2)]);
   constexpr const char* kPools[] = {"", "microbatch", "sequence", "group", "rank", "world"};
-  dump->SayText("pool", kPools[std::clamp<int>(c.pool(), 0, 5)]);
+  dump->DescribeText("pool", kPools[std::clamp<int>(c.pool(), 0, 5)]);
   constexpr const char* kFlatten[] = {"", "seq-major", "batch-major"};
-  dump->SayText("flatten", kFlatten[std::clamp<int>(c.flatten(), 0, 2)]);
+  dump->DescribeText("flatten", kFlatten[std::clamp<int>(c.flatten(), 0, 2)]);
   constexpr const char* kBias[] = {"", "before", "after"};
-  dump->SayText("bias_captured", kBias[std::clamp<int>(c.bias_captured(), 0, 2)]);
-  dump->SayText("randomness", c.randomness());
-  dump->SayText("mode", c.mode());
+  dump->DescribeText("bias_captured", kBias[std::clamp<int>(c.bias_captured(), 0, 2)]);
+  dump->DescribeText("randomness", c.randomness());
+  dump->DescribeText("mode", c.mode());
   constexpr const char* kSources[] = {"", "declared", "inferred"};
-  dump->SayText("capacity_source", kSources[std::clamp<int>(c.capacity_source(), 0, 2)]);
-  dump->SayText("policy", c.policy());
+  dump->DescribeText("capacity_source", kSources[std::clamp<int>(c.capacity_source(), 0, 2)]);
+  dump->DescribeText("policy", c.policy());
 }
 
 void AddRouting(const v1::Routing& routing, Dump* dump) {
-  SayRouting(routing.config(), dump);
+  DescribeRouting(routing.config(), dump);
   const v1::RoutingSample& s = routing.sample();
   dump->Add(s.scores_are_logits() ? "router_logits" : "router_scores", true, s.scores());
   dump->Add("expert_bias", s.has_expert_bias(), s.expert_bias());
@@ -135,26 +135,26 @@ bool HasDump(const v1::Reduction& reduction, const v1::Site& site) {
 
 void AddReduction(const v1::Reduction& reduction, Dump* dump) {
   const v1::ReductionCall& c = reduction.call();
-  dump->SayText("group", c.group());
-  if (c.sequence_known()) dump->Say("sequence", std::to_string(c.sequence()));
+  dump->DescribeText("group", c.group());
+  if (c.sequence_known()) dump->Report("sequence", std::to_string(c.sequence()));
   if (c.wire_dtype() != v1::DTYPE_UNSPECIFIED) {
-    dump->Say("wire_dtype", DTypeName(static_cast<DType>(c.wire_dtype())));
+    dump->Report("wire_dtype", DTypeName(static_cast<DType>(c.wire_dtype())));
   }
-  dump->SayUnless("count", c.count(), 0);
-  dump->SayUnless("group_size", c.group_size(), 0);
-  dump->Say("group_rank", std::to_string(c.group_rank()));
-  if (c.prescale() != 0) dump->SayNumber("prescale", c.prescale());
-  if (c.postscale() != 0) dump->SayNumber("postscale", c.postscale());
+  dump->DescribeUnless("count", c.count(), 0);
+  dump->DescribeUnless("group_size", c.group_size(), 0);
+  dump->Report("group_rank", std::to_string(c.group_rank()));
+  if (c.prescale() != 0) dump->DescribeNumber("prescale", c.prescale());
+  if (c.postscale() != 0) dump->DescribeNumber("postscale", c.postscale());
   std::string order;
   for (const uint32_t rank : c.ring_order()) {
     absl::StrAppend(&order, order.empty() ? "" : ",", rank);
   }
-  dump->SayText("ring_order", order);
-  dump->SayText("algorithm", c.algorithm());
-  dump->SayUnless("channels", c.channels(), 0);
-  dump->SayUnless("chunk", c.chunk(), 0);
-  dump->SayText("transport", c.transport());
-  dump->SayUnless("root", c.root(), 0);
+  dump->DescribeText("ring_order", order);
+  dump->DescribeText("algorithm", c.algorithm());
+  dump->DescribeUnless("channels", c.channels(), 0);
+  dump->DescribeUnless("chunk", c.chunk(), 0);
+  dump->DescribeText("transport", c.transport());
+  dump->DescribeUnless("root", c.root(), 0);
   const v1::ReductionSample& s = reduction.sample();
   dump->Add("inputs", true, s.inputs());
   dump->Add("output", true, s.output());
@@ -163,17 +163,17 @@ void AddReduction(const v1::Reduction& reduction, Dump* dump) {
 
 void AddMatmul(const v1::Matmul& matmul, Dump* dump) {
   const v1::MatmulConfig& c = matmul.config();
-  dump->SayText("input_format", c.input_format());
+  dump->DescribeText("input_format", c.input_format());
   if (c.declared_accumulator() != v1::DTYPE_UNSPECIFIED) {
-    dump->Say("declared_accumulator", DTypeName(static_cast<DType>(c.declared_accumulator())));
+    dump->Report("declared_accumulator", DTypeName(static_cast<DType>(c.declared_accumulator())));
   }
-  dump->SayUnless("rows", c.rows(), 0);
-  dump->SayUnless("columns", c.columns(), 0);
-  dump->SayText("library", c.library());
-  if (c.scale() != 0) dump->SayNumber("scale", c.scale());
-  dump->SayUnless("block", c.block(), 0);
-  dump->SayText("scale_format", c.scale_format());
-  dump->SayText("output_rounding", c.output_rounding());
+  dump->DescribeUnless("rows", c.rows(), 0);
+  dump->DescribeUnless("columns", c.columns(), 0);
+  dump->DescribeText("library", c.library());
+  if (c.scale() != 0) dump->DescribeNumber("scale", c.scale());
+  dump->DescribeUnless("block", c.block(), 0);
+  dump->DescribeText("scale_format", c.scale_format());
+  dump->DescribeText("output_rounding", c.output_rounding());
   const v1::MatmulSample& s = matmul.sample();
   dump->Add("a", true, s.a());
   dump->Add("b", true, s.b());

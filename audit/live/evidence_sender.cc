@@ -44,10 +44,10 @@ class EvidenceSender::Impl {
     config_.on_refused = [this](const grpc::Status& status) {
       // The same names are rejected each time.
       if (status.error_code() == grpc::StatusCode::INVALID_ARGUMENT) GiveUp(status.error_message());
-      Say(config_.target + " refuses the data: " + Why(status));
+      Report(config_.target + " refuses the data: " + Why(status));
     };
     config_.on_unreachable = [this](const grpc::Status& status) {
-      Say(Why(status) + ". The data are sent when a server accepts them.");
+      Report(Why(status) + ". The data are sent when a server accepts them.");
     };
   }
   ~Impl() { Stop(); }
@@ -120,9 +120,9 @@ class EvidenceSender::Impl {
   }
 
   // Called on the sender's thread.
-  void Say(const std::string& what) {
-    if (said_ == what) return;
-    said_ = what;
+  void Report(const std::string& what) {
+    if (stated_ == what) return;
+    stated_ = what;
     std::fprintf(stderr, "plumb: %s\n", Printable(what).c_str());
   }
 
@@ -131,7 +131,7 @@ class EvidenceSender::Impl {
   transport::StreamCounters counters_;
   std::atomic<int64_t> newest_{-1};
   std::atomic<bool> finishing_{false}, stopping_{false};
-  std::string said_;
+  std::string stated_;
   mutable Mutex mutex_;
   std::string hopeless_ PLUMB_GUARDED_BY(mutex_);
   std::thread thread_;

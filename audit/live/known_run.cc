@@ -36,8 +36,8 @@ absl::Status CheckRunKnown(const std::string& run, const std::string& server,
       absl::StrCat("no run \"", run, "\" on ", server, " (known: ", Named(runs), ")"));
 }
 
-absl::Status AskIfRunKnown(Client& client, const std::string& run, const std::string& server,
-                           double timeout_seconds) {
+absl::Status QueryIfRunKnown(Client& client, const std::string& run, const std::string& server,
+                             double timeout_seconds) {
   if (run.empty()) return absl::OkStatus();
   const auto runs = client.Runs(timeout_seconds);
   return runs.ok() ? CheckRunKnown(run, server, *runs) : runs.status();

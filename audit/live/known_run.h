@@ -14,7 +14,7 @@ absl::Status CheckRunKnown(const std::string& run, const std::string& server,
 
 // Checks against the runs that the server lists now. If `run` is empty, returns OK. If the server
 // does not answer, returns its error.
-absl::Status AskIfRunKnown(Client& client, const std::string& run, const std::string& server,
-                           double timeout_seconds);
+absl::Status QueryIfRunKnown(Client& client, const std::string& run, const std::string& server,
+                             double timeout_seconds);
 
 }  // namespace plumbline::audit

@@ -112,8 +112,8 @@ int RunCapsule(const CapsuleOptions& options);
 
 struct DoctorOptions {
   std::string server = DefaultServer();
-  bool server_asked = false;   // the user named it, so its absence is a failure
-  double timeout_seconds = 5;  // time to wait for the test finding
+  bool server_requested = false;  // the user named it, so its absence is a failure
+  double timeout_seconds = 5;     // time to wait for the test finding
 };
 
 // Checks all that is needed to watch a trainer. Returns 0 if everything required works, otherwise

@@ -21,7 +21,7 @@ namespace {
 bool Json(const QueryOptions& options) { return options.format == "json"; }
 
 absl::Status RunKnown(Client& client, const QueryOptions& options) {
-  return AskIfRunKnown(client, options.run, options.server, options.timeout_seconds);
+  return QueryIfRunKnown(client, options.run, options.server, options.timeout_seconds);
 }
 
 }  // namespace

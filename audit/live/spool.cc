@@ -51,7 +51,7 @@ class Awaited {
     if (transport::FindSpools(spools).empty()) return;
     thread_ = std::thread([this, server] {
       Client client(server);
-      SayThatWeWait("spool send", client, server, [this] { return over_.load(); });
+      ReportThatWeWait("spool send", client, server, [this] { return over_.load(); });
     });
   }
   ~Awaited() {

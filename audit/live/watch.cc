@@ -20,7 +20,7 @@ namespace plumbline::audit {
 namespace {
 
 constexpr int kFailed = 2;
-constexpr double kAskSeconds = 5;
+constexpr double kQuerySeconds = 5;
 constexpr double kCatchUpSeconds = 10;
 constexpr double kLookSeconds = 0.1;
 constexpr std::chrono::milliseconds kFirstPause{100};
@@ -37,19 +37,19 @@ void AwaitServer(Client& client, std::chrono::milliseconds least, const StopSign
   }
 }
 
-void Say(const std::string& message) {
+void Report(const std::string& message) {
   std::fprintf(stderr, "plumb watch: %s\n", Printable(message).c_str());
 }
 
 // Prints the runs whose steps wait for missing ranks: until these come, nothing can be found.
-void SayWhoIsAwaited(Client& client, const std::string& only) {
-  const auto runs = client.Runs(kAskSeconds);
+void ReportTheAwaitedRanks(Client& client, const std::string& only) {
+  const auto runs = client.Runs(kQuerySeconds);
   if (!runs.ok()) return;
   for (const v1::RunInfo& run : runs->runs()) {
     const auto awaited = run.liveness().find("awaited");
     if (awaited == run.liveness().end() || (!only.empty() && run.run() != only)) continue;
-    Say("run " + run.run() + ": its steps wait for " + Plural(awaited->second, "rank") + " of " +
-        std::to_string(run.world_size()) + " to connect, until the end of the grace period");
+    Report("run " + run.run() + ": its steps wait for " + Plural(awaited->second, "rank") + " of " +
+           std::to_string(run.world_size()) + " to connect, until the end of the grace period");
   }
 }
 
@@ -63,15 +63,15 @@ std::string DefaultServer() {
 int RunWatch(const WatchOptions& options) {
   // The user named a file instead of a run.
   if (std::error_code none; !options.run.empty() && std::filesystem::exists(options.run, none)) {
-    Say("expected the name of a run of a server, found the file " + options.run +
-        ": plumb audit --follow " + options.run + " reads it while it grows");
+    Report("expected the name of a run of a server, found the file " + options.run +
+           ": plumb audit --follow " + options.run + " reads it while it grows");
     return kFailed;
   }
   const EndingSignalsBlocked blocked;
   Client client(options.server);
   StopSignal stop(options.timeout_seconds, [&client] { client.Cancel(); });
   bool away = !options.once &&
-              SayThatWeWait("watch", client, options.server, [&] { return stop.stopped(); });
+              ReportThatWeWait("watch", client, options.server, [&] { return stop.stopped(); });
   // If this fails, the request below fails too, and its error is reported there.
   const auto settled =
       AwaitCaughtUp(client, options.server, kCatchUpSeconds, [&stop] { return stop.stopped(); });
@@ -92,23 +92,24 @@ int RunWatch(const WatchOptions& options) {
   auto pause = kFirstPause;
   while (!stop.stopped()) {
     const absl::Status status = client.Watch(request, [&](const v1::IncidentEvent& event) {
-      if (away) Say(answered ? "the server answers again" : "the server answers");
+      if (away) Report(answered ? "the server answers again" : "the server answers");
       answered = true;
       away = false;
       const bool caught_up = event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP;
       if (event.kind() == v1::IncidentEvent::KIND_EXISTING) ++open;
       if (caught_up && !greeted && open == 0) {
-        known = AskIfRunKnown(client, options.run, options.server, kAskSeconds);
+        known = QueryIfRunKnown(client, options.run, options.server, kQuerySeconds);
         if (options.once && !known.ok()) return false;
       }
       // Print a line even if nothing is found, so that silence does not look like a failed
       // connection.
       if (caught_up && !options.once && !greeted) {
         greeted = true;
-        if (absl::IsNotFound(known)) Say(std::string(known.message()) + "; it may connect later");
-        Say("watching " + (options.run.empty() ? "every run" : "run " + options.run) + " at " +
-            options.server + "; " + Plural(open, "incident") + " open so far");
-        SayWhoIsAwaited(client, options.run);
+        if (absl::IsNotFound(known))
+          Report(std::string(known.message()) + "; it may connect later");
+        Report("watching " + (options.run.empty() ? "every run" : "run " + options.run) + " at " +
+               options.server + "; " + Plural(open, "incident") + " open so far");
+        ReportTheAwaitedRanks(client, options.run);
       }
       pause = kFirstPause;
       // If the connection breaks after this event, the next watch continues here.
@@ -121,21 +122,21 @@ int RunWatch(const WatchOptions& options) {
       return !reader_gone && !(options.once && caught_up);
     });
     if (status.ok() && options.once && !known.ok()) {
-      Say(std::string(known.message()));
+      Report(std::string(known.message()));
       return kFailed;
     }
     if (status.ok()) return options.once && !settled.value_or(true) ? kFailed : 0;
     if (stop.stopped()) break;
     if (options.once || Permanent(status)) {
-      Say(std::string(status.message()));
+      Report(std::string(status.message()));
       return kFailed;
     }
-    if (!away) Say(std::string(status.message()) + "; waiting for it");
+    if (!away) Report(std::string(status.message()) + "; waiting for it");
     away = true;
     AwaitServer(client, pause, stop);
     pause = std::min(2 * pause, kLongestPause);
   }
-  if (!answered) Say("no server answered at " + options.server);
+  if (!answered) Report("no server answered at " + options.server);
   return answered ? 0 : kFailed;
 }
 

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMostFiles = 10'000;
 constexpr uint64_t kMostFileBytes = uint64_t{32} << 30;
 constexpr size_t kMostInputs = 50, kMostGroups = 50, kMostIncidentsShown = 100;
-constexpr int64_t kFindingsUnlessTold = 20;
+constexpr int64_t kFindingsUnlessReported = 20;
 
 constexpr const char* kExplainRuleIn = R"({"type": "object", "properties": {
   "rule": {"type": "string", "maxLength": 256, "description": "its id, or the name alone"}},
@@ -218,7 +218,7 @@ absl::StatusOr<Json> AuditPath(const Json& arguments, const OnProgress& on_progr
         on_progress(static_cast<double>(progress.bytes_done), static_cast<double>(progress.bytes));
       });
   if (!result.ok()) return result.status();
-  return AuditValue(*result, NumberArgument(arguments, "max_findings", kFindingsUnlessTold),
+  return AuditValue(*result, NumberArgument(arguments, "max_findings", kFindingsUnlessReported),
                     FlagArgument(arguments, "raw_ids", false));
 }
 

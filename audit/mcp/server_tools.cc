@@ -21,8 +21,8 @@ namespace {
 
 constexpr double kPatienceSeconds = 10;
 constexpr size_t kMostRuns = 200, kMostSeries = 1000;
-constexpr int64_t kIncidentsUnlessTold = 50, kMostIncidents = 500;
-constexpr int64_t kCellsUnlessTold = 400;
+constexpr int64_t kIncidentsUnlessReported = 50, kMostIncidents = 500;
+constexpr int64_t kCellsUnlessReported = 400;
 
 // After a restart, a server knows less until it has judged its journal. Each answer states whether
 // it has.
@@ -117,9 +117,9 @@ Json IncidentSummary(const v1::Incident& incident, const v1::IncidentStatus& sta
 }
 
 // State shared by the tools. The client connects at the first call.
-class Asked {
+class Requested {
  public:
-  explicit Asked(const std::string& server) : server_(server) {
+  explicit Requested(const std::string& server) : server_(server) {
     if (!server.empty()) client_ = std::make_unique<Client>(server);
   }
 
@@ -147,7 +147,7 @@ class Asked {
     for (int i = 0; i < response->incidents_size(); ++i)
       answer["incidents"].push_back(
           IncidentSummary(response->incidents(i), StatusAt(*response, i)));
-    const int64_t limit = NumberArgument(arguments, "limit", kIncidentsUnlessTold);
+    const int64_t limit = NumberArgument(arguments, "limit", kIncidentsUnlessReported);
     FitList("incidents", "omitted", static_cast<size_t>(std::min(limit, kMostIncidents)), &answer);
     return answer;
   }
@@ -180,7 +180,7 @@ class Asked {
     Json answer;
     if (absl::Status status = Begin(&answer); !status.ok()) return status;
     const std::string run = TextArgument(arguments, "run");
-    if (auto s = AskIfRunKnown(*client_, run, server_, kPatienceSeconds); !s.ok()) return s;
+    if (auto s = QueryIfRunKnown(*client_, run, server_, kPatienceSeconds); !s.ok()) return s;
     const bool listed = TextArgument(arguments, "series").empty();
     const absl::Status status = listed ? NamesOf(run, &answer) : ValuesOf(run, arguments, &answer);
     return status.ok() ? absl::StatusOr<Json>(std::move(answer)) : status;
@@ -206,7 +206,7 @@ class Asked {
     if (absl::Status status = Begin(answer); !status.ok()) return status;
     auto response = client_->Incidents(request, kPatienceSeconds);
     if (!response.ok() || !response->incidents().empty()) return response;
-    if (auto s = AskIfRunKnown(*client_, request.run(), server_, kPatienceSeconds); !s.ok())
+    if (auto s = QueryIfRunKnown(*client_, request.run(), server_, kPatienceSeconds); !s.ok())
       return s;
     return response;
   }
@@ -235,7 +235,7 @@ class Asked {
     if (arguments.contains("to")) request.set_step_last(NumberArgument(arguments, "to", 0));
     request.set_last_steps(static_cast<uint64_t>(NumberArgument(arguments, "last", 0)));
     request.set_max_cells(
-        static_cast<uint64_t>(NumberArgument(arguments, "cells", kCellsUnlessTold)));
+        static_cast<uint64_t>(NumberArgument(arguments, "cells", kCellsUnlessReported)));
     request.set_over_ranks(FlagArgument(arguments, "over_ranks", true));
     const auto response = client_->QuerySeries(request, kPatienceSeconds);
     if (!response.ok()) return response.status();
@@ -262,27 +262,31 @@ class Asked {
 }  // namespace
 
 std::vector<Tool> ServerTools(const std::string& server) {
-  const auto asked = std::make_shared<Asked>(server);
+  const auto requested = std::make_shared<Requested>(server);
   return {
       {"list_runs", "Runs", "The runs of the server: state, ranks, steps, lost evidence",
        kListRunsIn, kListRunsOut,
-       [asked](const Json&, const OnProgress&) { return asked->ListRuns(); }},
+       [requested](const Json&, const OnProgress&) { return requested->ListRuns(); }},
       {"list_incidents", "Incidents",
        "Incidents of the runs: one per cause, errors and warnings, with their states",
        kListIncidentsIn, kListIncidentsOut,
-       [asked](const Json& arguments, const OnProgress&) {
-         return asked->ListIncidents(arguments);
+       [requested](const Json& arguments, const OnProgress&) {
+         return requested->ListIncidents(arguments);
        }},
       {"get_finding", "One finding",
        "One finding in full: the measured value and its threshold, a witness that can be checked "
        "by hand, the probable cause, the fix",
        kGetFindingIn, kGetFindingOut,
-       [asked](const Json& arguments, const OnProgress&) { return asked->GetFinding(arguments); }},
+       [requested](const Json& arguments, const OnProgress&) {
+         return requested->GetFinding(arguments);
+       }},
       {"get_series", "A series",
        "Values of a run's scalars (loss, gradient norm, ...) by step, downsampled; without a "
        "series, the list of series",
        kGetSeriesIn, kGetSeriesOut,
-       [asked](const Json& arguments, const OnProgress&) { return asked->GetSeries(arguments); }},
+       [requested](const Json& arguments, const OnProgress&) {
+         return requested->GetSeries(arguments);
+       }},
   };
 }
 

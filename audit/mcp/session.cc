@@ -166,12 +166,12 @@ Session::Outcome Session::Do(const std::string& method, const Json& params) {
 // Chooses the client's version if it is supported, otherwise the newest. The client decides whether
 // to continue.
 Session::Outcome Session::Initialize(const Json& params) {
-  const auto asked = params.find("protocolVersion");
-  if (asked == params.end() || !asked->is_string())
+  const auto requested = params.find("protocolVersion");
+  if (requested == params.end() || !requested->is_string())
     return {{}, Refused(kInvalidParams, "expected a protocolVersion that is a string")};
   if (!version_.empty()) return {{}, Refused(kInvalidRequest, "expected initialize once")};
   const auto spoken = std::find(std::begin(kProtocolVersions), std::end(kProtocolVersions),
-                                asked->get<std::string>());
+                                requested->get<std::string>());
   version_ = spoken != std::end(kProtocolVersions) ? *spoken : kProtocolVersions[0];
   Json result;
   result["protocolVersion"] = version_;

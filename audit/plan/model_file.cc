@@ -131,14 +131,14 @@ class Counter {
     const double k = Need({"num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k"});
     const double width = Get({"moe_intermediate_size"}).value_or(0);
     const double each = Matrices(width > 0 ? width : Width());
-    const double beside =
+    const double adjacent =
         Matrices(Get({"shared_expert_intermediate_size", "shared_intermediate_size"})
                      .value_or(Get({"n_shared_experts"}).value_or(0) * width));
     const double dense = DenseLayers();
     const double mixtures = layers_ - dense;
     const double plain = dense > 0 ? dense * Matrices(Width()) : 0;
-    *all = plain + mixtures * (experts * each + beside + hidden_ * experts);
-    *used = plain + mixtures * (std::min(k, experts) * each + beside + hidden_ * experts);
+    *all = plain + mixtures * (experts * each + adjacent + hidden_ * experts);
+    *used = plain + mixtures * (std::min(k, experts) * each + adjacent + hidden_ * experts);
   }
 
   // Returns the number of layers without experts: the first ones, or all but each n-th.

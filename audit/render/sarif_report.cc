@@ -247,7 +247,7 @@ class SarifRun {
     Sarif notifications = Sarif::array();
     for (size_t i = 0; i < result_.inputs.size(); ++i) {
       const InputReport& input = result_.inputs[i];
-      const auto tell = [&](const char* level, const std::string& text) {
+      const auto emit = [&](const char* level, const std::string& text) {
         notifications.push_back(
             {{"descriptor", {{"id", "input-problem"}}},
              {"level", level},
@@ -255,8 +255,8 @@ class SarifRun {
              {"locations", Sarif::array({{{"physicalLocation", Physical(i)}}})}});
       };
       for (const Problem& problem : input.problems)
-        tell(problem.error ? "error" : "warning", input.Line(problem));
-      for (const std::string& note : input.notes) tell("note", input.path + ": " + note);
+        emit(problem.error ? "error" : "warning", input.Line(problem));
+      for (const std::string& note : input.notes) emit("note", input.path + ": " + note);
     }
     return {{"executionSuccessful", !result_.inputs_failed()},
             {"exitCode", exit_status_},

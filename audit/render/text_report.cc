@@ -147,14 +147,14 @@ std::string InputProblems(const AuditResult& result, const TextStyle& style) {
     }
   }
   // Print a problem that several files share once.
-  std::map<std::string, std::pair<std::string, size_t>> said;  // first file, files
+  std::map<std::string, std::pair<std::string, size_t>> stated;  // first file, files
   for (const InputReport& input : result.inputs) {
     for (const std::string& note : input.notes) {
-      auto& [path, files] = said[note];
+      auto& [path, files] = stated[note];
       if (files++ == 0) path = input.path;
     }
   }
-  for (const auto& [note, where] : said) {
+  for (const auto& [note, where] : stated) {
     const std::string more =
         where.second > 1 ? " (and " + std::to_string(where.second - 1) + " more)" : "";
     out += "  noted    " + Printable(where.first + more + ": " + note) + "\n";

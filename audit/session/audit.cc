@@ -17,24 +17,24 @@ namespace plumbline::audit {
 namespace {
 
 // Reports names of --map that no input has, so that a mistyped name is noticed.
-void TellUnused(const AuditOptions& options, std::deque<InputReport>* inputs) {
+void ReportUnused(const AuditOptions& options, std::deque<InputReport>* inputs) {
   std::set<std::string, std::less<>> names;
-  InputReport *of_series = nullptr, *asked = nullptr;
+  InputReport *of_series = nullptr, *requested = nullptr;
   bool found = false;
   for (InputReport& input : *inputs) {
     for (const SeriesSeen& series : input.series) names.insert(series.name);
     if (!input.series.empty() && of_series == nullptr) of_series = &input;
-    if (input.step_said != StepSaid::kNotAsked && asked == nullptr) asked = &input;
-    found |= input.step_said == StepSaid::kFound;
+    if (input.step_stated != StepStated::kNotRequested && requested == nullptr) requested = &input;
+    found |= input.step_stated == StepStated::kFound;
   }
-  if (asked != nullptr && !found) {
-    asked->Add(0,
-               absl::StrCat("expected a column ", Quoted(options.readers.scalars.step),
-                            ", which --map declares as the step, found no file with this column"));
+  if (requested != nullptr && !found) {
+    requested->Add(
+        0, absl::StrCat("expected a column ", Quoted(options.readers.scalars.step),
+                        ", which --map declares as the step, found no file with this column"));
   }
   if (of_series == nullptr) return;
   const std::vector<std::string_view> known(names.begin(), names.end());
-  for (const auto& [name, role] : options.engine.roles.said()) {
+  for (const auto& [name, role] : options.engine.roles.stated()) {
     if (names.contains(name)) continue;
     const auto meant = MeantName(name, known);
     of_series->Note(absl::StrCat(
@@ -44,7 +44,7 @@ void TellUnused(const AuditOptions& options, std::deque<InputReport>* inputs) {
   }
 }
 
-bool AsksForBlocks(const rules::EngineConfig& engine) {
+bool RequestsBlocks(const rules::EngineConfig& engine) {
   return std::any_of(engine.settings.begin(), engine.settings.end(), [](const std::string& set) {
     return set.starts_with("precision/format-fit.blocks=");
   });
@@ -76,7 +76,7 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
   std::vector<std::string> logs;  // their paths
   AuditProgress progress;
   ReaderOptions readers = options.readers;
-  readers.block_fits |= AsksForBlocks(options.engine);
+  readers.block_fits |= RequestsBlocks(options.engine);
   const Reader* first = nullptr;  // the first scalar reader: --run names its run
   for (const Inputs::Set& set : inputs.sets) {
     const bool scalars = dynamic_cast<const ScalarReader*>(set.reader) != nullptr;
@@ -87,7 +87,7 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
           *std::max_element(set.files.begin(), set.files.end(),
                             [](const auto* a, const auto* b) { return a->bytes < b->bytes; });
       readers.scalars =
-          BesideFormat(options.readers.scalars, set.reader->format(), first->format(), largest);
+          NextToFormat(options.readers.scalars, set.reader->format(), first->format(), largest);
     }
     if (set.reader->format() == "trainer-log") {
       for (const InputReport* file : set.files) logs.push_back(file->path);
@@ -101,8 +101,8 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
     progress.bytes += report.bytes;
   }
   (*judgement)->Read(std::move(sources), on_progress, progress);
-  for (const std::string& path : logs) (*judgement)->TellSentences(path);
-  TellUnused(options, &inputs.reports);
+  for (const std::string& path : logs) (*judgement)->ReportSentences(path);
+  ReportUnused(options, &inputs.reports);
   AuditResult result = (*judgement)->Finish(std::move(inputs.reports));
   result.notes.insert(result.notes.end(), inputs.notes.begin(), inputs.notes.end());
   result.nothing_there = NothingThere(result.inputs);

@@ -121,7 +121,7 @@ class Finder {
     for (const auto& [report, head] : strangers_) {
       report->of_spool = spools.Take(report->path, head);
       if (report->of_spool) continue;
-      LookBeside(head.substr(0, kLook), report);
+      LookNextTo(head.substr(0, kLook), report);
       if (report->format == "unknown") unread.Add(report->path, head);
     }
     inputs_->notes = unread.Notes();
@@ -199,12 +199,12 @@ class Finder {
   }
   // Handles an unrecognised file that seems to belong to neighbouring files that were read: it must
   // not be skipped silently.
-  void LookBeside(const std::string& head, InputReport* report) {
+  void LookNextTo(const std::string& head, InputReport* report) {
     for (Inputs::Set& set : inputs_->sets) {
       if (set.files.empty()) continue;
-      const Reader::Beside beside = set.reader->Judge(report->path, head, set.files);
-      if (beside == Reader::Beside::kOfThem) return TakeIn(&set, report);
-      if (beside == Reader::Beside::kAlike) {
+      const Reader::Adjacent adjacent = set.reader->Judge(report->path, head, set.files);
+      if (adjacent == Reader::Adjacent::kOfThem) return TakeIn(&set, report);
+      if (adjacent == Reader::Adjacent::kAlike) {
         report->Note("among files of format " + std::string(set.reader->format()) +
                      ": it looks like one but is not valid; it was not read");
       }

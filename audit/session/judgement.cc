@@ -136,7 +136,7 @@ v1::Verdict OfRefusedInputs(v1::Verdict verdict) {
 
 // Lowers the level if other runs were judged: a folder may hold a file without judged series, such
 // as a table of accuracies. It is an error only if nothing at all was judged.
-v1::Verdict BesideOthers(v1::Verdict verdict) {
+v1::Verdict NextToOthers(v1::Verdict verdict) {
   verdict.mutable_finding()->set_level(v1::LEVEL_NOTE);
   return verdict;
 }
@@ -184,7 +184,7 @@ void Judgement::Take(const v1::Verdict& verdict) {
     return;
   }
   result_.report.Add(verdict);
-  if (verdict.kind() == v1::Verdict::KIND_FINDING) ++findings_told_;
+  if (verdict.kind() == v1::Verdict::KIND_FINDING) ++findings_reported_;
 }
 
 void Judgement::TakeTimelines(const v1::Batch& batch) {
@@ -207,13 +207,13 @@ void Judgement::TakeNewest(const v1::Batch& batch) {
   }
 }
 
-void Judgement::TellSentences(const std::string& path) {
+void Judgement::ReportSentences(const std::string& path) {
   for (const auto& [run, newest] : newest_) {
     if (newest_.size() > 1 && !path.ends_with(run)) continue;
     if (auto verdict = EndingVerdict(path, newest))
-      engine_->Tell(run, analysis::kRunDiedRule, *std::move(verdict));
+      engine_->Emit(run, analysis::kRunDiedRule, *std::move(verdict));
     if (auto verdict = ScalerVerdict(path, newest))
-      engine_->Tell(run, "health/loss-scale", *std::move(verdict));
+      engine_->Emit(run, "health/loss-scale", *std::move(verdict));
     return;
   }
 }
@@ -249,7 +249,7 @@ bool Judgement::ReportSoFar(const RankEnds::May& may) {
                           const char* rule) {
     for (auto& [run, verdict] : verdicts) {
       std::string key = KeyOf(run, verdict.finding());
-      if (!reported_so_far_.contains(key)) engine_->Tell(run, rule, std::move(verdict));
+      if (!reported_so_far_.contains(key)) engine_->Emit(run, rule, std::move(verdict));
       now.insert(std::move(key));
     }
   };
@@ -265,18 +265,18 @@ AuditResult Judgement::Finish(std::deque<InputReport> inputs) {
   result_.notes = NotesOn(attempts_);
   result_.inputs = std::move(inputs);
   for (auto& [run, verdict] : EmptiedVerdicts(result_.inputs, result_.roles))
-    engine_->Tell(run, "health/loss-non-finite", std::move(verdict));
+    engine_->Emit(run, "health/loss-non-finite", std::move(verdict));
   if (HoldsJudgedSeries(result_.inputs, result_.roles)) {
     for (auto& [run, verdict] : unknown_.Verdicts())
-      engine_->Tell(run, "health/loss-non-finite", std::move(verdict));
+      engine_->Emit(run, "health/loss-non-finite", std::move(verdict));
   }
   for (auto& [run, verdict] : rank_ends_.Verdicts())
-    engine_->Tell(run, analysis::kRunDiedRule, std::move(verdict));
+    engine_->Emit(run, analysis::kRunDiedRule, std::move(verdict));
   // Also if nothing could be read: the absence of a verdict is a finding.
   engine_->Finish();
   for (v1::Verdict& verdict : unjudged_) {
     if (judged_any_) {
-      verdict = BesideOthers(std::move(verdict));
+      verdict = NextToOthers(std::move(verdict));
     } else if (result_.inputs_failed()) {
       verdict = OfRefusedInputs(std::move(verdict));
     }

@@ -29,7 +29,7 @@ class Judgement {
             const std::function<void(const AuditProgress&)>& on_progress, AuditProgress progress);
   // Judges the sentences of a log: how it ends, if it does not end well, and its loss scaler. Its
   // run has the file's name, or is the only one. Call after Read.
-  void TellSentences(const std::string& path);
+  void ReportSentences(const std::string& path);
   // Adds one batch.
   absl::Status Add(v1::Batch batch);
   // Between batches: reports what Finish would report of series of no role, and of ranks that fell
@@ -42,8 +42,8 @@ class Judgement {
   void KeepTimelines() { keep_timelines_ = true; }
 
   const rules::Report& report() const { return result_.report; }
-  uint64_t findings_told() const {
-    return findings_told_;
+  uint64_t findings_reported() const {
+    return findings_reported_;
   }  // number of verdicts with a finding so
      // far
 
@@ -62,7 +62,7 @@ class Judgement {
                                        // known whether others were
   bool judged_any_ = false;
   bool keep_timelines_ = false;
-  uint64_t findings_told_ = 0;
+  uint64_t findings_reported_ = 0;
   std::map<std::string, std::set<uint32_t>> attempts_;  // attempts of processes, by run
   std::map<std::string, int64_t> newest_;               // newest step of a series' rows, by run
   UnknownSeries unknown_{&result_.roles};

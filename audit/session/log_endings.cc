@@ -92,7 +92,7 @@ size_t FindByEnd(std::string_view text, std::string_view word, size_t from) {
 // Reads every line of a text file. A line longer than a block is split.
 ScalerSentences SentencesOf(const std::string& path, uint64_t* bytes) {
   constexpr size_t kBlock = 1 << 20;
-  ScalerSentences said;
+  ScalerSentences stated;
   std::ifstream in(path, std::ios::binary);
   std::string block(kBlock, '\0');
   size_t kept = 0;
@@ -107,7 +107,7 @@ ScalerSentences SentencesOf(const std::string& path, uint64_t* bytes) {
     for (size_t at = std::min(lower, upper); at < end; at = std::min(lower, upper)) {
       const size_t begin = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;
       const size_t stop = std::min(text.find('\n', at), end);
-      said.Take(text.substr(begin, stop - begin), *bytes + begin);
+      stated.Take(text.substr(begin, stop - begin), *bytes + begin);
       if (lower < stop) lower = FindByEnd(text, "erflow", stop);
       if (upper < stop) upper = FindByEnd(text, "ERFLOW", stop);
     }
@@ -115,30 +115,30 @@ ScalerSentences SentencesOf(const std::string& path, uint64_t* bytes) {
     kept = size - std::min(end + 1, size);
     block.replace(0, kept, block, size - kept, kept);
   }
-  return said;
+  return stated;
 }
 
 }  // namespace
 
 std::optional<v1::Verdict> ScalerVerdict(const std::string& path, int64_t last_step) {
   uint64_t bytes = 0;
-  const ScalerSentences said = SentencesOf(path, &bytes);
-  if (said.events() == 0) return std::nullopt;
-  const bool storm = said.storm(bytes);
+  const ScalerSentences stated = SentencesOf(path, &bytes);
+  if (stated.events() == 0) return std::nullopt;
+  const bool storm = stated.storm(bytes);
   analysis::FindingBuilder found(storm ? v1::LEVEL_ERROR : v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
   found.Title(storm ? "the loss scale falls until the end" : "the loss scaler skipped steps")
       .Explain(absl::StrCat(
-          "The log states ", said.events(), said.events() == 1 ? " overflow" : " overflows",
+          "The log states ", stated.events(), stated.events() == 1 ? " overflow" : " overflows",
           " that the loss scaler skipped, up to step ", last_step, ": the scale went from ",
-          said.first(), " to ", said.last(),
-          storm ? absl::StrCat(", by ", said.falls(),
+          stated.first(), " to ", stated.last(),
+          storm ? absl::StrCat(", by ", stated.falls(),
                                " consecutive falls up to the end: no step is applied.")
                 : "."))
       .Cause(storm ? "overflow-storm" : "skipped-step", storm ? 0.9 : 0.8)
-      .Measured("overflows", static_cast<double>(said.events()), "steps")
+      .Measured("overflows", static_cast<double>(stated.events()), "steps")
       .Threshold(10, "consecutive falls, to the end of the log or to a scale of 1")
-      .Samples(said.events())
-      .Witness("scale", said.last())
+      .Samples(stated.events())
+      .Witness("scale", stated.last())
       .Fix(storm ? "Train in bf16, or find the tensor that overflows (precision/non-finite names "
                    "the first one). Check the inputs, and lower the learning rate."
                  : "Do nothing while it is rare.");
@@ -167,10 +167,11 @@ std::optional<v1::Verdict> EndingVerdict(const std::string& path, int64_t last_s
                                ? "; the missing rank is not known."
                                : "; " + RanksText(ending->missing) + " did not join it.");
   }
-  const bool asked = ending->kind == LogEnding::Kind::kCancelled || ending->type == "exit status";
-  analysis::FindingBuilder found(by_hand ? v1::LEVEL_NOTE
-                                 : asked ? v1::LEVEL_WARNING
-                                         : v1::LEVEL_ERROR,
+  const bool requested =
+      ending->kind == LogEnding::Kind::kCancelled || ending->type == "exit status";
+  analysis::FindingBuilder found(by_hand     ? v1::LEVEL_NOTE
+                                 : requested ? v1::LEVEL_WARNING
+                                             : v1::LEVEL_ERROR,
                                  v1::STRENGTH_PROVED);
   found.Title(by_hand ? "the run was interrupted by hand" : words.title)
       .Explain(text)

@@ -36,7 +36,7 @@ absl::Status Wrong(const std::string& path, uint64_t byte, const std::string& wh
 }
 
 // Returns true for the only finding that reports that a run was not judged.
-bool SaysThatNothingWasJudged(const v1::Finding& finding) {
+bool StatesThatNothingWasJudged(const v1::Finding& finding) {
   return finding.rule() == "meta/probe-coverage" && finding.cause().id() == "no-verdict";
 }
 
@@ -105,7 +105,7 @@ Selection::Result Selection::Of(const std::vector<const v1::Finding*>& findings)
   for (const v1::Finding* finding : findings) {
     const bool whole_run = finding->rule().rfind("meta/", 0) == 0;
     if (repeated.contains(finding->fingerprint())) continue;
-    if (SaysThatNothingWasJudged(*finding)) {
+    if (StatesThatNothingWasJudged(*finding)) {
       result.shown.push_back(finding);
     } else if (baseline && baseline->Knows(*finding)) {
       ++result.known;

@@ -157,9 +157,9 @@ def cublas_folder():
 
 
 def site_folders():
-    asked = subprocess.run(["python3", "-c", "import site; print(*site.getsitepackages(), sep='\\n')"],
+    requested = subprocess.run(["python3", "-c", "import site; print(*site.getsitepackages(), sep='\\n')"],
                            capture_output=True, text=True, check=False)
-    return asked.stdout.split()
+    return requested.stdout.split()
 
 
 # Messages of the profiler and the sanitizers if the machine does not permit them.
@@ -271,8 +271,8 @@ def step_copies(bench):
 def peers(bench):
     """Measures PyTorch's own operations over the same inputs as our kernels'."""
     status, output = bench.run("pytorch_peers", ["python3", HERE / "pytorch_peers.py"], 240)
-    said = [line for line in output.splitlines() if line.startswith("{")]
-    return outcome(status, output) or (json.loads(said[-1]) if said else {"failed": output[-500:]})
+    stated = [line for line in output.splitlines() if line.startswith("{")]
+    return outcome(status, output) or (json.loads(stated[-1]) if stated else {"failed": output[-500:]})
 
 
 def products(bench):
@@ -312,9 +312,9 @@ def sanitizers(bench):
         summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", output)
         return {"summary": summary[-1] if summary else "", **outcome(status, output)}
     with concurrent.futures.ThreadPoolExecutor(max(2, (os.cpu_count() or 2) // 2)) as pool:
-        asked = {f"{check} {name}": pool.submit(sanitize, check, name)
+        requested = {f"{check} {name}": pool.submit(sanitize, check, name)
                  for check in SANITIZERS for name in TESTS}
-    return {name: future.result() for name, future in asked.items()}
+    return {name: future.result() for name, future in requested.items()}
 
 
 def profile(bench):
@@ -387,8 +387,8 @@ def _ncu_rows(output):
 def recordings(bench):
     status, output = bench.run("record_pytorch", ["python3", HERE / "record_pytorch.py", bench.data],
                                120)
-    said = [line for line in output.splitlines() if line.startswith("{")]
-    return outcome(status, output) or (json.loads(said[-1]) if said else {"failed": output[-500:]})
+    stated = [line for line in output.splitlines() if line.startswith("{")]
+    return outcome(status, output) or (json.loads(stated[-1]) if stated else {"failed": output[-500:]})
 
 
 # First the parts that decide, then those that explain; the slowest come last.
@@ -406,7 +406,7 @@ def clocks(bench):
     return dict(zip(CLOCKS, map(str.strip, output.split("\n", 1)[0].split(",")))) if status == 0 else {}
 
 
-def run_all(bench, only, keep, say=lambda text: print(text, file=sys.stderr, flush=True), found=None):
+def run_all(bench, only, keep, report=lambda text: print(text, file=sys.stderr, flush=True), found=None):
     """Runs the parts and returns {part: result}, in addition to `found` from earlier calls. Reports parts for which
     there was no time. Calls keep(found) after each part, so that a later failure does not lose results."""
     found = dict(found or {})
@@ -425,5 +425,5 @@ def run_all(bench, only, keep, say=lambda text: print(text, file=sys.stderr, flu
         if before:
             found.setdefault("clocks", {})[name] = {"before": before, "after": clocks(bench)}
         keep(found)
-        say(f"gpu_check: {name}: {time.monotonic() - began:.0f} s")
+        report(f"gpu_check: {name}: {time.monotonic() - began:.0f} s")
     return found

@@ -223,8 +223,8 @@ def trainer_figures(part, audits):
         if router not in audits:
             out.append(Figure(found, wanted, why="tools/gpu_check report judges the records"))
             continue
-        said = ", ".join(audits[router]) or "none"
-        out.append(Figure(found, wanted, said, audits[router] == rules))
+        stated = ", ".join(audits[router]) or "none"
+        out.append(Figure(found, wanted, stated, audits[router] == rules))
     return out
 
 
@@ -297,9 +297,9 @@ def _first(part):
     rows = []
     for name, row in part.items():
         rate, items = row["bytes_per_second"], row.get("items_per_second")
-        said = f"{rate / 1e9:,.0f} GB/s" if rate else f"{items / 1e9:,.3f} G/s" if items else ""
+        stated = f"{rate / 1e9:,.0f} GB/s" if rate else f"{items / 1e9:,.3f} G/s" if items else ""
         rows.append(f"| `{name.removesuffix('/manual_time')}` | {row['nanoseconds'] / 1e3:,.2f} | "
-                    f"{said} |")
+                    f"{stated} |")
     return _table(("of the device", "µs", "rate"), rows)
 
 
@@ -309,11 +309,11 @@ def _products(part, audits):
         return [f"Not taken: {why}.", ""]
     rows = []
     for p in part["products"]:
-        asked = p["outcome"] == "asked"
-        said = (p["verdict"], p["order"], p["arithmetic"] or p["evidence"],
-                f"{p['matches']}/{p['samples']}") if asked else (f"{p['outcome']}: {p['why']}",
+        requested = p["outcome"] == "asked"
+        stated = (p["verdict"], p["order"], p["arithmetic"] or p["evidence"],
+                f"{p['matches']}/{p['samples']}") if requested else (f"{p['outcome']}: {p['why']}",
                                                                 "", "", "")
-        rows.append("| " + " | ".join((f"`{p['name']}`", *said, audits.get(p["name"], ""))) + " |")
+        rows.append("| " + " | ".join((f"`{p['name']}`", *stated, audits.get(p["name"], ""))) + " |")
     broke = [f"Not to the end: {part['broke']}.", ""] if "broke" in part else []
     return broke + _table(("product", "verdict", "order", "arithmetic", "replayed",
                            "of random data, by plumb audit"), rows)

@@ -77,12 +77,12 @@ class Copies {
 
 // Returns the milliseconds of each of `steps` steps by the GPU's clock.
 std::vector<float> RunBlock(const std::function<void()>& step, cudaStream_t stream, int steps,
-                            Copies* beside = nullptr) {
+                            Copies* adjacent = nullptr) {
   std::vector<cudaEvent_t> events(static_cast<size_t>(steps) + 1);
   for (cudaEvent_t& e : events) Must(cudaEventCreate(&e), "event");
   Must(cudaEventRecord(events[0], stream), "event");
   for (int i = 0; i < steps; ++i) {
-    if (beside != nullptr) beside->Next();
+    if (adjacent != nullptr) adjacent->Next();
     step();
     Must(cudaEventRecord(events[static_cast<size_t>(i) + 1], stream), "event");
   }

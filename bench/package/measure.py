@@ -90,13 +90,13 @@ def main():
     )
     parser.add_argument("trees", nargs="+", metavar="NAME=FOLDER")
     parser.add_argument("--repeat", type=int, default=15)
-    asked = parser.parse_args()
-    trees = dict(tree.split("=", 1) for tree in asked.trees)
+    requested = parser.parse_args()
+    trees = dict(tree.split("=", 1) for tree in requested.trees)
     for package in trees.values():
         one(package)  # loads the files into memory, and compiles them
     rows = {name: [] for name in trees}
     for _ in range(
-        asked.repeat
+        requested.repeat
     ):  # alternate, so that all meet the same load of the machine
         for name, package in trees.items():
             rows[name].append(one(package))

@@ -96,7 +96,7 @@ def main():
     options = parser.parse_args()
     build = options.build.resolve()
 
-    direct, behind = Receiver(direct_keys), Receiver(alertmanager_keys)
+    direct, after = Receiver(direct_keys), Receiver(alertmanager_keys)
     processes = []
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -105,7 +105,7 @@ def main():
             (folder / "am.yml").write_text(
                 "route: {receiver: hook, group_by: [fingerprint], group_wait: 0s,"
                 " group_interval: 1s, repeat_interval: 1h}\n"
-                f"receivers: [{{name: hook, webhook_configs: [{{url: '{behind.url}'}}]}}]\n"
+                f"receivers: [{{name: hook, webhook_configs: [{{url: '{after.url}'}}]}}]\n"
             )
             start(["prometheus-alertmanager", f"--config.file={folder}/am.yml",
                    f"--storage.path={folder}/am", f"--web.listen-address={am}",
@@ -129,10 +129,10 @@ def main():
 
             began = {f"example-{i}": example(build, server, f"example-{i}") for i in range(options.runs)}
             mine = lambda r: {k: t for k, t in r.seen.items() if k[0] in began}
-            wait_for(lambda: {k[0] for k in mine(behind)} >= set(began), 60, "the example's alerts")
+            wait_for(lambda: {k[0] for k in mine(after)} >= set(began), 60, "the example's alerts")
             out["example"] = {
                 name: spread([t - began[run] for (run, layer), t in mine(r).items()])
-                for name, r in (("webhook", direct), ("through_alertmanager", behind))
+                for name, r in (("webhook", direct), ("through_alertmanager", after))
             }
 
             faults = folder / "faults"
@@ -144,14 +144,14 @@ def main():
             )
             lines = [line.split() for line in faults.read_text().splitlines()]
             planted = {("simulated", layer): int(ns) / 1e9 for layer, ns in lines}
-            wait_for(lambda: planted.keys() <= behind.seen.keys(), 60, "the simulator's alerts")
+            wait_for(lambda: planted.keys() <= after.seen.keys(), 60, "the simulator's alerts")
             out["simulated"] = {
                 name: spread([r.seen[k] - t for k, t in planted.items()])
-                for name, r in (("webhook", direct), ("through_alertmanager", behind))
+                for name, r in (("webhook", direct), ("through_alertmanager", after))
             }
             out["simulated"]["ranks"] = options.ranks
             out["load_after"] = os.getloadavg()[0]
-            out["told_twice"] = {"webhook": len(direct.repeated), "through_alertmanager": len(behind.repeated)}
+            out["told_twice"] = {"webhook": len(direct.repeated), "through_alertmanager": len(after.repeated)}
             print(json.dumps(out, indent=2))
         finally:
             for process in reversed(processes):

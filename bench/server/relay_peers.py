@@ -58,16 +58,16 @@ def measure(kind, args, folder):
     try:
         before = cpu_seconds(server.process.pid)
         running = [simulator(args.build, relay.address, i, args) for i, relay in enumerate(relays)]
-        said = [json.loads(one.communicate(timeout=400)[0]) for one in running]
+        stated = [json.loads(one.communicate(timeout=400)[0]) for one in running]
         if any(one.returncode != 0 for one in running):
-            raise SystemExit(f"relay_peers: not everything was acknowledged through {kind}: {said}")
+            raise SystemExit(f"relay_peers: not everything was acknowledged through {kind}: {stated}")
         return {
             "server_cpu_s": cpu_seconds(server.process.pid) - before,
             "server_most_mib": memory(server.process.pid)["most_mib"],
             "relays_cpu_s": sum(cpu_seconds(relay.process.pid) for relay in relays),
             "relays_most_mib": sum(memory(relay.process.pid)["most_mib"] for relay in relays),
-            "ack_median_s": statistics.median(one["ack_seconds"]["p50"] for one in said),
-            "ack_p99_s": max(one["ack_seconds"]["p99"] for one in said),
+            "ack_median_s": statistics.median(one["ack_seconds"]["p50"] for one in stated),
+            "ack_p99_s": max(one["ack_seconds"]["p99"] for one in stated),
         }
     finally:
         for relay in relays:

@@ -40,7 +40,7 @@ constexpr struct {
     {"text", MOE_TEXT_FOLDER, "folder of *.txt files to learn"},
 };
 
-bool AsksForHelp(int argc, char** argv) {
+bool RequestsHelp(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--help") == 0 || std::strcmp(argv[i], "-h") == 0) return true;
   }
@@ -106,8 +106,8 @@ void Train(const Options& options) {
   moe::Model model(shape, moe::PolicyOf(options.at("router")), seed);
   // The same parameters on every rank, and different text.
   constexpr uint64_t kApart = 7919;
-  const char* said = std::getenv("RANK");
-  const uint64_t rank = said == nullptr ? 0 : std::strtoull(said, nullptr, 10);
+  const char* stated = std::getenv("RANK");
+  const uint64_t rank = stated == nullptr ? 0 : std::strtoull(stated, nullptr, 10);
   moe::Probes probes(options.at("run"), options.at("server"), options.at("record"), shape.layers);
   std::printf("%zu parameters, %s, %zu documents\n", model.parameters(),
               options.at("router").c_str(), text.documents());
@@ -133,7 +133,7 @@ void Train(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (AsksForHelp(argc, argv)) {
+  if (RequestsHelp(argc, argv)) {
     PrintUsage();
     return 0;
   }

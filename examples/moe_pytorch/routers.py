@@ -95,15 +95,15 @@ def route(policy, logits, top_k, capacity_factor=1.0, normalised=None):
 
 def _keep_first(indices, experts, capacity):
     """Makes each expert keep the first C tokens that request it, in row order."""
-    asks = indices.new_zeros(len(indices), experts).scatter(1, indices, 1)
-    served_before = asks.cumsum(dim=0) - asks
+    requests = indices.new_zeros(len(indices), experts).scatter(1, indices, 1)
+    served_before = requests.cumsum(dim=0) - requests
     return served_before.gather(1, indices) < capacity
 
 
 def _keep_best(indices, scores, capacity):
     """Makes each expert keep the C tokens with the best scores among those that request it."""
-    asks = torch.zeros_like(scores, dtype=torch.bool).scatter(1, indices, True)
-    ranked = scores.detach().masked_fill(~asks, -1.0)
+    requests = torch.zeros_like(scores, dtype=torch.bool).scatter(1, indices, True)
+    ranked = scores.detach().masked_fill(~requests, -1.0)
     order = torch.sort(ranked, dim=0, descending=True, stable=True).indices
     place = torch.empty_like(order).scatter(
         0, order, torch.arange(len(scores), device=order.device).unsqueeze(1).expand_as(order))

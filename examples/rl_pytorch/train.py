@@ -165,12 +165,12 @@ def main(argv):
     jsonl = open(args.jsonl, "w") if args.jsonl else None
     log = open(args.log, "w") if args.log else None
 
-    def ask(step):
+    def request(step):
         ours.send(("generate", step, task.prompts(rng, args.batch, args.prompts), step * args.batch))
 
     ours.send(("weights", 0, trainer.state()))
     for step in range(min(args.lag + 1, args.steps)):
-        ask(step)
+        request(step)
     for step in range(args.steps):
         with run.step(step):
             rollout = ours.recv()
@@ -178,7 +178,7 @@ def main(argv):
             observe(run, rollout, learned)
         ours.send(("weights", trainer.version, trainer.state()))
         if step + args.lag + 1 < args.steps:
-            ask(step + args.lag + 1)
+            request(step + args.lag + 1)
         if jsonl:
             jsonl.writelines(json.dumps(r) + "\n" for r in records(rollout, learned))
         if log:

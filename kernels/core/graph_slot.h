@@ -77,9 +77,9 @@ struct GraphSlot {
 // The arguments of a captured call's launches. Device memory.
 struct GraphCall {
   GraphSlot* slot = nullptr;
-  uint64_t* section = nullptr;  // of the replay in progress: only for routers
-  uint32_t* arrived = nullptr;  // blocks that are done; 0 between replays
-  uint64_t* told = nullptr;     // sum of the values that the blocks read; 0 between replays
+  uint64_t* section = nullptr;   // of the replay in progress: only for routers
+  uint32_t* arrived = nullptr;   // blocks that are done; 0 between replays
+  uint64_t* reported = nullptr;  // sum of the values that the blocks read; 0 between replays
 };
 
 PLUMB_HD inline GraphWork* WorkOf(uint64_t section) {
@@ -196,7 +196,7 @@ PLUMB_HD inline uint64_t SectionNow(const GraphCall& call) {
 
 // Begins block `number`; called by one thread. `writes`: the block writes to the section before the
 // launch's end, as the first block does.
-PLUMB_HD inline uint64_t AskSection(const GraphCall& call, uint32_t number, bool writes) {
+PLUMB_HD inline uint64_t QuerySection(const GraphCall& call, uint32_t number, bool writes) {
   const uint64_t section = SectionNow(call);
   if (section != 0 && number == 0) WorkOf(section)->began_ns = internal::DeviceNs();
   if (section != 0 && writes) internal::Count(&WorkOf(section)->begun, 1);
@@ -210,22 +210,23 @@ struct ReplayEnd {
 };
 
 // Ends the block, after all reads and writes of its threads.
-PLUMB_HD inline ReplayEnd TellSection(const GraphCall& call, uint64_t told, uint32_t number,
-                                      uint32_t blocks) {
+PLUMB_HD inline ReplayEnd ReportSection(const GraphCall& call, uint64_t reported, uint32_t number,
+                                        uint32_t blocks) {
   // Includes the block's number: the sum differs if two replays overlap.
-  internal::AddToWord(call.told, told + number);
+  internal::AddToWord(call.reported, reported + number);
   if (!internal::ArriveLast(call.arrived, blocks)) return {false, false, false};
-  const uint64_t sum = internal::TakeWord(call.told);
+  const uint64_t sum = internal::TakeWord(call.reported);
   const uint64_t numbers = uint64_t{blocks} * (blocks - 1) / 2;
-  return {true, sum == blocks * told + numbers, sum != numbers};
+  return {true, sum == blocks * reported + numbers, sum != numbers};
 }
 
 // Ends the last block; called by one thread. `writers`: blocks that asked in order to write.
-PLUMB_HD inline void EndTold(const GraphCall& call, uint64_t told, bool agreed, uint32_t writers) {
+PLUMB_HD inline void EndReported(const GraphCall& call, uint64_t reported, bool agreed,
+                                 uint32_t writers) {
   GraphSlot* slot = call.slot;
   if (slot->tally == 0) return;
-  if (agreed && slot->section == told) {
-    internal::MoveOn(slot, told, writers);
+  if (agreed && slot->section == reported) {
+    internal::MoveOn(slot, reported, writers);
   } else if (slot->section != 0) {
     internal::Count(&WorkOf(slot->section)->done, writers);
   }

@@ -46,8 +46,8 @@ DeviceStatus Retain(CudaDevice* d, DeviceError* error) {
 DeviceStatus Loaded(const CudaDevice& d, const char* what, int code, DeviceError* error) {
   const DeviceStatus s = CheckGot(what, code, error);
   if (s != kDeviceFailed || d.driver->version >= CUDART_VERSION) return s;
-  const size_t said = std::strlen(error->text);
-  std::snprintf(error->text + said, sizeof(error->text) - said,
+  const size_t stated = std::strlen(error->text);
+  std::snprintf(error->text + stated, sizeof(error->text) - stated,
                 " (compiled by CUDA %d.%d; the driver supports CUDA %d.%d)", CUDART_VERSION / 1000,
                 CUDART_VERSION % 1000 / 10, d.driver->version / 1000,
                 d.driver->version % 1000 / 10);

@@ -56,7 +56,7 @@ thread_local Shape t_shape;
 thread_local cudaError_t t_last = cudaSuccess;
 
 // The two lists of codes have the same numbers.
-cudaError_t Said(CUresult code) {
+cudaError_t Stated(CUresult code) {
   if (code != CUDA_SUCCESS) t_last = static_cast<cudaError_t>(code);
   return static_cast<cudaError_t>(code);
 }
@@ -93,9 +93,9 @@ CUresult LoadHere(CUkernel kernel) {
 
 cudaError_t Launch(CUkernel kernel, dim3 grid, dim3 block, void** arguments, size_t shared,
                    cudaStream_t stream) {
-  return Said(D().launch(reinterpret_cast<CUfunction>(kernel), grid.x, grid.y, grid.z, block.x,
-                         block.y, block.z, static_cast<unsigned>(shared), stream, arguments,
-                         nullptr));
+  return Stated(D().launch(reinterpret_cast<CUfunction>(kernel), grid.x, grid.y, grid.z, block.x,
+                           block.y, block.z, static_cast<unsigned>(shared), stream, arguments,
+                           nullptr));
 }
 
 CUdeviceptr At(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
@@ -104,7 +104,7 @@ CUdeviceptr At(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory
 }  // namespace plumbline
 
 using plumbline::D;
-using plumbline::Said;
+using plumbline::Stated;
 
 extern "C" {
 
@@ -145,7 +145,7 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host) {
   CUkernel found = nullptr;
   const CUresult code = plumbline::KernelOf(host, &found);
   *kernel = reinterpret_cast<cudaKernel_t>(found);
-  return Said(code);
+  return Stated(code);
 }
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
                                size_t shared, cudaStream_t stream) {
@@ -157,7 +157,7 @@ cudaError_t cudaLaunchKernel(const void* host, dim3 grid, dim3 block, void** arg
                              size_t shared, cudaStream_t stream) {
   CUkernel kernel = nullptr;
   const CUresult code = plumbline::KernelOf(host, &kernel);
-  if (code != CUDA_SUCCESS) return Said(code);
+  if (code != CUDA_SUCCESS) return Stated(code);
   return plumbline::Launch(kernel, grid, block, arguments, shared, stream);
 }
 
@@ -167,7 +167,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ho
   CUkernel kernel = nullptr;
   CUresult code = plumbline::KernelOf(host, &kernel);
   if (code == CUDA_SUCCESS) code = plumbline::LoadHere(kernel);
-  return Said(code);
+  return Stated(code);
 }
 
 // ---- documented functions ----------------------------------------------------------------------
@@ -187,69 +187,69 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int ordinal
   CUresult code = D().device_get(&device, ordinal);
   if (code == CUDA_SUCCESS)
     code = D().device_attribute(value, static_cast<CUdevice_attribute>(which), device);
-  return Said(code);
+  return Stated(code);
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   auto exchanged = static_cast<CUstreamCaptureMode>(*mode);
   const CUresult code = D().capture_mode(&exchanged);
   *mode = static_cast<cudaStreamCaptureMode>(exchanged);
-  return Said(code);
+  return Stated(code);
 }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   CUdeviceptr at = 0;
   const CUresult code = D().allocate(&at, bytes);
   *memory = reinterpret_cast<void*>(at);
-  return Said(code);
+  return Stated(code);
 }
-cudaError_t cudaFree(void* memory) { return Said(D().free(plumbline::At(memory))); }
+cudaError_t cudaFree(void* memory) { return Stated(D().free(plumbline::At(memory))); }
 cudaError_t cudaHostRegister(void* pages, size_t bytes, unsigned flags) {
   static_assert(cudaHostRegisterMapped == CU_MEMHOSTREGISTER_DEVICEMAP);
-  return Said(D().host_register(pages, bytes, flags));
+  return Stated(D().host_register(pages, bytes, flags));
 }
-cudaError_t cudaHostUnregister(void* pages) { return Said(D().host_unregister(pages)); }
+cudaError_t cudaHostUnregister(void* pages) { return Stated(D().host_unregister(pages)); }
 cudaError_t cudaHostGetDevicePointer(void** alias, void* pages, unsigned flags) {
   CUdeviceptr at = 0;
   const CUresult code = D().host_alias(&at, pages, flags);
   *alias = reinterpret_cast<void*>(at);
-  return Said(code);
+  return Stated(code);
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  return Said(D().copy(plumbline::At(to), plumbline::At(from), bytes, stream));
+  return Stated(D().copy(plumbline::At(to), plumbline::At(from), bytes, stream));
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
-  return Said(
+  return Stated(
       D().set_bytes(plumbline::At(memory), static_cast<unsigned char>(value), bytes, stream));
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   static_assert(cudaEventDisableTiming == CU_EVENT_DISABLE_TIMING);
-  return Said(D().event_create(event, flags));
+  return Stated(D().event_create(event, flags));
 }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return Said(D().event_destroy(event)); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return Stated(D().event_destroy(event)); }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return Said(D().event_record(event, stream));
+  return Stated(D().event_record(event, stream));
 }
-cudaError_t cudaEventQuery(cudaEvent_t event) { return Said(D().event_query(event)); }
+cudaError_t cudaEventQuery(cudaEvent_t event) { return Stated(D().event_query(event)); }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
-  return Said(D().event_elapsed(milliseconds, from, to));
+  return Stated(D().event_elapsed(milliseconds, from, to));
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   static_assert(cudaStreamNonBlocking == CU_STREAM_NON_BLOCKING);
-  return Said(D().stream_create(stream, flags));
+  return Stated(D().stream_create(stream, flags));
 }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { return Said(D().stream_destroy(stream)); }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) { return Stated(D().stream_destroy(stream)); }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return Said(D().stream_synchronize(stream));
+  return Stated(D().stream_synchronize(stream));
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  CUstreamCaptureStatus said = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult code = D().stream_capturing(stream, &said);
-  *status = static_cast<cudaStreamCaptureStatus>(said);
-  return Said(code);
+  CUstreamCaptureStatus stated = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult code = D().stream_capturing(stream, &stated);
+  *status = static_cast<cudaStreamCaptureStatus>(stated);
+  return Stated(code);
 }
 cudaError_t PLUMB_CAPTURE_INFO(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                unsigned long long* id, cudaGraph_t* graph, const cudaGraphNode_t**,
@@ -257,27 +257,27 @@ cudaError_t PLUMB_CAPTURE_INFO(cudaStream_t stream, cudaStreamCaptureStatus* sta
                                const cudaGraphEdgeData**,
 #endif
                                size_t*) {
-  CUstreamCaptureStatus said = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUstreamCaptureStatus stated = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t number = 0;
-  const CUresult code = D().capture_info(stream, &said, &number, graph, nullptr, nullptr);
-  *status = static_cast<cudaStreamCaptureStatus>(said);
+  const CUresult code = D().capture_info(stream, &stated, &number, graph, nullptr, nullptr);
+  *status = static_cast<cudaStreamCaptureStatus>(stated);
   *id = number;
-  return Said(code);
+  return Stated(code);
 }
 cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
-  return Said(D().stream_id(stream, id));
+  return Stated(D().stream_id(stream, id));
 }
 
 cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* argument, cudaHostFn_t destroy,
                                  unsigned count, unsigned flags) {
-  return Said(D().user_object(object, argument, destroy, count, flags));
+  return Stated(D().user_object(object, argument, destroy, count, flags));
 }
 cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned count) {
-  return Said(D().user_object_release(object, count));
+  return Stated(D().user_object_release(object, count));
 }
 cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned count,
                                       unsigned flags) {
-  return Said(D().graph_retain(graph, object, count, flags));
+  return Stated(D().graph_retain(graph, object, count, flags));
 }
 
 }  // extern "C"

@@ -26,7 +26,7 @@ PLUMB_DEVICE void GatherPlanned(const Block& block, const GraphCall& call, int t
   // One thread determines whether there are a section and a plan, and where.
   block.Each([&](int thread) {
     if (thread != 0) return;
-    place->section = AskSection(call, number, true);
+    place->section = QuerySection(call, number, true);
     const GraphWork* work = place->section == 0 ? nullptr : WorkOf(place->section);
     place->plan_at = work == nullptr ? 0 : work->plan_at;
     place->plan_to = work == nullptr ? 0 : work->plan_to;
@@ -45,8 +45,8 @@ PLUMB_DEVICE void GatherPlanned(const Block& block, const GraphCall& call, int t
   block.Sync();
   block.Each([&](int thread) {
     if (thread != 0) return;
-    const ReplayEnd end = TellSection(call, place->section, number, blocks);
-    if (end.last) EndTold(call, place->section, end.agreed, blocks);
+    const ReplayEnd end = ReportSection(call, place->section, number, blocks);
+    if (end.last) EndReported(call, place->section, end.agreed, blocks);
   });
 }
 

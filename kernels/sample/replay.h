@@ -20,7 +20,7 @@ inline constexpr uint32_t kReplayCopiers = 16;
 
 // Shared memory of a block.
 struct ReplayPlace {
-  uint64_t told;
+  uint64_t reported;
   ReplayEnd end;
   uint64_t results_at;  // 0: they are not delivered
   GraphWork work;
@@ -56,38 +56,38 @@ template <typename Block>
 PLUMB_DEVICE uint64_t BeginBlock(const Block& block, const GraphCall& call, int threads,
                                  uint32_t number, uint32_t blocks, ReplayPlace* place) {
   block.Each([&](int thread) {
-    if (thread == 0) place->told = AskSection(call, number, number < CopiersOf(blocks));
+    if (thread == 0) place->reported = QuerySection(call, number, number < CopiersOf(blocks));
   });
   block.Sync();
-  const uint64_t told = place->told;
+  const uint64_t reported = place->reported;
   const uint32_t copiers = CopiersOf(blocks);
-  if (told != 0 && number < copiers) {
-    TakeDown(block, threads, WorkOf(told), sizeof(GraphWork), &place->work);
-    TakeDown(block, threads, PlaceIn(told, place->work.gather_at),
+  if (reported != 0 && number < copiers) {
+    TakeDown(block, threads, WorkOf(reported), sizeof(GraphWork), &place->work);
+    TakeDown(block, threads, PlaceIn(reported, place->work.gather_at),
              GathersOf(place->work) * sizeof(GatherItem), place->items);
     const int64_t all = int64_t{copiers} * threads;
     block.Each([&](int thread) {
       const int64_t of_all = int64_t{number} * threads + thread;
-      GatherElements(*place, told, of_all, all);
-      CopyRows(place->work, told, of_all, all);
+      GatherElements(*place, reported, of_all, all);
+      CopyRows(place->work, reported, of_all, all);
     });
   }
   block.Sync();  // the place may be reused
-  return told;
+  return reported;
 }
 
 // Ends the block, after it has added its measurements to the results, `words` of four bytes that
 // are zero between replays.
 template <typename Block>
 PLUMB_DEVICE void EndBlock(const Block& block, const GraphCall& call, int threads, uint32_t number,
-                           uint32_t blocks, uint64_t told, uint32_t* results, uint64_t words,
+                           uint32_t blocks, uint64_t reported, uint32_t* results, uint64_t words,
                            ReplayPlace* place) {
   block.Sync();
   block.Each([&](int thread) {
     if (thread != 0) return;
-    place->end = TellSection(call, told, number, blocks);
-    const bool leave = place->end.last && place->end.agreed && SectionNow(call) == told;
-    place->results_at = leave && told != 0 ? WorkOf(told)->results_at : 0;
+    place->end = ReportSection(call, reported, number, blocks);
+    const bool leave = place->end.last && place->end.agreed && SectionNow(call) == reported;
+    place->results_at = leave && reported != 0 ? WorkOf(reported)->results_at : 0;
   });
   block.Sync();
   if (!place->end.last) return;
@@ -95,12 +95,12 @@ PLUMB_DEVICE void EndBlock(const Block& block, const GraphCall& call, int thread
     const auto of_results = static_cast<uint64_t>(thread);
     const auto all = static_cast<uint64_t>(threads);
     if (place->results_at != 0)
-      PutResults(told, place->results_at, results, words, of_results, all);
+      PutResults(reported, place->results_at, results, words, of_results, all);
     if (place->end.measured) ClearResults(results, words, of_results, all);
   });
   block.Sync();
   block.Each([&](int thread) {
-    if (thread == 0) EndTold(call, told, place->end.agreed, CopiersOf(blocks));
+    if (thread == 0) EndReported(call, reported, place->end.agreed, CopiersOf(blocks));
   });
 }
 

@@ -183,19 +183,19 @@ __device__ __noinline__ void Flush(const TensorItem& item, TensorRaw* raw) {
 }
 
 // The value that a captured call's block read: not in a register, which the hot loops need.
-__shared__ uint64_t told;
+__shared__ uint64_t reported;
 
 // Called for a captured call, before and after the block's work.
 __device__ __noinline__ void BeginReplayed(const GraphCall& call) {
   static_assert(sizeof(ReplayPlace) <= sizeof(memory));
   const uint64_t section = BeginBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x,
                                       reinterpret_cast<ReplayPlace*>(&memory));
-  if (threadIdx.x == 0) told = section;
+  if (threadIdx.x == 0) reported = section;
   __syncthreads();
 }
 __device__ __noinline__ void EndReplayed(const GraphCall& call, std::byte* results,
                                          uint64_t bytes) {
-  EndBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x, told,
+  EndBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x, reported,
            reinterpret_cast<uint32_t*>(results), bytes / sizeof(uint32_t),
            reinterpret_cast<ReplayPlace*>(&memory));
 }
@@ -246,7 +246,7 @@ __global__ void __launch_bounds__(kThreads, 8)
     return;
   }
   BeginReplayed(call);
-  if (told != 0) MeasureItems(items, arguments.count, arguments.spans, results);
+  if (reported != 0) MeasureItems(items, arguments.count, arguments.spans, results);
   EndReplayed(call, results, arguments.result_bytes);
 }
 

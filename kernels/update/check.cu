@@ -78,17 +78,17 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ uint64_t memory[(sizeof(ReplayPlace) + 7) / 8];
   auto* place = reinterpret_cast<ReplayPlace*>(memory);
   const bool captured = call.slot != nullptr;
-  uint64_t told = 0;
+  uint64_t reported = 0;
   if (captured) {
-    told = BeginBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x, place);
+    reported = BeginBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x, place);
   } else {
     BeginEager(DeviceBlock(), sampled, kThreads, blockIdx.x, gridDim.x);
   }
-  if (!captured || told != 0)
+  if (!captured || reported != 0)
     CheckUpdatesOfLaunch(captured ? items : arguments.items(), arguments.count, arguments.spans,
                          results);
   if (captured) {
-    EndBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x, told,
+    EndBlock(DeviceBlock(), call, kThreads, blockIdx.x, gridDim.x, reported,
              reinterpret_cast<uint32_t*>(results), arguments.result_bytes / sizeof(uint32_t),
              place);
   } else {

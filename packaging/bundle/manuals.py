@@ -67,7 +67,7 @@ def write_pages(prefix, version, epoch):
 def write_completions(prefix):
     """Writes the completions of both programs for each shell."""
     for shell, name in COMPLETIONS.items():
-        for program, asked in (("plumb", "completion"), ("plumbd", "--completion")):
+        for program, requested in (("plumb", "completion"), ("plumbd", "--completion")):
             path = pathlib.Path(prefix) / name.format(program)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(run(prefix / "bin" / program, asked, shell))
+            path.write_text(run(prefix / "bin" / program, requested, shell))

@@ -75,7 +75,7 @@ class _Editor:
             if self.text(name) in added:
                 struct.pack_into("<I", self.data, at, added[self.text(name)])
 
-    def ask_for_older_wait(self):
+    def request_older_wait(self):
         """Requests the older version of std::condition_variable::wait. libstdc++ has two: the newer one, of GCC 12,
         differs only for a thread that is ended by pthread_cancel, which nothing here calls. GCC 11 (RHEL 9) has the
         older one too."""
@@ -133,7 +133,7 @@ def relink(path, names, search_path, soname=""):
     editor = _Editor(path)
     needed = editor.elf.needed
     editor.rename({old: new for old, new in names.items() if old in needed and old != new}, soname)
-    editor.ask_for_older_wait()
+    editor.request_older_wait()
     editor.set_search_path(search_path)
     editor.place_strings()
     path.write_bytes(editor.data)

@@ -93,8 +93,8 @@ DeviceStatus GraphCalls::MakeSlots(DeviceError* error) {
   if (s != kDeviceOk) return s;
   slots_ = static_cast<GraphSlot*>(slots_memory_);
   sections_ = reinterpret_cast<uint64_t*>(slots_ + kMaxCaptured);
-  told_ = sections_ + kMaxCaptured;
-  arrived_ = reinterpret_cast<uint32_t*>(told_ + kMaxCaptured);
+  reported_ = sections_ + kMaxCaptured;
+  arrived_ = reinterpret_cast<uint32_t*>(reported_ + kMaxCaptured);
   return s;
 }
 
@@ -119,7 +119,7 @@ DeviceOutcome GraphCalls::Add(std::unique_ptr<CapturedCall> call, void* stream, 
   if (s == kDeviceOk) s = prepare(call->graph.get(), &memory);
   if (s != kDeviceOk) return OutcomeOf(s);
   const uint32_t at = call->place;
-  s = launch(memory, GraphCall{slots_ + at, sections_ + at, arrived_ + at, told_ + at});
+  s = launch(memory, GraphCall{slots_ + at, sections_ + at, arrived_ + at, reported_ + at});
   *broken = s == kDeviceFailed;
   if (s != kDeviceOk) return OutcomeOf(s);
   Publish(std::move(call), replays_on);
@@ -239,11 +239,11 @@ DeviceOutcome GraphCalls::Capture(const UpdateCall& call, void* stream, void* re
 // ---- a step ------------------------------------------------------------------------------------
 
 // Asks each site once, however many calls it has: they are due together.
-bool GraphCalls::Ask(GraphOwner* owner) {
+bool GraphCalls::Query(GraphOwner* owner) {
   const MutexLock lock(calls_mutex_);
   Sweep();
   wanted_.clear();
-  asked_ = 0;
+  requested_ = 0;
   for (const auto& held : calls_) {
     CapturedCall* call = held.get();
     CapturedCall* first = call->first;
@@ -252,7 +252,7 @@ bool GraphCalls::Ask(GraphOwner* owner) {
       first->of_site = 0;
     }
     ++first->of_site;
-    asked_ = std::max(asked_, call->place + 1);
+    requested_ = std::max(requested_, call->place + 1);
     call->in_step = first->wish.due;
     if (call->in_step) wanted_.push_back({call, 0, 0});
   }
@@ -266,7 +266,7 @@ void GraphCalls::Close() {
 
 size_t GraphCalls::RecordBytes(uint32_t replays, bool elements) {
   size_t bytes = PartBytes<GraphRecord>() + AlignedTo64(wanted_.size() * sizeof(GraphEntry)) +
-                 AlignedTo64(asked_ * sizeof(GraphSlot)) +
+                 AlignedTo64(requested_ * sizeof(GraphSlot)) +
                  AlignedTo64(wanted_.size() * sizeof(GraphCounts));
   for (Wanted& w : wanted_) {
     MeasureOptions later = w.options();
@@ -281,15 +281,15 @@ size_t GraphCalls::RecordBytes(uint32_t replays, bool elements) {
 GraphRecord* GraphCalls::Put(int64_t step, uint32_t replays, uint32_t expected, bool elements,
                              GraphOwner* owner, std::byte* memory, const std::byte* alias) const {
   const auto count = static_cast<uint32_t>(wanted_.size());
-  auto* record = new (memory) GraphRecord{count, replays, 0, 0, asked_};
+  auto* record = new (memory) GraphRecord{count, replays, 0, 0, requested_};
   const uint64_t entries_at = PartBytes<GraphRecord>();
   record->slots_at = entries_at + AlignedTo64(count * sizeof(GraphEntry));
-  record->tallies_at = record->slots_at + AlignedTo64(asked_ * sizeof(GraphSlot));
+  record->tallies_at = record->slots_at + AlignedTo64(requested_ * sizeof(GraphSlot));
   uint64_t at = record->tallies_at + AlignedTo64(count * sizeof(GraphCounts));
   const auto on_device = [&](uint64_t place) { return reinterpret_cast<uint64_t>(alias + place); };
 
   auto* slots = At<GraphSlot>(memory, record->slots_at);
-  for (uint32_t i = 0; i < asked_; ++i) new (&slots[i]) GraphSlot;
+  for (uint32_t i = 0; i < requested_; ++i) new (&slots[i]) GraphSlot;
   const uint64_t order = owner->ReserveOrders(uint64_t{count} * replays);
   for (uint32_t e = 0; e < count; ++e) {
     const Wanted& w = wanted_[e];

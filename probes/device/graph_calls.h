@@ -133,7 +133,7 @@ class GraphCalls {
   // The following functions are called by the stepping thread.
 
   // Asks for each call's request; returns false if none is due.
-  bool Ask(GraphOwner* owner);
+  bool Query(GraphOwner* owner);
   // Returns the bytes of a record with the requested calls and this number of replays of each.
   size_t RecordBytes(uint32_t replays, bool elements);
   // Writes the record: `memory` of RecordBytes with the same arguments, `alias` its address on the
@@ -183,7 +183,7 @@ class GraphCalls {
   bool named_ PLUMB_GUARDED_BY(capturing_) = false;
   void* replays_on_ = nullptr;    // like slots_; valid once named_
   uint64_t* sections_ = nullptr;  // of GraphCall, after the slots
-  uint64_t* told_ = nullptr;      // of GraphCall, after those
+  uint64_t* reported_ = nullptr;  // of GraphCall, after those
   uint32_t* arrived_ = nullptr;   // of GraphCall, after those
   void* slots_memory_ = nullptr;  // memory of slots_ and the words after them, also before it is
                                   // written
@@ -196,7 +196,7 @@ class GraphCalls {
   std::array<bool, kMaxCaptured> slot_taken_ PLUMB_GUARDED_BY(calls_mutex_){};
   std::atomic<uint32_t> size_{0};
   std::vector<Wanted> wanted_;
-  uint32_t asked_ = 0;  // slots up to the last one in use
+  uint32_t requested_ = 0;  // slots up to the last one in use
 };
 
 }  // namespace plumbline::probes

@@ -203,7 +203,7 @@ GraphCopy CopyOf(const TensorView& row, const std::byte* to) {
 
 }  // namespace
 
-bool AskElements(const DeviceJob& job, std::byte* elements, SampledPart* part) {
+bool QueryElements(const DeviceJob& job, std::byte* elements, SampledPart* part) {
   if (job.elements_at == nullptr) return false;
   if (job.row.present()) {
     part->copies = 1;
@@ -211,11 +211,12 @@ bool AskElements(const DeviceJob& job, std::byte* elements, SampledPart* part) {
     part->row_to = reinterpret_cast<unsigned char*>(elements);
     return true;
   }
-  AskGathers(job.gather, job.elements_at, elements, part);
+  QueryGathers(job.gather, job.elements_at, elements, part);
   return true;
 }
 
-void AskGathers(const BatchShape& gathers, const std::byte* at, std::byte* to, SampledPart* part) {
+void QueryGathers(const BatchShape& gathers, const std::byte* at, std::byte* to,
+                  SampledPart* part) {
   const auto count = static_cast<size_t>(gathers.items);
   auto* on_device = reinterpret_cast<unsigned char*>(to);
   part->gathers = static_cast<uint32_t>(count);

@@ -91,10 +91,10 @@ void PutGathers(const UpdateJob& job, GatherPlace* place);
 
 // Sets the elements that the job's launch copies; the device sees them at `elements`. Returns false
 // if there are none.
-bool AskElements(const DeviceJob& job, std::byte* elements, SampledPart* part);
+bool QueryElements(const DeviceJob& job, std::byte* elements, SampledPart* part);
 // Does the same for gathers, at most kGraphGathers: `at`, as they were put; the device sees them at
 // `to`.
-void AskGathers(const BatchShape& gathers, const std::byte* at, std::byte* to, SampledPart* part);
+void QueryGathers(const BatchShape& gathers, const std::byte* at, std::byte* to, SampledPart* part);
 
 // Returns the update's sampled elements as tensors [m] of the host; absent where its own are
 // absent.

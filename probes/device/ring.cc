@@ -17,7 +17,7 @@ constexpr uint64_t kLeastRing = 64 << 10;
 constexpr int kWidths[] = {64, 128, 256, kMaxExperts};
 constexpr uint64_t kNoStream = ~uint64_t{0};
 
-void Say(DeviceError* error, const char* text) {
+void Report(DeviceError* error, const char* text) {
   std::snprintf(error->text, sizeof(error->text), "%s", text);
 }
 
@@ -55,7 +55,7 @@ std::unique_ptr<DeviceRing> DeviceRing::Open(const DeviceTable* table, int ordin
   void* alias = nullptr;
   if (pages == nullptr || !done(table->pin(device, pages, bytes, &alias, error))) {
     if (pages == nullptr) {
-      Say(error, "no memory for the ring");
+      Report(error, "no memory for the ring");
     } else {
       munmap(pages, bytes);
     }
@@ -258,18 +258,18 @@ DeviceRing::Workspace* DeviceRing::Hold(Width* width, uint64_t stream) {
 
 void DeviceRing::Break(Broken how, const DeviceError& error) {
   Broken seen = Broken::kNo;
-  if (broken_.compare_exchange_strong(seen, Broken::kBeingTold, std::memory_order_acq_rel)) {
+  if (broken_.compare_exchange_strong(seen, Broken::kBeingReported, std::memory_order_acq_rel)) {
     failure_ = error;
     broken_.store(how, std::memory_order_release);
   } else if (how == Broken::kGone) {
-    while (seen == Broken::kBeingTold) seen = broken_.load(std::memory_order_acquire);
+    while (seen == Broken::kBeingReported) seen = broken_.load(std::memory_order_acquire);
     broken_.store(Broken::kGone, std::memory_order_release);
   }
 }
 
 DeviceOutcome DeviceRing::Failure(DeviceError* error) const {
-  if (broken_.load(std::memory_order_acquire) == Broken::kBeingTold) {
-    Say(error, "the device has just failed");
+  if (broken_.load(std::memory_order_acquire) == Broken::kBeingReported) {
+    Report(error, "the device has just failed");
   } else {
     *error = failure_;
   }
@@ -383,7 +383,7 @@ void DeviceRing::PopRecord() {
 void DeviceRing::Abandon(const char* why) {
   abandoned_.store(true, std::memory_order_release);
   DeviceError error;
-  Say(&error, why);
+  Report(&error, why);
   Break(Broken::kGone, error);
 }
 

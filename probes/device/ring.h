@@ -182,7 +182,7 @@ class DeviceRing {
     bool committed = false;
   };
   enum Making : int { kAbsent, kUnderWay, kReady, kUnusable };
-  enum class Broken : int { kNo, kBeingTold, kRefusing, kGone };
+  enum class Broken : int { kNo, kBeingReported, kRefusing, kGone };
 
   DeviceRing(const DeviceTable* table, void* device, const DeviceLimits& limits, std::byte* pages,
              uint64_t bytes, std::byte* alias);
@@ -261,7 +261,7 @@ class DeviceRing {
   void* open_on_ = nullptr;                      // set before open_
   struct {  // used by the drain thread: position within a record of several calls
     bool begun = false;
-    bool told = false;  // true if the loss of the entry was reported
+    bool reported = false;  // true if the loss of the entry was reported
     uint32_t entry = 0;
     uint32_t replay = 0;  // of a batch: the job's number
   } at_;

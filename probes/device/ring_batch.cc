@@ -79,7 +79,8 @@ DeviceStatus DeviceRing::Launch(const JobBatch& batch, std::byte* body, DeviceBa
   std::byte* const elements = body + batch.gather_at;
   const bool few = batch.gather.items <= static_cast<int32_t>(kGraphGathers);
   SampledPart sampled;
-  if (batch.gather.items > 0 && few) AskGathers(batch.gather, elements, Alias(elements), &sampled);
+  if (batch.gather.items > 0 && few)
+    QueryGathers(batch.gather, elements, Alias(elements), &sampled);
   std::byte* const staging = body + batch.figures_at;
   const BatchMemory memory{staging, Alias(staging), claim.workspace->memory, claim.workspace_bytes};
   const DeviceStatus measured = figures(device_, &batch.figures, &memory,

@@ -265,7 +265,7 @@ DeviceStatus DeviceRing::Launch(const DeviceJob& job, DeviceBatchCall figures, c
   if (job.elements_at == nullptr)
     return figures(device_, &job.figures, &memory, nullptr, stream, error);
   SampledPart sampled;
-  AskElements(job, Alias(job.elements_at), &sampled);
+  QueryElements(job, Alias(job.elements_at), &sampled);
   return figures(device_, &job.figures, &memory, &sampled, stream, error);
 }
 

@@ -62,7 +62,7 @@ std::byte* DeviceRing::ReserveGraph(uint32_t* replays, bool* elements) {
 DeviceOutcome DeviceRing::BeginStep(int64_t step, GraphOwner* owner, DeviceError* error) {
   if (step_open()) EndStep(error);
   if (failed()) return Failure(error);
-  if (!graph_.Ask(owner)) return DeviceOutcome::kTaken;
+  if (!graph_.Query(owner)) return DeviceOutcome::kTaken;
   const DeviceOutcome begun = OpenStep(step, owner, error);
   if (!step_open()) graph_.Close();
   return begun;
@@ -160,7 +160,7 @@ bool DeviceRing::ShowReplay(const Record& record, bool measured, DeviceItem* ite
     const GraphEntry& entry = *graph.entry(at_.entry);
     item->tag = entry.tag;
     if (!measured) {  // once per entry, whatever its progress
-      if (std::exchange(at_.told, !at_.told)) continue;
+      if (std::exchange(at_.reported, !at_.reported)) continue;
       Unmeasured(item);
       return true;
     }

@@ -75,11 +75,11 @@ class Reducing:
     def _announce(self):
         """What this rank is about to ask for, written down before a call of a size or dtype that its site
         had not: where the ranks' differ, Gloo ends the process within the call, and NCCL stands still."""
-        asked = (self._tensor.numel(), str(self._tensor.dtype))
+        requested = (self._tensor.numel(), str(self._tensor.dtype))
         stated = self._run._stated
-        if stated.get((self._name, self._op)) == asked:
+        if stated.get((self._name, self._op)) == requested:
             return
-        stated[self._name, self._op] = asked
+        stated[self._name, self._op] = requested
         facts = self._facts()
         # A call that its number joins would be there twice.
         if facts.get("variable_count") or facts.get("sequence") is not None or (facts.get("group_size") or 2) < 2:

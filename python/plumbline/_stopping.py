@@ -28,12 +28,12 @@ class Order:
     """What the server has ordered of one run."""
 
     def __init__(self, library, handle):
-        self._ask, self._handle = library.short.plumbline_stop_order, handle
+        self._query, self._handle = library.short.plumbline_stop_order, handle
         self._text, self._ordered = ctypes.create_string_buffer(_BYTES), ctypes.c_int32()
 
     def reason(self):
         """None: nothing was ordered."""
-        status = self._ask(self._handle, self._text, _BYTES, ctypes.byref(self._ordered))
+        status = self._query(self._handle, self._text, _BYTES, ctypes.byref(self._ordered))
         return self._text.value.decode("utf-8", "replace") if status >= 0 and self._ordered.value else None
 
 

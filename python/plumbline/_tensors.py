@@ -100,8 +100,8 @@ def local(tensor):
 
 def _negates(tensor):
     """From torch 1.10 on some do."""
-    ask = getattr(tensor, "is_neg", None)
-    return ask is not None and ask()
+    request = getattr(tensor, "is_neg", None)
+    return request is not None and request()
 
 
 def _describe_torch(tensor, keep):

@@ -52,7 +52,7 @@ class Watch:
         self.budget, self.light, self.ends_began, self._light_steps = run._budget, None, None, 0
         self._arms = False  # averages are listened for until the next step
         self._is_compiled, self._forwards, self._model, ddp = model.compiled, 0, model.module, model.ddp
-        self._asked, self._activations = False, activations
+        self._requested, self._activations = False, activations
         self.found, self.optimizers, self._loop = found, [one.inner for one in found], run._models_watched.loop(run)
         optimizers = self.optimizers
         self.ids = frozenset(map(id, optimizers))
@@ -258,7 +258,7 @@ class Watch:
         self._averages.disarm()
         if not training:
             return self.stages.evaluates()
-        if not self._asked and self._run._step == NO_STEP and self._completed_since():
+        if not self._requested and self._run._step == NO_STEP and self._completed_since():
             return None
         self._passes.begun, self.thread, self.passed = True, get_ident(), True
         if self._ddp_pending:
@@ -275,7 +275,7 @@ class Watch:
     def _completed_since(self):
         """At the first forward pass: has DistributedDataParallel been put around the model since the watch, or was an optimizer made where
         there was none? Then another watch takes this one's place."""
-        self._asked = True
+        self._requested = True
         ddp = around(self._model) if self._ddp is None else None
         optimizers = [one.wrappers[0] if one.wrappers else one.inner for one in self.found] or holders([p for _, p in self._trained])
         if ddp is None and (self.found or not optimizers):
@@ -316,7 +316,7 @@ class Watch:
         if loop.losses.waiting:
             self._shares.backward(loop.losses.waiting[-1])
         if self.standstill.suspect(loop.micro):
-            self._guarded(self.standstill.ask, loop.micro)
+            self._guarded(self.standstill.request, loop.micro)
             if self not in loop.watches:  # another has taken its place
                 return
         if loop.micro == 1 and self._modes.modules:

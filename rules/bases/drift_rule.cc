@@ -7,11 +7,11 @@ namespace {
 
 // The cause "noise" was reported for a record that seemed true. If the record was found untrue
 // since, "unknown" gets a higher confidence than that cause.
-void Withdraw(const DriftSite& site, const v1::Cause& told, v1::Finding& finding) {
+void Withdraw(const DriftSite& site, const v1::Cause& reported, v1::Finding& finding) {
   constexpr double kSurer = 0.05;
   v1::Cause& cause = *finding.mutable_cause();
-  if (told.id() == "noise" && cause.id() == "unknown" && site.tests.record_failed())
-    cause.set_confidence(told.confidence() + kSurer);
+  if (reported.id() == "noise" && cause.id() == "unknown" && site.tests.record_failed())
+    cause.set_confidence(reported.confidence() + kSurer);
 }
 
 }  // namespace
@@ -25,14 +25,14 @@ void DriftRule::Judge(const SiteStep& step, VerdictSink& out) {
   DriftRun& run = run_.Take(step);
   for (const DriftRun::Key& key : run.touched()) {
     const DriftSite& site = run.sites().at(key);
-    Reported& told = reported_[key];
+    Reported& reported = reported_[key];
     const uint64_t tokens = site.statistics.judged;
     const size_t steps = site.statistics.series.steps();
-    if (tokens < std::max(told.next_tokens, first_look()) &&
-        steps < std::max<size_t>(told.next_steps, 16))
+    if (tokens < std::max(reported.next_tokens, first_look()) &&
+        steps < std::max<size_t>(reported.next_steps, 16))
       continue;
-    told.next_tokens = 2 * tokens;
-    told.next_steps = steps + steps / 4 + 1;
+    reported.next_tokens = 2 * tokens;
+    reported.next_steps = steps + steps / 4 + 1;
     Look(site, false, out);
   }
 }
@@ -42,22 +42,23 @@ void DriftRule::JudgeRun(const RunSummary& /*run*/, VerdictSink& out) {
 }
 
 void DriftRule::Look(const DriftSite& site, bool last, VerdictSink& out) {
-  Reported& told = reported_[{site.layer, site.op}];
+  Reported& reported = reported_[{site.layer, site.op}];
   v1::Verdict verdict = JudgeSite(site);
   if (!verdict.has_site()) site.Place(verdict);
   if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE && site.keys_differ)
     verdict.set_reason(site.KeyDoubt());
   if (verdict.kind() != v1::Verdict::KIND_FINDING) {
-    if (last && told.level == v1::LEVEL_UNSPECIFIED) out.Add(std::move(verdict));
+    if (last && reported.level == v1::LEVEL_UNSPECIFIED) out.Add(std::move(verdict));
     return;
   }
-  Withdraw(site, told.cause, *verdict.mutable_finding());
+  Withdraw(site, reported.cause, *verdict.mutable_finding());
   const v1::Level level = verdict.finding().level();
   const v1::Cause& cause = verdict.finding().cause();
-  const bool surer = cause.id() != told.cause.id() && cause.confidence() > told.cause.confidence();
-  if (level < told.level || (level == told.level && !surer)) return;
-  told.level = level;
-  told.cause = cause;
+  const bool surer =
+      cause.id() != reported.cause.id() && cause.confidence() > reported.cause.confidence();
+  if (level < reported.level || (level == reported.level && !surer)) return;
+  reported.level = level;
+  reported.cause = cause;
   out.Add(std::move(verdict));
 }
 

@@ -14,8 +14,8 @@ void LossRule::Judge(const SiteStep& step, VerdictSink& /*out*/) {
 
 void LossRule::JudgeStep(const StepEnd& step, VerdictSink& out) {
   LossRun& run = shared_.run();
-  const std::vector<LossRun::Told>& told = run.Close(step);
-  TellAll(told, run.touched(), out);
+  const std::vector<LossRun::Reported>& reported = run.Close(step);
+  ReportAll(reported, run.touched(), out);
 }
 
 // From the second row on. Judge receives every column of the first row, and by then the rules share
@@ -24,62 +24,63 @@ size_t LossRule::TakeRows(const ScalarRows& rows, size_t first, VerdictSink& out
   if (first == 0) return 0;
   LossRun& run = shared_.run();
   const size_t taken = run.TakeRows(rows, first, roles_);
-  if (taken > 0) TellAll(run.told(), run.touched(), out);
+  if (taken > 0) ReportAll(run.reported(), run.touched(), out);
   return taken;
 }
 
 void LossRule::JudgeLate(const RunSummary& /*run*/, VerdictSink& out) {
   LossRun& run = shared_.run();
-  if (run.HearLate(&heard_late_)) TellAll(run.late_told(), run.late_touched(), out);
+  if (run.HearLate(&heard_late_)) ReportAll(run.late_reported(), run.late_touched(), out);
 }
 
 template <typename What>
-void LossRule::OfSaid(const LossSeries& series, const What& what) {
+void LossRule::OfStated(const LossSeries& series, const What& what) {
   if (series.number >= by_number_.size()) by_number_.resize(series.number + 1);
-  Said*& known = by_number_[series.number];
+  Stated*& known = by_number_[series.number];
   if (known == nullptr) {
-    const auto found = said_.find({series.of, series.layer, series.op});
-    known = found == said_.end() ? &nothing_ : &found->second;
+    const auto found = stated_.find({series.of, series.layer, series.op});
+    known = found == stated_.end() ? &nothing_ : &found->second;
   }
   if (known != &nothing_) return what(*known);
-  Said said;
-  what(said);
-  if (said.any()) known = &(said_[{series.of, series.layer, series.op}] = std::move(said));
+  Stated stated;
+  what(stated);
+  if (stated.any()) known = &(stated_[{series.of, series.layer, series.op}] = std::move(stated));
 }
 
 template <typename Make>
-void LossRule::Say(const LossSeries& series, const Make& make, VerdictSink& out) {
-  OfSaid(series, [&](Said& said) {
-    std::optional<FindingBuilder> found = make(said);
+void LossRule::Report(const LossSeries& series, const Make& make, VerdictSink& out) {
+  OfStated(series, [&](Stated& stated) {
+    std::optional<FindingBuilder> found = make(stated);
     if (!found) return;
-    said.found = true;
+    stated.found = true;
     out.Add(found->Take());
   });
 }
 
-void LossRule::TellAll(const std::vector<LossRun::Told>& told,
-                       const std::vector<const LossSeries*>& touched, VerdictSink& out) {
-  for (const LossRun::Told& one : told) {
-    Say(
-        *one.series, [&](Said& said) { return Tell(*one.series, one.event, said); }, out);
+void LossRule::ReportAll(const std::vector<LossRun::Reported>& reported,
+                         const std::vector<const LossSeries*>& touched, VerdictSink& out) {
+  for (const LossRun::Reported& one : reported) {
+    Report(
+        *one.series, [&](Stated& stated) { return Emit(*one.series, one.event, stated); }, out);
   }
   for (const LossSeries* series : touched) {
-    Say(
-        *series, [&](Said& said) { return Look(*series, false, said); }, out);
+    Report(
+        *series, [&](Stated& stated) { return Look(*series, false, stated); }, out);
   }
 }
 
 void LossRule::JudgeRun(const RunSummary& /*run*/, VerdictSink& out) {
   LossRun& run = shared_.run();
-  for (const LossRun::Told& told : run.Finish()) {
-    Say(
-        *told.series, [&](Said& said) { return Tell(*told.series, told.event, said); }, out);
+  for (const LossRun::Reported& reported : run.Finish()) {
+    Report(
+        *reported.series,
+        [&](Stated& stated) { return Emit(*reported.series, reported.event, stated); }, out);
   }
   for (const auto& [key, series] : run.series()) {
     bool found = false;
-    const auto look = [&, &of = series](Said& said) { return Look(of, true, said); };
-    Say(series, look, out);
-    OfSaid(series, [&](const Said& said) { found = said.found; });
+    const auto look = [&, &of = series](Stated& stated) { return Look(of, true, stated); };
+    Report(series, look, out);
+    OfStated(series, [&](const Stated& stated) { found = stated.found; });
     if (found) continue;
     std::optional<v1::Verdict> rest = Rest(series);
     if (!rest) continue;
@@ -131,7 +132,7 @@ void LossRule::SoftenPhase(const LossSeries& series, FindingBuilder* found) cons
 
 void LossRule::Persist(Archive& archive) {
   archive.Version(7, 7);  // 7: phases
-  archive(shared_, said_);
+  archive(shared_, stated_);
   by_number_.clear();
 }
 

@@ -32,7 +32,7 @@ class LossRule : public ScalarRule {
 
  protected:
   // The rule's reports on a series so far.
-  struct Said {
+  struct Stated {
     bool found = false;
     bool open = false;         // its finding is not over
     bool drifts = false;       // ... and is a rise
@@ -46,15 +46,15 @@ class LossRule : public ScalarRule {
     void Persist(Archive& a) { a(found, open, drifts, raised, onset, attempt, of); }
   };
   // Returns the finding for an event, if there is one. By default there is none.
-  virtual std::optional<FindingBuilder> Tell(const LossSeries& /*series*/,
-                                             const SeriesEvent& /*event*/, Said& /*said*/) const {
+  virtual std::optional<FindingBuilder> Emit(const LossSeries& /*series*/,
+                                             const SeriesEvent& /*event*/, Stated& /*said*/) const {
     return std::nullopt;
   }
   // Returns a finding from the series itself, not from an event. Called after each of its points
   // and at the run's end. It must only return a finding at the end or if series.LookIsDue, because
   // other points may come in batches.
   virtual std::optional<FindingBuilder> Look(const LossSeries& /*series*/, bool /*at_the_end*/,
-                                             Said& /*said*/) const {
+                                             Stated& /*said*/) const {
     return std::nullopt;
   }
   // Returns a pass or inconclusive verdict for a series without a finding. If the rule does not
@@ -72,21 +72,21 @@ class LossRule : public ScalarRule {
   // Calls what with the state of the series, which it may change. The state is kept only if it is
   // not empty, because most series never have a finding.
   template <typename What>
-  void OfSaid(const LossSeries& series, const What& what);
+  void OfStated(const LossSeries& series, const What& what);
   // Reports the finding that `make` returns, if any.
   template <typename Make>
-  void Say(const LossSeries& series, const Make& make, VerdictSink& out);
-  void TellAll(const std::vector<LossRun::Told>& told,
-               const std::vector<const LossSeries*>& touched, VerdictSink& out);
+  void Report(const LossSeries& series, const Make& make, VerdictSink& out);
+  void ReportAll(const std::vector<LossRun::Reported>& reported,
+                 const std::vector<const LossSeries*>& touched, VerdictSink& out);
 
   const SeriesRoles roles_;  // roles that the user assigned
   SharedLossRun shared_;
   uint64_t heard_late_ = 0;  // counter of LossRun::HearLate; up to date between calls
-  std::map<LossRun::Key, Said> said_;
+  std::map<LossRun::Key, Stated> stated_;
   // Indexed by LossSeries::number. nullptr: not looked up yet; &nothing_: no state is kept. Not
   // stored, but recomputed.
-  std::vector<Said*> by_number_;
-  Said nothing_;
+  std::vector<Stated*> by_number_;
+  Stated nothing_;
 };
 
 // Helpers that findings on losses share.

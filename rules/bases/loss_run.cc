@@ -28,14 +28,14 @@ bool IsClasses(const std::string& op) { return op == "trained/classes"; }
 
 }  // namespace
 
-bool LossRun::Reads(const v1::Site& site, const SeriesRoles& said) {
-  return IsRead(said.Of(site.op())) || SideByName(site.op()) != GameSide::kNone ||
+bool LossRun::Reads(const v1::Site& site, const SeriesRoles& stated) {
+  return IsRead(stated.Of(site.op())) || SideByName(site.op()) != GameSide::kNone ||
          IsEpoch(site.op()) || IsClasses(site.op()) || Phases::IsName(site.op());
 }
 
 // Reading a name costs more than judging a point.
-LossRun::Known LossRun::Find(const SiteStep& step, const SeriesRoles& said) {
-  Known known{said.Of(step.site.op()), nullptr};
+LossRun::Known LossRun::Find(const SiteStep& step, const SeriesRoles& stated) {
+  Known known{stated.Of(step.site.op()), nullptr};
   const GameSide side = SideByName(step.site.op());
   known.score = side == GameSide::kScore;
   if (side != GameSide::kNone && !known.score) sides_.insert(side);
@@ -64,9 +64,9 @@ void LossRun::Wait(Entry& entry, const Value& value) {
   waiting_.insert(at, &entry);
 }
 
-void LossRun::Take(const SiteStep& step, const SeriesRoles& said) {
+void LossRun::Take(const SiteStep& step, const SeriesRoles& stated) {
   if (step.items.empty() || !step.items.front().evidence->has_scalar()) return;
-  const Known known = known_.Of(step, [&] { return Find(step, said); });
+  const Known known = known_.Of(step, [&] { return Find(step, stated); });
   const bool other = known.epoch || known.classes || known.score || known.phase;
   if (known.entry == nullptr && !other) return;
   const Item* taken = ItemOf(step);
@@ -92,21 +92,21 @@ const Item* LossRun::ItemOf(const SiteStep& step) {
   return taken;
 }
 
-void LossRun::TakeLate(const SiteStep& step, const SeriesRoles& said) {
-  const Known known = Find(step, said);
+void LossRun::TakeLate(const SiteStep& step, const SeriesRoles& stated) {
+  const Known known = Find(step, stated);
   const Item* taken = ItemOf(step);
   if (known.entry == nullptr || known.role == SeriesRole::kRate || taken == nullptr) return;
   const auto series = series_.find(known.entry->first);
   if (series != series_.end() && !series->second.detector.IsNews(step.attempt, step.step)) return;
   if (std::exchange(late_heard_, false)) {
-    late_told_.clear();
+    late_reported_.clear();
     late_touched_.clear();
     ++late_round_;
   }
   const StepEnd end{step.run, step.attempt, step.role, step.step, step.world_size};
   Place& place = known.entry->second;
   place.value = {known.role, taken->source->rank(), taken->evidence->scalar().value()};
-  Judge(end, *known.entry, &late_told_, &late_touched_);
+  Judge(end, *known.entry, &late_reported_, &late_touched_);
 }
 
 bool LossRun::HearLate(uint64_t* heard) {
@@ -114,13 +114,13 @@ bool LossRun::HearLate(uint64_t* heard) {
   return std::exchange(*heard, late_round_) != late_round_;
 }
 
-const std::vector<LossRun::Told>& LossRun::Close(const StepEnd& step) {
+const std::vector<LossRun::Reported>& LossRun::Close(const StepEnd& step) {
   const std::tuple key(step.attempt, step.role, step.step);
-  if (closed_ == key && waiting_.empty()) return told_;
+  if (closed_ == key && waiting_.empty()) return reported_;
   closed_ = key;
-  told_.clear();
+  reported_.clear();
   touched_.clear();
-  if (waiting_.empty()) return told_;  // most steps of most runs have no loss
+  if (waiting_.empty()) return reported_;  // most steps of most runs have no loss
   Moves moves;
   for (Entry* entry : waiting_) {
     Place& place = entry->second;
@@ -128,13 +128,13 @@ const std::vector<LossRun::Told>& LossRun::Close(const StepEnd& step) {
     if (place.rate == nullptr) place.rate = &rates_[entry->first];
     Add(step, place.value.value, place.rate, &moves);
   }
-  TellOfRates(step.role, moves);
+  ReportRates(step.role, moves);
   for (Entry* entry : waiting_) {
-    if (entry->second.value.role != SeriesRole::kRate) Judge(step, *entry, &told_, &touched_);
+    if (entry->second.value.role != SeriesRole::kRate) Judge(step, *entry, &reported_, &touched_);
     entry->second.waits = false;
   }
   waiting_.clear();
-  return told_;
+  return reported_;
 }
 
 void LossRun::Add(const StepEnd& step, double value, RateWatch* rate, Moves* moves) {
@@ -146,7 +146,7 @@ void LossRun::Add(const StepEnd& step, double value, RateWatch* rate, Moves* mov
 }
 
 // The rates are back when none of them is up.
-void LossRun::TellOfRates(v1::Role role, const Moves& moves) {
+void LossRun::ReportRates(v1::Role role, const Moves& moves) {
   if (!moves.rose && moves.restarted == nullptr && !moves.back) return;
   const bool up = std::any_of(rates_.begin(), rates_.end(), [&](const auto& rate) {
     return std::get<0>(rate.first) == role && rate.second.up();
@@ -158,11 +158,11 @@ void LossRun::TellOfRates(v1::Role role, const Moves& moves) {
     if (!moves.back || up) continue;
     std::vector<SeriesEvent> events;
     series.detector.RateIsBack(&events);
-    TellOf(series, events, &told_);
+    Report(series, events, &reported_);
   }
 }
 
-size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles& said) {
+size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles& stated) {
   const Moment from(rows.end.attempt, rows.end.role, rows.steps[first]);
   if (taken_from_ == from) return taken_;
   // Find the role of each column.
@@ -170,7 +170,7 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
   const ScalarColumn *epoch = nullptr, *score = nullptr;
   std::vector<const ScalarColumn*> phases;
   for (const ScalarColumn& column : rows.columns) {
-    const Known known = known_.Of(column.any(), [&] { return Find(column.any(), said); });
+    const Known known = known_.Of(column.any(), [&] { return Find(column.any(), stated); });
     if (known.epoch) epoch = &column;
     if (known.score) score = &column;
     if (known.phase) phases.push_back(&column);
@@ -185,24 +185,24 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
   // Judge row by row.
   StepEnd step = rows.end;
   size_t row = first;
-  for (bool told = false; row < rows.size() && !told; ++row) {
+  for (bool reported = false; row < rows.size() && !reported; ++row) {
     step.step = rows.steps[row];
     if (epoch != nullptr) epochs_[step.role] = epoch->value(row);
     if (score != nullptr) TakeScore(score->value(row));
     for (const ScalarColumn* phase : phases)
       phases_[step.role].Take(phase->any().site.op(), step.step, phase->value(row));
-    told_.clear();
+    reported_.clear();
     touched_.clear();
     Moves moves;
     for (const auto& [column, entry] : rates)
       Add(step, column->value(row), entry->second.rate, &moves);
-    TellOfRates(step.role, moves);
+    ReportRates(step.role, moves);
     for (const auto& [column, entry] : losses) {
       entry->second.value.value = column->value(row);
-      Judge(step, *entry, &told_, &touched_);
-      told |= entry->second.series->LookIsDue();
+      Judge(step, *entry, &reported_, &touched_);
+      reported |= entry->second.series->LookIsDue();
     }
-    told |= !told_.empty();
+    reported |= !reported_.empty();
   }
   taken_from_ = from;
   closed_ = {step.attempt, step.role, step.step};
@@ -215,14 +215,14 @@ const void* LossRun::Mark() {
 }
 
 // Collects all events except those that apply to norms only.
-void LossRun::TellOf(const LossSeries& series, std::vector<SeriesEvent>& events,
-                     std::vector<Told>* told) {
+void LossRun::Report(const LossSeries& series, std::vector<SeriesEvent>& events,
+                     std::vector<Reported>* reported) {
   for (SeriesEvent& event : events) {
-    if (event.what != SeriesEvent::What::kDoubled) told->push_back({&series, std::move(event)});
+    if (event.what != SeriesEvent::What::kDoubled) reported->push_back({&series, std::move(event)});
   }
 }
 
-void LossRun::Judge(const StepEnd& step, Entry& entry, std::vector<Told>* told,
+void LossRun::Judge(const StepEnd& step, Entry& entry, std::vector<Reported>* reported,
                     std::vector<const LossSeries*>* touched) {
   Place& place = entry.second;
   const Value& value = place.value;
@@ -254,7 +254,7 @@ void LossRun::Judge(const StepEnd& step, Entry& entry, std::vector<Told>* told,
   }
   if (series.evaluation()) Compare(value.value, step.step, &series);
   touched->push_back(&series);
-  TellOf(series, events, told);
+  Report(series, events, reported);
 }
 
 // Call before a point is judged, for a series that has points.
@@ -314,8 +314,8 @@ bool LossRun::IsGame() const {
          sides_.contains(GameSide::kDiscriminator) || sides_.contains(GameSide::kGenerator);
 }
 
-bool LossRun::MayRise(const LossSeries& series, const SeriesRoles& said) const {
-  if (series.role != SeriesRole::kLoss || said.said().contains(series.op)) return false;
+bool LossRun::MayRise(const LossSeries& series, const SeriesRoles& stated) const {
+  if (series.role != SeriesRole::kLoss || stated.stated().contains(series.op)) return false;
   if (IsGame()) return true;
   if (series.share == LossSeries::Share::kWhole) return false;
   const auto whole = whole_.find(series.of);
@@ -368,16 +368,16 @@ void LossRun::KeepTraining(const LossSeries& series, uint64_t points_before) {
   if (better) best = &series;
 }
 
-const std::vector<LossRun::Told>& LossRun::Finish() {
-  if (finished_) return told_;
+const std::vector<LossRun::Reported>& LossRun::Finish() {
+  if (finished_) return reported_;
   finished_ = true;
-  told_.clear();
+  reported_.clear();
   for (auto& [key, series] : series_) {
     std::vector<SeriesEvent> events;
     series.detector.End(&events);
-    TellOf(series, events, &told_);
+    Report(series, events, &reported_);
   }
-  return told_;
+  return reported_;
 }
 
 // Stores the waiting values in the old format, without places.
@@ -401,13 +401,13 @@ void LossRun::Persist(Archive& a) {
   for (const auto& [key, value] : waiting) Wait(*places_.try_emplace(key).first, value);
 }
 
-void SharedLossRun::Take(const SiteStep& step, const SeriesRoles& said) {
+void SharedLossRun::Take(const SiteStep& step, const SeriesRoles& stated) {
   if (step.cache.Peek<LossRun>() == run_.get()) return;  // an earlier rule took the step
   run_ = step.cache.Get<LossRun>([&] {
     if (step.late) {
-      run_->TakeLate(step, said);
+      run_->TakeLate(step, stated);
     } else {
-      run_->Take(step, said);
+      run_->Take(step, stated);
     }
     return run_;
   });

@@ -78,34 +78,34 @@ struct LossSeries {
 class LossRun {
  public:
   using Key = std::tuple<v1::Role, std::string, std::string>;  // of, layer, op
-  struct Told {
+  struct Reported {
     const LossSeries* series = nullptr;
     SeriesEvent event;
   };
 
   // `said` has the roles that the user assigned by name. It must be the same in each call.
-  static bool Reads(const v1::Site& site, const SeriesRoles& said);
-  void Take(const SiteStep& step, const SeriesRoles& said);
+  static bool Reads(const v1::Site& site, const SeriesRoles& stated);
+  void Take(const SiteStep& step, const SeriesRoles& stated);
   // Returns the events of the step's values. Computed once per step; later callers get the same.
-  const std::vector<Told>& Close(const StepEnd& step);
+  const std::vector<Reported>& Close(const StepEnd& step);
   // Does what Take and Close do for the rows from `first` on, up to a row with an event or after
   // which a stall may be tested. Returns the number of rows, the same for each caller. If it is 0,
   // the next row must be taken individually. told() and touched() belong to the last row.
-  size_t TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles& said);
-  const std::vector<Told>& told() const { return told_; }
+  size_t TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles& stated);
+  const std::vector<Reported>& reported() const { return reported_; }
   // Mark of the rules that share a run.
   static const void* Mark();
   // Takes a step that is already closed (an evaluation that ended long after its step). If the
   // point is its series' newest, it is judged with the current rates and training loss. Other
   // points are ignored, because a series' points are judged in order.
-  void TakeLate(const SiteStep& step, const SeriesRoles& said);
+  void TakeLate(const SiteStep& step, const SeriesRoles& stated);
   // Returns false if no such point arrived since the call that set `heard`. If it returns true,
-  // late_told and late_touched have what arrived.
+  // late_reported and late_touched have what arrived.
   bool HearLate(uint64_t* heard);
-  const std::vector<Told>& late_told() const { return late_told_; }
+  const std::vector<Reported>& late_reported() const { return late_reported_; }
   const std::vector<const LossSeries*>& late_touched() const { return late_touched_; }
   // Settles what is open at the run's end.
-  const std::vector<Told>& Finish();
+  const std::vector<Reported>& Finish();
   // Returns the series that got a point in the last Close.
   const std::vector<const LossSeries*>& touched() const { return touched_; }
   const std::map<Key, LossSeries>& series() const { return series_; }
@@ -113,15 +113,15 @@ class LossRun {
   // their own series; a part by its name if there is another training loss (LossSeries::Share); one
   // of several losses, none of which is the whole by its name, if another one falls to the end. A
   // role that the user assigned takes precedence.
-  bool MayRise(const LossSeries& series, const SeriesRoles& said) const;
+  bool MayRise(const LossSeries& series, const SeriesRoles& stated) const;
   // Returns true if a reward of episodes or a metric of rollouts is recorded.
   bool IsPolicy() const { return sides_.contains(GameSide::kEpisodes); }
 
   // By the role of processes.
   const std::map<v1::Role, Phases>& phases() const { return phases_; }
 
-  // Not stored: told_, touched_, late_told_, late_touched_, late_round_ and late_heard_ belong to
-  // one call, taken_ and taken_from_ to one batch. places_, known_, whole_, rates_now_ and
+  // Not stored: told_, touched_, late_reported_, late_touched_, late_round_ and late_heard_ belong
+  // to one call, taken_ and taken_from_ to one batch. places_, known_, whole_, rates_now_ and
   // training_ are recomputed.
   void Persist(Archive& a);
 
@@ -148,7 +148,7 @@ class LossRun {
     bool score = false;      // GameSide::kScore
     bool phase = false;      // Phases::IsName
   };
-  Known Find(const SiteStep& step, const SeriesRoles& said);
+  Known Find(const SiteStep& step, const SeriesRoles& stated);
   void Wait(Entry& entry, const Value& value);
   void TakeScore(double value);
   struct Moves {
@@ -156,11 +156,11 @@ class LossRun {
     const ScheduleRestart* restarted = nullptr;
   };
   void Add(const StepEnd& step, double value, RateWatch* rate, Moves* moves);
-  void TellOfRates(v1::Role role, const Moves& moves);
-  void Judge(const StepEnd& step, Entry& entry, std::vector<Told>* told,
+  void ReportRates(v1::Role role, const Moves& moves);
+  void Judge(const StepEnd& step, Entry& entry, std::vector<Reported>* reported,
              std::vector<const LossSeries*>* touched);
-  static void TellOf(const LossSeries& series, std::vector<SeriesEvent>& events,
-                     std::vector<Told>* told);
+  static void Report(const LossSeries& series, std::vector<SeriesEvent>& events,
+                     std::vector<Reported>* reported);
   static const Item* ItemOf(const SiteStep& step);
   void Compare(double value, int64_t step, LossSeries* series);
   // State of a role's rates in the current step.
@@ -192,10 +192,10 @@ class LossRun {
   Moment taken_from_{UINT32_MAX, v1::ROLE_UNSPECIFIED, 0};  // by TakeRows
   size_t taken_ = 0;
   bool finished_ = false;
-  std::vector<Told> told_;
+  std::vector<Reported> reported_;
   std::vector<const LossSeries*> touched_;
   // Late points since the last HearLate, and the number of such rounds.
-  std::vector<Told> late_told_;
+  std::vector<Reported> late_reported_;
   std::vector<const LossSeries*> late_touched_;
   uint64_t late_round_ = 0;
   bool late_heard_ = true;
@@ -206,7 +206,7 @@ class LossRun {
 class SharedLossRun {
  public:
   // Also takes late steps.
-  void Take(const SiteStep& step, const SeriesRoles& said);
+  void Take(const SiteStep& step, const SeriesRoles& stated);
   LossRun& run() { return *run_; }
   const LossRun& run() const { return *run_; }
   void Persist(Archive& a) { a(run_); }

@@ -111,14 +111,14 @@ NonFiniteSeries::Zero NonFiniteSeries::TakeZero(const NonFiniteRow& row, ZeroLos
       largest = std::max(largest, std::fabs(row.finite));
       Keep(row.finite);
     }
-    return before->told ? Zero::kOver : Zero::kNothing;
+    return before->reported ? Zero::kOver : Zero::kNothing;
   }
   if (zero.rows++ == 0) zero.first = row.step;
   zero.last = row.step;
   zero.norm = Stronger(zero.norm, norm);
-  if (zero.told || !LooksMasked(may_be_zero, false)) return Zero::kNothing;
-  zero.told = true;
-  return Zero::kTold;
+  if (zero.reported || !LooksMasked(may_be_zero, false)) return Zero::kNothing;
+  zero.reported = true;
+  return Zero::kReported;
 }
 
 void NonFiniteSeries::Keep(double value) {

@@ -43,7 +43,7 @@ struct NonFiniteSeries {
   size_t PlainRows(const ScalarRows& rows, const ScalarColumn& column, size_t first,
                    size_t most) const;
 
-  enum class Zero : uint8_t { kNothing, kTold, kOver };
+  enum class Zero : uint8_t { kNothing, kReported, kOver };
   // Takes a training loss's row with the gradient norm. If it is above 0 again, returns kOver and
   // sets `before` to what was reported.
   Zero TakeZero(const NonFiniteRow& row, ZeroLoss::Norm norm, bool may_be_zero, ZeroLoss* before);

@@ -114,16 +114,16 @@ FindingBuilder Lasting(const NonFiniteCourse& course, const NonFinitePlace& plac
   return found;
 }
 
-FindingBuilder Passing(NonFiniteSays says, const NonFiniteCourse& course,
+FindingBuilder Passing(NonFiniteEvent states, const NonFiniteCourse& course,
                        const NonFinitePlace& place) {
-  const bool came = says == NonFiniteSays::kCame, filler = says == NonFiniteSays::kFiller;
+  const bool came = states == NonFiniteEvent::kCame, filler = states == NonFiniteEvent::kFiller;
   const bool counted = place.role == SeriesRole::kNanCount;
   FindingBuilder found(came || counted ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
   std::string text = Sentence(course, place);
   if (filler) {
     absl::StrAppend(&text,
                     " It is finite again after that: probably no value was due in that row.");
-  } else if (says == NonFiniteSays::kBegan) {
+  } else if (states == NonFiniteEvent::kBegan) {
     absl::StrAppend(&text,
                     " It is finite since then: probably a loss scaler searched for its scale.");
   } else if (!counted) {
@@ -160,10 +160,10 @@ FindingBuilder Passing(NonFiniteSays says, const NonFiniteCourse& course,
 
 }  // namespace
 
-FindingBuilder NonFiniteFinding(NonFiniteSays says, const NonFiniteCourse& course,
+FindingBuilder NonFiniteFinding(NonFiniteEvent states, const NonFiniteCourse& course,
                                 const NonFinitePlace& place) {
   FindingBuilder found =
-      says == NonFiniteSays::kLasts ? Lasting(course, place) : Passing(says, course, place);
+      states == NonFiniteEvent::kLasts ? Lasting(course, place) : Passing(states, course, place);
   found.At(place.layer, place.op, course.onset(), std::max(course.onset(), course.newest()),
            place.bad_ranks);
   return found;

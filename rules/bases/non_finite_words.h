@@ -22,7 +22,7 @@ struct NonFinitePlace {
   bool training_finite = false;     // the newest training loss is finite
 };
 
-FindingBuilder NonFiniteFinding(NonFiniteSays says, const NonFiniteCourse& course,
+FindingBuilder NonFiniteFinding(NonFiniteEvent states, const NonFiniteCourse& course,
                                 const NonFinitePlace& place);
 
 // A training loss that is exactly 0 in consecutive rows.
@@ -36,8 +36,8 @@ struct ZeroLoss {
     kZero,
     kFinite
   } norm = Norm::kAbsent;  // in the same rows
-  bool told = false;
-  void Persist(Archive& a) { a(rows, first, last, before, norm, told); }
+  bool reported = false;
+  void Persist(Archive& a) { a(rows, first, last, before, norm, reported); }
 };
 FindingBuilder ZeroLossFinding(const ZeroLoss& zero, const NonFinitePlace& place, bool came_back);
 

@@ -29,19 +29,19 @@ v1::Verdict JudgeSound(const v1::Timeline& timeline) {
 
 // Replaces words about a GPU's trace by words about a loop.
 void SpeakOfLoop(TimelineOf whose, v1::Verdict* verdict) {
-  const auto say = [](std::string* text) {
+  const auto report = [](std::string* text) {
     absl::StrReplaceAll({{"the GPU is idle", "the loop waits"},
                          {"The GPU is idle", "The loop waits"},
                          {"the GPU", "the loop"},
                          {"The GPU", "The loop"}},
                         text);
   };
-  say(verdict->mutable_reason());
+  report(verdict->mutable_reason());
   if (!verdict->has_finding()) return;
   v1::Finding& finding = *verdict->mutable_finding();
-  say(finding.mutable_title());
-  say(finding.mutable_explanation());
-  say(finding.mutable_measured()->mutable_name());
+  report(finding.mutable_title());
+  report(finding.mutable_explanation());
+  report(finding.mutable_measured()->mutable_name());
   verdict->add_assumptions("the loop's thread computes when it is outside its declared stages");
   if (whose != TimelineOf::kLoopOfGpu) return;
   finding.set_level(v1::LEVEL_NOTE);
@@ -50,7 +50,7 @@ void SpeakOfLoop(TimelineOf whose, v1::Verdict* verdict) {
 
 void ReportBottlenecks(const v1::Timeline& t, bool all, v1::Verdict* verdict) {
   const std::vector<timeline::Bottleneck> bottlenecks = timeline::BottlenecksOf(t);
-  TellPaid(bottlenecks, verdict);
+  ReportPaid(bottlenecks, verdict);
   if (bottlenecks.empty() || !all) return;
   // The second key is the former one, for one version.
   for (const char* key : {"bottlenecks", "tolls"}) {
@@ -62,7 +62,7 @@ void ReportBottlenecks(const v1::Timeline& t, bool all, v1::Verdict* verdict) {
 
 }  // namespace
 
-void TellPaid(const std::vector<timeline::Bottleneck>& bottlenecks, v1::Verdict* verdict) {
+void ReportPaid(const std::vector<timeline::Bottleneck>& bottlenecks, v1::Verdict* verdict) {
   if (bottlenecks.size() < 2 || !verdict->has_finding()) return;
   // The second key of each pair is the former one, for one version.
   for (const char* key : {"bottleneck", "toll"})
@@ -117,11 +117,11 @@ void SetTimelinePlace(const v1::Timeline& timeline, const SiteStep& step, uint32
     first = timeline.steps(0).number();
     last = std::max(first, timeline.steps(timeline.steps_size() - 1).number());
   }
-  if (timeline.steps_size() > 0) TellSteps(first, last, verdict);
+  if (timeline.steps_size() > 0) ReportSteps(first, last, verdict);
   SetPlace(*verdict, step.site.layer(), step.site.op(), first, last, std::vector<uint32_t>{rank});
 }
 
-void TellSteps(int64_t first, int64_t last, v1::Verdict* verdict) {
+void ReportSteps(int64_t first, int64_t last, v1::Verdict* verdict) {
   if (!verdict->has_finding()) return;
   absl::StrAppend(verdict->mutable_finding()->mutable_explanation(), " Judged steps: ", first,
                   " to ", last, ".");

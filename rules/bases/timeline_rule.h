@@ -51,11 +51,11 @@ class TimelineRule : public Rule {
 
 // Adds the main bottleneck and the next one to a finding's details ("bottleneck",
 // "next_bottleneck").
-void TellPaid(const std::vector<timeline::Bottleneck>& bottlenecks, v1::Verdict* verdict);
+void ReportPaid(const std::vector<timeline::Bottleneck>& bottlenecks, v1::Verdict* verdict);
 
 // Adds the steps that were judged to a finding's text. If several blocks or traces have one
 // finding, it is reported once, with the steps of all of them, but the numbers are those of one.
-void TellSteps(int64_t first, int64_t last, v1::Verdict* verdict);
+void ReportSteps(int64_t first, int64_t last, v1::Verdict* verdict);
 
 // Sets the steps that it covers: the marked ones (also in a finding's text), else the evidence's
 // own.

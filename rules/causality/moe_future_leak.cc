@@ -324,10 +324,10 @@ class MoeFutureLeak : public Rule {
                        "(pool_id); a cut into chunks could explain them"));
     }
     const double bits = std::min(a.pair_bits(), a.capacity_bits);
-    const double asked = HintBits(a);
-    const bool speaks = a.pairs_speak(asked) && a.capacity_bits >= asked;
+    const double requested = HintBits(a);
+    const bool speaks = a.pairs_speak(requested) && a.capacity_bits >= requested;
     if (!speaks && counted && ContradictsItsQueue(a)) return NoSuchQueue(a);
-    if (!a.pairs_speak(asked) || !(a.capacity_bits >= asked)) {
+    if (!a.pairs_speak(requested) || !(a.capacity_bits >= requested)) {
       return Inconclusive(
           absl::StrFormat("inversions-unexplained: %d inversions (%.1f bits that capacity caused "
                           "them; %s), and no known policy gives these refusals. Record policy. If "

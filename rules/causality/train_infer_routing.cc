@@ -115,7 +115,7 @@ constexpr RuleInfo kInfo = {"causality/train-infer-routing",
 constexpr uint64_t kFewTokens = 1000;
 
 // The name, value and texts of one kind of finding.
-struct Told {
+struct Reported {
   const char* cause;
   bool proved;
   double value;
@@ -133,11 +133,11 @@ class TrainInferRouting : public Rule {
         runs_(static_cast<size_t>(options.Integer("tokens")), factor_) {}
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    for (const ComparedStep& done : runs_.Take(step)) Tell(done, out);
+    for (const ComparedStep& done : runs_.Take(step)) Emit(done, out);
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
-    for (const ComparedStep& done : runs_.Finish()) Tell(done, out);
+    for (const ComparedStep& done : runs_.Finish()) Emit(done, out);
     if (!runs_.both_sides_seen()) return;  // with one side alone, no comparison was requested
     for (const auto& [site, layer] : layers_) {
       if (layer.fired.empty()) out.Add(Rest(site, layer));
@@ -178,7 +178,7 @@ class TrainInferRouting : public Rule {
     }
   };
 
-  void Tell(const ComparedStep& done, VerdictSink& out) {
+  void Emit(const ComparedStep& done, VerdictSink& out) {
     std::string first;
     std::set<TokenKey> diverged;  // tokens that diverged in a lower layer
     for (const auto& [site, compared] : done.layers) {
@@ -187,7 +187,7 @@ class TrainInferRouting : public Rule {
       c.large_flips = c.large.size();
       diverged.insert(c.diverged.begin(), c.diverged.end());
       if (first.empty() && c.large_flips > 0) first = site.layer;
-      Tell(site, c, done.step, first, out);
+      Emit(site, c, done.step, first, out);
     }
   }
 
@@ -195,7 +195,7 @@ class TrainInferRouting : public Rule {
     return std::min(pair.train.margin, pair.infer.margin);
   }
 
-  void Tell(const LayerSite& site, const RoutingComparison& c, int64_t step,
+  void Emit(const LayerSite& site, const RoutingComparison& c, int64_t step,
             const std::string& first, VerdictSink& out) {
     const auto [at, fresh] = layers_.try_emplace(site);
     Layer& layer = at->second;
@@ -210,7 +210,7 @@ class TrainInferRouting : public Rule {
     layer.large_flips += c.large_flips;
     layer.differing += (1 - c.overlap) * static_cast<double>(c.compared);
     if (c.unmarked.empty()) layer.marked += c.scored;
-    for (const Told& one : Findings(c, layer, first)) {
+    for (const Reported& one : Findings(c, layer, first)) {
       if (!layer.fired.insert(one.cause).second) continue;
       v1::Verdict verdict = Found(c, one);
       if (!first.empty()) Put(*verdict.mutable_details(), "first_divergent_layer", first);
@@ -219,9 +219,9 @@ class TrainInferRouting : public Rule {
     }
   }
 
-  std::vector<Told> Findings(const RoutingComparison& c, const Layer& layer,
-                             const std::string& first) const {
-    std::vector<Told> list;
+  std::vector<Reported> Findings(const RoutingComparison& c, const Layer& layer,
+                                 const std::string& first) const {
+    std::vector<Reported> list;
     if (c.sentinels > 0) {
       list.push_back(
           {"sentinels", true, static_cast<double>(c.sentinels), "tokens with -1", "tokens",
@@ -274,31 +274,34 @@ class TrainInferRouting : public Rule {
     return list;
   }
 
-  v1::Verdict Found(const RoutingComparison& c, const Told& told) const {
-    FindingBuilder built(told.error ? v1::LEVEL_ERROR : v1::LEVEL_WARNING,
-                         told.proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
+  v1::Verdict Found(const RoutingComparison& c, const Reported& reported) const {
+    FindingBuilder built(reported.error ? v1::LEVEL_ERROR : v1::LEVEL_WARNING,
+                         reported.proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
     built.Title("training and inference route the same tokens differently")
-        .Explain(told.text)
-        .Cause(told.cause, 1)
-        .Measured(told.measured, told.value, told.unit)
-        .Threshold(told.proved ? 0 : share_,
-                   told.proved ? "every token of the input has its experts" : "option flip-share")
+        .Explain(reported.text)
+        .Cause(reported.cause, 1)
+        .Measured(reported.measured, reported.value, reported.unit)
+        .Threshold(reported.proved ? 0 : share_, reported.proved
+                                                     ? "every token of the input has its experts"
+                                                     : "option flip-share")
         .Samples(c.joined)
-        .Fix(told.error    ? "Load the experts' weights and the router's rows in one order on both "
-                             "sides: check the checkpoint's conversion and the expert-parallel "
-                             "ranks' offsets."
-             : told.proved ? "Record inference's routing for every token that it computes (prefix "
-                             "cache off, no truncation), and never replay -1 or zero gates."
-                           : "Use the same arithmetic (router in fp32) and the same expert bias on "
-                             "both sides, sent with each weight update. Or replay inference's "
-                             "choices in training.");
-    if (told.pair != nullptr && told.pair->found)
-      DescribePair(*told.pair, *built.finding().mutable_witness());
+        .Fix(reported.error
+                 ? "Load the experts' weights and the router's rows in one order on both "
+                   "sides: check the checkpoint's conversion and the expert-parallel "
+                   "ranks' offsets."
+             : reported.proved
+                 ? "Record inference's routing for every token that it computes (prefix "
+                   "cache off, no truncation), and never replay -1 or zero gates."
+                 : "Use the same arithmetic (router in fp32) and the same expert bias on "
+                   "both sides, sent with each weight update. Or replay inference's "
+                   "choices in training.");
+    if (reported.pair != nullptr && reported.pair->found)
+      DescribePair(*reported.pair, *built.finding().mutable_witness());
     DescribeRouting(c, *built.verdict().mutable_details());
     built.verdict().add_assumptions("equal sequence ids and positions mean the same token");
-    if (!told.proved)
+    if (!reported.proved)
       built.verdict().add_assumptions("layers that were not recorded route in the same way");
-    if (told.pair == nullptr && !told.error)
+    if (reported.pair == nullptr && !reported.error)
       built.verdict().add_assumptions("each dump contains complete sequences");
     return built.Take();
   }

@@ -131,13 +131,13 @@ class LogitDriftRule : public DriftRule {
       site.drift.Take(item.evidence->logits(), step.step);
       if (site.drift.usable < site.next_look) continue;
       site.next_look = 2 * site.drift.usable;
-      TellLogits(step.site.layer(), step.site.op(), site, false, out);
+      ReportLogits(step.site.layer(), step.site.op(), site, false, out);
     }
   }
 
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
     DriftRule::JudgeRun(run, out);
-    for (auto& [key, site] : logits_) TellLogits(key.first, key.second, site, true, out);
+    for (auto& [key, site] : logits_) ReportLogits(key.first, key.second, site, true, out);
   }
 
   void Persist(Archive& archive) override {
@@ -167,8 +167,8 @@ class LogitDriftRule : public DriftRule {
   struct LogitsSite {
     LogitDrift drift;
     uint64_t next_look = 64;
-    v1::Level told = v1::LEVEL_UNSPECIFIED;
-    void Persist(Archive& a) { a(drift, next_look, told); }
+    v1::Level reported = v1::LEVEL_UNSPECIFIED;
+    void Persist(Archive& a) { a(drift, next_look, reported); }
   };
 
   static std::string Figures(const DriftMoments& m) {
@@ -320,14 +320,14 @@ class LogitDriftRule : public DriftRule {
     return verdict;
   }
 
-  static void TellLogits(const std::string& layer, const std::string& op, LogitsSite& site,
-                         bool last, VerdictSink& out) {
+  static void ReportLogits(const std::string& layer, const std::string& op, LogitsSite& site,
+                           bool last, VerdictSink& out) {
     v1::Verdict verdict = JudgeLogits(site.drift);
     const bool found = verdict.kind() == v1::Verdict::KIND_FINDING;
-    const bool tell =
-        found ? verdict.finding().level() > site.told : last && site.told == v1::LEVEL_UNSPECIFIED;
-    if (!tell) return;
-    if (found) site.told = verdict.finding().level();
+    const bool emit = found ? verdict.finding().level() > site.reported
+                            : last && site.reported == v1::LEVEL_UNSPECIFIED;
+    if (!emit) return;
+    if (found) site.reported = verdict.finding().level();
     site.drift.Describe(*verdict.mutable_details());
     verdict.mutable_site()->set_layer(layer);
     verdict.mutable_site()->set_op(op);

@@ -123,21 +123,22 @@ class RecordInvalid : public Rule {
     DriftRun& run = run_.Finish();
     Look(run, out);
     ForEach(run, false, [&](const RecordSubject& s) {
-      const Told& told = told_[{s.key, s.rows}];
-      if (!told.up && !told.down && !told.ids && !told.turns) out.Add(Complete(s, Outcome(s)));
+      const Reported& reported = reported_[{s.key, s.rows}];
+      if (!reported.up && !reported.down && !reported.ids && !reported.turns)
+        out.Add(Complete(s, Outcome(s)));
       // The alarm was raised before its cause was known.
-      if (told.unnamed && s.drift != nullptr && s.drift->Cause().id != "unknown")
-        out.Add(Broken(s, told.up));
+      if (reported.unnamed && s.drift != nullptr && s.drift->Cause().id != "unknown")
+        out.Add(Broken(s, reported.up));
     });
   }
 
   void Persist(Archive& archive) override {
     archive.Version(1);
-    archive(run_, told_);
+    archive(run_, reported_);
   }
 
  private:
-  struct Told {
+  struct Reported {
     bool up = false, down = false, ids = false, turns = false;
     bool unnamed = false;  // the last reported finding's cause was unknown
     void Persist(Archive& a) { a(up, down, ids, turns, unnamed); }
@@ -158,22 +159,23 @@ class RecordInvalid : public Rule {
 
   void Look(DriftRun& run, VerdictSink& out) {
     ForEach(run, true, [&](const RecordSubject& s) {
-      Told& told = told_[{s.key, s.rows}];
-      if (s.test.differing_ids() > 0 && !std::exchange(told.ids, true)) out.Add(DifferingIds(s));
+      Reported& reported = reported_[{s.key, s.rows}];
+      if (s.test.differing_ids() > 0 && !std::exchange(reported.ids, true))
+        out.Add(DifferingIds(s));
       const bool prompts = s.drift != nullptr && s.drift->statistics.turns.retokenised > 0;
-      if (prompts && !std::exchange(told.turns, true))
+      if (prompts && !std::exchange(reported.turns, true))
         out.Add(Complete(s, OtherPrompts(s.drift->statistics.turns)));
       const double kappa = s.rows ? kDefaultKappa : kappa_;
-      if (s.test.alarmed_up() && !std::exchange(told.up, true)) {
-        Tell(Broken(s, true), told, out);
-      } else if (s.test.DownAlarm(kappa) && !told.up && !std::exchange(told.down, true)) {
-        Tell(Broken(s, false), told, out);
+      if (s.test.alarmed_up() && !std::exchange(reported.up, true)) {
+        Emit(Broken(s, true), reported, out);
+      } else if (s.test.DownAlarm(kappa) && !reported.up && !std::exchange(reported.down, true)) {
+        Emit(Broken(s, false), reported, out);
       }
     });
   }
 
-  static void Tell(v1::Verdict verdict, Told& told, VerdictSink& out) {
-    told.unnamed = verdict.finding().cause().id() == "unknown";
+  static void Emit(v1::Verdict verdict, Reported& reported, VerdictSink& out) {
+    reported.unnamed = verdict.finding().cause().id() == "unknown";
     out.Add(std::move(verdict));
   }
 
@@ -359,7 +361,7 @@ class RecordInvalid : public Rule {
 
   double kappa_;
   SharedDriftRun run_;
-  std::map<std::pair<DriftRun::Key, bool>, Told> told_;
+  std::map<std::pair<DriftRun::Key, bool>, Reported> reported_;
 };
 
 }  // namespace

@@ -118,9 +118,9 @@ class SamplerMismatch : public Rule {
     DriftRun& run = run_.Finish();
     Look(run, out);
     ForEach(run, [&](const SamplerSubject& s) {
-      const bool told = told_.contains({s.key, s.rows});
+      const bool reported = reported_.contains({s.key, s.rows});
       const SamplerSide side = s.test.FinalLook();
-      if (told) return;
+      if (reported) return;
       const bool found = side != SamplerSide::kNone && !s.record_failed();
       out.Add(found ? Found(s, side) : Complete(s, Outcome(s)));
     });
@@ -128,7 +128,7 @@ class SamplerMismatch : public Rule {
 
   void Persist(Archive& archive) override {
     archive.Version(1);
-    archive(run_, told_);
+    archive(run_, reported_);
   }
 
  private:
@@ -146,7 +146,7 @@ class SamplerMismatch : public Rule {
 
   void Look(DriftRun& run, VerdictSink& out) {
     ForEach(run, [&](const SamplerSubject& s) {
-      const auto first = [&] { return told_.insert({s.key, s.rows}).second; };
+      const auto first = [&] { return reported_.insert({s.key, s.rows}).second; };
       if (Contradicts(s) && first()) out.Add(Declared(s));
       if (s.test.alarmed() == SamplerSide::kNone || s.record_failed()) return;
       if (first()) out.Add(Found(s, s.test.alarmed()));
@@ -229,8 +229,8 @@ class SamplerMismatch : public Rule {
       s.drift->Cause().Fill(f);
       return;
     }
-    const bool said = s.test.declared() && s.test.declared_temperature() != 1;
-    const bool named = !below || said;
+    const bool stated = s.test.declared() && s.test.declared_temperature() != 1;
+    const bool named = !below || stated;
     f.mutable_cause()->set_id(named ? "temperature" : "unknown");
     f.mutable_cause()->set_confidence(named ? .9 : 0);
   }
@@ -314,7 +314,7 @@ class SamplerMismatch : public Rule {
   }
 
   SharedDriftRun run_;
-  std::set<std::pair<DriftRun::Key, bool>> told_;
+  std::set<std::pair<DriftRun::Key, bool>> reported_;
 };
 
 }  // namespace

@@ -48,7 +48,7 @@ void ApplyCloses(const v1::JudgeEvent& event, const std::string& run, Engine* en
     }
   }
   if (event.has_stopped() && wanted(event.stopped().run()))
-    engine->Tell(event.stopped().run(), kStepsStoppedRule, StepsStoppedVerdict(event.stopped()));
+    engine->Emit(event.stopped().run(), kStepsStoppedRule, StepsStoppedVerdict(event.stopped()));
   if (event.has_ended() && wanted(event.ended().run())) engine->JudgeEnds(event.ended().run());
   if (event.has_run_finished() && wanted(event.run_finished().run()))
     engine->FinishRun(event.run_finished().run());

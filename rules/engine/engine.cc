@@ -175,7 +175,7 @@ std::string Engine::Impl::Maker() const {
                                    "\nrun bytes ", options.max_bytes);
   if (most_series != EngineConfig().most_series)
     absl::StrAppend(&maker, "\nseries of a role ", most_series);
-  for (const auto& [name, role] : roles.said())
+  for (const auto& [name, role] : roles.stated())
     absl::StrAppend(&maker, "\nseries ", name.size(), ":", name, " ", static_cast<int>(role));
   for (const ActiveRule& rule : active)
     absl::StrAppend(&maker, "\n", rule.entry->info->id, " ", rule.options.Words());
@@ -282,7 +282,7 @@ bool Engine::SuppressionsAre(const std::vector<Suppression>& list, int32_t today
   return impl_->judge.suppressions().Is(list, today);
 }
 
-void Engine::Tell(const std::string& run, const char* rule, v1::Verdict verdict) {
+void Engine::Emit(const std::string& run, const char* rule, v1::Verdict verdict) {
   EngineRun* const known = impl_->runs.Find(run);
   if (known == nullptr || !impl_->Selects(rule)) return;
   impl_->Guarded(run, [&] { impl_->judge.Add(*known, rule, std::move(verdict)); });

@@ -146,7 +146,7 @@ class Engine {
   // Adds a verdict that the host derived from a journalled event, for a rule that judges no
   // evidence. It is completed, marked and passed on like any other. If the run is unknown or the
   // rule was not selected, it is ignored.
-  void Tell(const std::string& run, const char* rule, v1::Verdict verdict);
+  void Emit(const std::string& run, const char* rule, v1::Verdict verdict);
 
   // Reports how the run's processes ended so far (health/run-died). The host calls it some time
   // after processes ended badly, so that the endings of others have arrived. Reported again when

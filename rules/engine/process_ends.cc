@@ -93,7 +93,7 @@ void ProcessEnds::Renew(Rank& rank) {
   if (rank.whole) --whole_;
   rank.whole = rank.followed = false;
   rank.way = EndKind::kOpen;
-  rank.said.Clear();
+  rank.stated.Clear();
 }
 
 void ProcessEnds::Value(uint32_t number, int64_t step, const v1::Site& site, double value) {
@@ -115,13 +115,13 @@ void ProcessEnds::Value(uint32_t number, int64_t step, const v1::Site& site, dou
   rank.value = value;
 }
 
-void ProcessEnds::Said(const v1::Source& source, const v1::Progress& progress) {
+void ProcessEnds::Stated(const v1::Source& source, const v1::Progress& progress) {
   Rank& rank = ranks_[source.rank()];
-  if (rank.way == EndKind::kSaid) return;  // its first ending counts
-  rank.way = Bad(progress.ending()) ? EndKind::kSaid : EndKind::kWell;
+  if (rank.way == EndKind::kStated) return;  // its first ending counts
+  rank.way = Bad(progress.ending()) ? EndKind::kStated : EndKind::kWell;
   if (rank.way == EndKind::kWell) return;
-  rank.said = Trimmed(progress.ending());
-  rank.followed = ReadsLikeFollower(rank.said);
+  rank.stated = Trimmed(progress.ending());
+  rank.followed = ReadsLikeFollower(rank.stated);
   rank.whole = true;
   if (++whole_ > kWhole) Thin();
 }
@@ -133,16 +133,16 @@ void ProcessEnds::Thin() {
   std::tuple<bool, int64_t, uint32_t> least;
   for (auto& [number, rank] : ranks_) {
     if (!rank.whole) continue;
-    const std::tuple<bool, int64_t, uint32_t> key{rank.followed, rank.said.unix_ns(), number};
+    const std::tuple<bool, int64_t, uint32_t> key{rank.followed, rank.stated.unix_ns(), number};
     if (worst != nullptr && key < least) continue;
     worst = &rank;
     least = key;
   }
   v1::Ending thin;
-  thin.set_how(worst->said.how());
-  thin.set_code(worst->said.code());
-  thin.set_unix_ns(worst->said.unix_ns());
-  worst->said = thin;
+  thin.set_how(worst->stated.how());
+  thin.set_code(worst->stated.code());
+  thin.set_unix_ns(worst->stated.unix_ns());
+  worst->stated = thin;
   worst->whole = false;
   --whole_;
 }
@@ -151,19 +151,19 @@ void ProcessEnds::Gone(const v1::Source& source, EndKind way) {
   if (way == EndKind::kOpen) return;
   Rank& rank = ranks_[source.rank()];
   if (rank.host.empty()) rank.host = Cut(source.host(), kShort);
-  if (rank.way == EndKind::kWell || rank.way == EndKind::kSaid) return;
+  if (rank.way == EndKind::kWell || rank.way == EndKind::kStated) return;
   rank.way = way;
 }
 
 void ProcessEnds::List(v1::Role role, std::vector<ProcessEnd>* out) const {
   for (const auto& [number, rank] : ranks_) {
-    if (rank.pid == 0 && rank.way != EndKind::kSaid) continue;
+    if (rank.pid == 0 && rank.way != EndKind::kStated) continue;
     ProcessEnd& end = out->emplace_back();
     end.role = role;
     end.rank = number;
     end.host = rank.host;
     end.way = rank.way;
-    end.said = rank.said;
+    end.stated = rank.stated;
     end.followed = rank.followed;
     if (rank.name < names_.size()) {
       end.series = names_[rank.name];
@@ -174,7 +174,7 @@ void ProcessEnds::List(v1::Role role, std::vector<ProcessEnd>* out) const {
 }
 
 void ProcessEnds::Rank::Persist(Archive& a) {
-  a(host, pid, way, said, followed, whole, name, value_step, value);
+  a(host, pid, way, stated, followed, whole, name, value_step, value);
 }
 
 void ProcessEnds::Persist(Archive& a) {

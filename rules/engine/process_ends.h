@@ -27,7 +27,7 @@ class ProcessEnds {
   // Records a scalar that the rank reported. Older steps change nothing.
   void Value(uint32_t rank, int64_t step, const v1::Site& site, double value);
   // Records its goodbye.
-  void Said(const v1::Source& source, const v1::Progress& progress);
+  void Stated(const v1::Source& source, const v1::Progress& progress);
   // Records kGone or kUnreachable; kOpen: it is only known that nothing arrives from it.
   void Gone(const v1::Source& source, EndKind way);
 
@@ -42,7 +42,7 @@ class ProcessEnds {
     std::string host;
     int64_t pid = 0;  // 0: the source is not a process, such as a dump or a foreign file
     EndKind way = EndKind::kOpen;
-    v1::Ending said;
+    v1::Ending stated;
     bool followed = false;
     bool whole = false;
     uint32_t name = kMostNames;  // of the series, in names_; kMostNames: none

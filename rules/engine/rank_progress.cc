@@ -130,7 +130,7 @@ LateCause RankProgress::late_cause(uint32_t rank) const {
   return known == ranks_.end() ? LateCause::kUnknown : known->second.cause;
 }
 
-std::vector<uint32_t> RankProgress::Behind(int64_t step) const {
+std::vector<uint32_t> RankProgress::After(int64_t step) const {
   std::vector<uint32_t> ranks;
   for (const auto& [complete_through, rank] : waiting_) {
     if (complete_through >= step) break;
@@ -147,8 +147,8 @@ std::vector<RankProgress::State> RankProgress::States() const {
   return states;
 }
 
-bool RankProgress::Covered(int64_t step, bool far_behind) const {
-  const Order& held_by = far_behind ? backlogged_ : waiting_;
+bool RankProgress::Covered(int64_t step, bool far_back) const {
+  const Order& held_by = far_back ? backlogged_ : waiting_;
   return held_by.empty() || held_by.begin()->first >= step;
 }
 

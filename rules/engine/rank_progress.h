@@ -71,10 +71,10 @@ class RankProgress {
   // Returns why steps were last closed over the rank.
   LateCause late_cause(uint32_t rank) const;
 
-  // Returns true if nothing more can arrive for `step` from the ranks seen. If `far_behind`, the
+  // Returns true if nothing more can arrive for `step` from the ranks seen. If `far_back`, the
   // window has passed and ranks without backlog are closed over; ranks that still send, or that are
   // awaited to their end, are not.
-  bool Covered(int64_t step, bool far_behind) const;
+  bool Covered(int64_t step, bool far_back) const;
   // Returns at most `most` ranks, ascending, whose evidence of `step` is incomplete, without those
   // in `present`; at least one if there is any. `world` is the declared number of ranks; if it is
   // 0, none is missing.
@@ -82,7 +82,7 @@ class RankProgress {
                                 size_t most) const;
 
   // Returns the awaited ranks that were seen and have not delivered all up to `step`, ascending.
-  std::vector<uint32_t> Behind(int64_t step) const;
+  std::vector<uint32_t> After(int64_t step) const;
 
   struct State {
     uint32_t rank = 0;

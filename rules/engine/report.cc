@@ -74,7 +74,7 @@ Report::Change Report::Add(const v1::Verdict& verdict) {
   Entry& entry = findings_[verdict.finding().fingerprint()];
   Change change;
   change.opened = entry.count == 0;
-  bool told = change.opened;  // the text shown changed
+  bool reported = change.opened;  // the text shown changed
   if (change.opened) {
     entry.finding = verdict.finding();
     entry.place = PlaceOf(site);
@@ -83,16 +83,16 @@ Report::Change Report::Add(const v1::Verdict& verdict) {
     Widen(site, whole);
     const std::string cause = entry.finding.cause().id();
     const auto before = std::make_pair(entry.finding.level(), entry.finding.strength());
-    if (HasKind(verdict.finding())) told = entry.Forget(site.step_first());
+    if (HasKind(verdict.finding())) reported = entry.Forget(site.step_first());
     const int compared = entry.gone ? 1 : Compare(verdict.finding(), entry.finding);
-    if (compared >= 0) told |= entry.Take(verdict.finding(), PlaceOf(site));
+    if (compared >= 0) reported |= entry.Take(verdict.finding(), PlaceOf(site));
     change.stronger = std::make_pair(entry.finding.level(), entry.finding.strength()) > before;
     change.refined = entry.finding.cause().id() != cause;
     // The merged finding is suppressed only while all its verdicts are.
     entry.finding.set_suppressed(entry.suppressed && verdict.finding().suppressed());
     *entry.finding.mutable_site() = whole;
   }
-  if (told) *line->second.mutable_details() = entry.finding.details();
+  if (reported) *line->second.mutable_details() = entry.finding.details();
   change.unsuppressed = entry.suppressed && !entry.finding.suppressed();
   entry.suppressed = entry.finding.suppressed();
   change.count = ++entry.count;
@@ -107,7 +107,7 @@ bool Report::Full(const v1::Verdict& verdict) const {
 }
 
 // Keeps the earliest text of a cause, with the greatest confidence given for it.
-bool Report::Told::Merge(const v1::Finding& other, const Place& at) {
+bool Report::Reported::Merge(const v1::Finding& other, const Place& at) {
   const double surest = std::max(Confidence(finding), Confidence(other));
   const bool earlier = at < place;
   if (earlier) {
@@ -119,7 +119,7 @@ bool Report::Told::Merge(const v1::Finding& other, const Place& at) {
 }
 
 // Returns true if, at the same level and strength, this cause is the finding's final one.
-bool Report::Told::Beats(const Told& other) const {
+bool Report::Reported::Beats(const Reported& other) const {
   const double a = Confidence(finding), b = Confidence(other.finding);
   if (a != b) return a > b;
   return std::tie(place, finding.cause().id()) < std::tie(other.place, other.finding.cause().id());
@@ -128,7 +128,7 @@ bool Report::Told::Beats(const Told& other) const {
 // Discards what was reported for that step. Of the remaining causes the one with the greatest
 // confidence is shown. If none remains, the next verdict is shown, whatever its level.
 bool Report::Entry::Forget(int64_t step) {
-  std::erase_if(others, [&](const auto& told) { return told.second.place.first == step; });
+  std::erase_if(others, [&](const auto& reported) { return reported.second.place.first == step; });
   if (place.first != step) return false;
   auto surest = others.begin();
   for (auto it = others.begin(); it != others.end(); ++it) {
@@ -136,7 +136,7 @@ bool Report::Entry::Forget(int64_t step) {
   }
   gone = surest == others.end();
   if (gone) return true;
-  static_cast<Told&>(*this) = std::move(surest->second);
+  static_cast<Reported&>(*this) = std::move(surest->second);
   others.erase(surest);
   return true;
 }
@@ -150,7 +150,7 @@ bool Report::Entry::Take(const v1::Finding& other, const Place& at) {
   }
   if (other.cause().id() == finding.cause().id()) return Merge(other, at);
   auto [known, fresh] = others.try_emplace(other.cause().id());
-  Told& rival = known->second;
+  Reported& rival = known->second;
   if (fresh) {
     rival.finding = other;
     rival.place = at;
@@ -185,7 +185,7 @@ std::vector<const v1::Verdict*> Report::verdicts() const {
   return list;
 }
 
-void Report::Told::Persist(Archive& archive) { archive(finding, place); }
+void Report::Reported::Persist(Archive& archive) { archive(finding, place); }
 
 void Report::Entry::Persist(Archive& archive) { archive(finding, count, suppressed); }
 

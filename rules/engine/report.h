@@ -67,19 +67,19 @@ class Report {
  private:
   using Place = std::pair<int64_t, uint32_t>;  // step, first rank
   // One cause that was given at the strength of the finding.
-  struct Told {
+  struct Reported {
     v1::Finding finding;  // its earliest text, with the greatest confidence
     Place place{};        // of that text
 
     bool Merge(const v1::Finding& other, const Place& at);  // true: the text has changed
-    bool Beats(const Told& other) const;
+    bool Beats(const Reported& other) const;
     void Persist(Archive& archive);
   };
-  struct Entry : Told {  // its present cause; its site covers all verdicts
+  struct Entry : Reported {  // its present cause; its site covers all verdicts
     uint64_t count = 0;
-    bool suppressed = false;             // every verdict so far was suppressed
-    std::map<std::string, Told> others;  // the other causes
-    bool gone = false;                   // the next verdict taken replaces what was shown
+    bool suppressed = false;                 // every verdict so far was suppressed
+    std::map<std::string, Reported> others;  // the other causes
+    bool gone = false;                       // the next verdict taken replaces what was shown
 
     bool Forget(int64_t step);                             // true: the text shown changed
     bool Take(const v1::Finding& other, const Place& at);  // true: the text shown changed

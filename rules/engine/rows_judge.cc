@@ -22,10 +22,10 @@ class RowsJudge::Sink : public VerdictSink {
   const size_t row_, column_, rule_;
 };
 
-void RowsJudge::Judge(const Tell& tell) {
+void RowsJudge::Judge(const Emit& emit) {
   FindUnits();
   for (Unit& unit : units_) JudgeUnit(unit);
-  TellAll(tell);
+  ReportAll(emit);
 }
 
 RowsJudge::Unit& RowsJudge::UnitOf(Rule* rule) {
@@ -46,7 +46,7 @@ void RowsJudge::FindUnits() {
   for (size_t i = 0; i < rules_->size(); ++i) {
     Rule* const rule = rules_->At(i);
     if (rule == nullptr) continue;
-    const bool at_end = rules_->IsAskedAtStepEnd(i, !read[i].empty());
+    const bool at_end = rules_->IsRequestedAtStepEnd(i, !read[i].empty());
     if (read[i].empty() && !at_end) continue;
     Unit& unit = UnitOf(rule);
     unit.rules.push_back(i);
@@ -108,15 +108,15 @@ void RowsJudge::JudgeRow(Unit& unit, size_t row) {
     Sink sink(&held_, row, kEnd, i);
     rules_->At(i)->JudgeStep(end, sink);
   }
-  std::erase_if(unit.at_end, [&](size_t i) { return !rules_->AskAgain(i); });
+  std::erase_if(unit.at_end, [&](size_t i) { return !rules_->QueryAgain(i); });
 }
 
-void RowsJudge::TellAll(const Tell& tell) {
+void RowsJudge::ReportAll(const Emit& emit) {
   std::stable_sort(held_.begin(), held_.end(), [](const Held& a, const Held& b) {
     return std::tie(a.row, a.column, a.rule) < std::tie(b.row, b.column, b.rule);
   });
   size_t next = 0;
-  const auto tell_to = [&](size_t row, bool end) {
+  const auto report_to = [&](size_t row, bool end) {
     for (; next < held_.size() && held_[next].row == row; ++next) {
       Held& held = held_[next];
       if (!end && held.column == kEnd) return;
@@ -126,14 +126,14 @@ void RowsJudge::TellAll(const Tell& tell) {
         column.Show(row, steps_.rows.steps[row]);
         step = &column.any();
       }
-      tell(held.rule, step, std::move(held.verdict));
+      emit(held.rule, step, std::move(held.verdict));
     }
   };
   for (size_t row = 0; row < steps_.rows.size(); ++row) {
     if (!steps_.store && next == held_.size()) return;
-    tell_to(row, false);
+    report_to(row, false);
     if (steps_.store) steps_.store(row);
-    tell_to(row, true);
+    report_to(row, true);
   }
 }
 

@@ -16,10 +16,10 @@ namespace plumbline::rules {
 class RowsJudge {
  public:
   // Receives a verdict. `step` is its site; nullptr: it belongs to the step's end.
-  using Tell = std::function<void(size_t rule, const SiteStep* step, v1::Verdict verdict)>;
+  using Emit = std::function<void(size_t rule, const SiteStep* step, v1::Verdict verdict)>;
 
   RowsJudge(RunRules* rules, const StepRows& steps) : rules_(rules), steps_(steps) {}
-  void Judge(const Tell& tell);
+  void Judge(const Emit& emit);
 
  private:
   static constexpr size_t kEnd = SIZE_MAX;
@@ -44,7 +44,7 @@ class RowsJudge {
   void JudgeUnit(Unit& unit);
   size_t TakeRows(const Unit& unit, const ScalarRows& rows, size_t first);
   void JudgeRow(Unit& unit, size_t row);
-  void TellAll(const Tell& tell);
+  void ReportAll(const Emit& emit);
 
   RunRules* const rules_;
   const StepRows& steps_;

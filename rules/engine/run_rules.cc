@@ -37,12 +37,12 @@ const std::vector<size_t>& RunRules::FindReaders(const SiteStep& step) {
   const auto known = readers_.find(key);
   if (known != readers_.end()) return Numbered(step, *known->second);
   if (readers_.size() >= kMost) readers_.clear();
-  const std::vector<size_t>& readers = *lists_.insert(AskWhoReads(site)).first;
+  const std::vector<size_t>& readers = *lists_.insert(QueryReader(site)).first;
   readers_[key] = &readers;
   return Numbered(step, readers);
 }
 
-std::vector<size_t> RunRules::AskWhoReads(const v1::Site& site) {
+std::vector<size_t> RunRules::QueryReader(const v1::Site& site) {
   std::vector<size_t> readers;
   const uint64_t before = series_.admitted();
   if (!series_.Admit(site)) return readers;

@@ -54,9 +54,10 @@ class RunRules {
   template <typename Judge>
   void EachAtStepEnd(const Judge& judge) {
     for (size_t word = 0; word < sees_.size(); ++word) {
-      uint64_t asked = (std::exchange(sees_[word], 0) | judges_unseen_[word]) & at_step_end_[word];
-      for (; asked != 0; asked &= asked - 1) {
-        const size_t i = word * kBits + static_cast<size_t>(std::countr_zero(asked));
+      uint64_t requested =
+          (std::exchange(sees_[word], 0) | judges_unseen_[word]) & at_step_end_[word];
+      for (; requested != 0; requested &= requested - 1) {
+        const size_t i = word * kBits + static_cast<size_t>(std::countr_zero(requested));
         Rule* const rule = At(i);
         if (rule == nullptr) continue;
         judge(i, *rule);
@@ -65,12 +66,12 @@ class RunRules {
     }
   }
   // Returns true if rule i is called at the step's end. `sees`: the step showed it a site.
-  bool IsAskedAtStepEnd(size_t i, bool sees) const {
+  bool IsRequestedAtStepEnd(size_t i, bool sees) const {
     const uint64_t bit = uint64_t{1} << (i % kBits);
     return (at_step_end_[i / kBits] & bit) != 0 && (sees || (judges_unseen_[i / kBits] & bit) != 0);
   }
   // Call after its JudgeStep. If it returns false, the rule is not called at a step's end again.
-  bool AskAgain(size_t i) {
+  bool QueryAgain(size_t i) {
     if (At(i)->judges_steps()) return true;
     at_step_end_[i / kBits] &= ~(uint64_t{1} << (i % kBits));
     return false;
@@ -102,7 +103,7 @@ class RunRules {
   void FindJudging();
   const std::vector<size_t>& FindReaders(const SiteStep& step);
   const std::vector<size_t>& Numbered(const SiteStep& step, const std::vector<size_t>& readers);
-  std::vector<size_t> AskWhoReads(const v1::Site& site);
+  std::vector<size_t> QueryReader(const v1::Site& site);
   uint64_t WeighAll();
 
   // Bytes that a short series takes in memory, in addition to its size in a checkpoint.

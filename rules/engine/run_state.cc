@@ -96,7 +96,7 @@ RunState::Counts& RunState::CountsOf(const Columns& columns) {
   return entry->second;
 }
 
-RunState::RowSource RunState::AskOf(const v1::Source& source) {
+RunState::RowSource RunState::QueryOf(const v1::Source& source) {
   RowSource of{&source, source.run() == summary_.run};
   if (!of.ours) return of;
   ranks_seen_.insert(source.rank());
@@ -130,7 +130,7 @@ void RunState::HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1:
   for (int row = 0; row < rows.step_size(); ++row) {
     const v1::Source& source = SourceOf(*batch, rows, row);
     const bool first = ranks_seen_.empty();
-    if (&source != of.source) of = AskOf(source);
+    if (&source != of.source) of = QueryOf(source);
     if (!of.ours) continue;
     const int64_t step = rows.step(row);
     Extend(step, first);
@@ -175,7 +175,7 @@ void RunState::CountStraight(const v1::Batch& batch) {
     const int last = rows.step_size() - 1;
     Extend(rows.step(0), ranks_seen_.empty());
     Extend(rows.step(last), false);
-    Group& group = *AskOf(source).group;
+    Group& group = *QueryOf(source).group;
     const Columns columns = sets_->Find(batch.stream_id(), rows.set());
     const auto count = static_cast<uint64_t>(rows.step_size());
     for (RunSummary::SiteCount* of : CountsOf(columns)) of->evidence += count;
@@ -286,7 +286,7 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
     group.endings.Hear(source);
     if (progress.finished()) {
       group.progress.Finish(source.rank());
-      group.endings.Said(source, progress);
+      group.endings.Stated(source, progress);
     }
     if (!group.steps.late.empty()) steps_.Touch(group.steps, source.rank());
     group.newest_step = std::max(group.newest_step, group.progress.newest_step());
@@ -316,17 +316,17 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
   ReportLate(on_close);
 }
 
-bool RunState::FarBehind(const Group& group, int64_t step) const {
+bool RunState::FarBack(const Group& group, int64_t step) const {
   return group.newest_step > step && group.newest_step - step >= options_.window_steps;
 }
 
 bool RunState::Ready(const Group& group, int64_t step) const {
   // A group without progress reports (lone dumps) is closed only at the end.
   if (!group.progress.any()) return false;
-  const bool far_behind = !options_.hosted && FarBehind(group, step);
+  const bool far_back = !options_.hosted && FarBack(group, step);
   // Unseen ranks are all alike, so only seen ranks are examined one by one.
-  if (group.progress.awaits_unseen(group.world_size) && !far_behind) return false;
-  return group.progress.Covered(step, far_behind);
+  if (group.progress.awaits_unseen(group.world_size) && !far_back) return false;
+  return group.progress.Covered(step, far_back);
 }
 
 void RunState::CloseReady(const GroupKey& key, Group& group, const OnClose& on_close) {

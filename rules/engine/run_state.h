@@ -173,7 +173,7 @@ class RunState {
   Group* GoesStraight(const v1::Batch& batch);
   void CountStraight(const v1::Batch& batch);
   void Extend(int64_t step, bool first);
-  RowSource AskOf(const v1::Source& source);
+  RowSource QueryOf(const v1::Source& source);
   void CountRow(const Columns& columns, const SeriesRow& row, Counts* counts, const RowSource& of,
                 int64_t step, bool late);
   Counts& CountsOf(const Columns& columns);
@@ -190,7 +190,7 @@ class RunState {
   // Passes on what was open of a step. `plan` belongs to its rows; nullptr if there is none.
   void PassStep(const StepEnd& end, const Group& group, OpenStep* open, RowPlan* plan,
                 const OnClose& on_close);
-  bool FarBehind(const Group& group, int64_t step) const;
+  bool FarBack(const Group& group, int64_t step) const;
   bool Ready(const Group& group, int64_t step) const;
 
   const Options options_;
@@ -216,7 +216,7 @@ class RunState {
   uint64_t kept_ranks_ = 0;                     // in declared_ and in the losses of summary_
   std::map<std::string, uint64_t> fresh_late_;  // by cause, not reported yet
   std::map<std::string, uint64_t> fresh_lost_;  // likewise, of losses that no agent reported
-  bool late_told_ = false;  // true if a late step was passed on since the last report
+  bool late_reported_ = false;  // true if a late step was passed on since the last report
   // Sources that send a goodbye in the current batch, and the last step that each ended.
   std::unordered_map<const v1::Source*, int64_t> last_words_;
 };

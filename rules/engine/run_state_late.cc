@@ -146,7 +146,7 @@ void RunState::PassLate(const StepEnd& end, OpenStep open, const Group& group,
   std::deque<v1::Evidence> made;
   PassSites(step, ItemsInOrder(open, &made), group.progress, sets_, on_close);
   if (on_close.series) PassSeries(step, &open, sets_, resumed_, on_close);
-  late_told_ = true;
+  late_reported_ = true;
 }
 
 // Also calls `late` if nothing new arrived, but a step that had waited to be complete was passed
@@ -154,14 +154,14 @@ void RunState::PassLate(const StepEnd& end, OpenStep open, const Group& group,
 void RunState::ReportLate(const OnClose& on_close) {
   if (on_close.late) {
     for (const auto& [cause, items] : fresh_late_) on_close.late(cause, items);
-    if (fresh_late_.empty() && (late_told_ || !fresh_lost_.empty())) on_close.late("", 0);
+    if (fresh_late_.empty() && (late_reported_ || !fresh_lost_.empty())) on_close.late("", 0);
   }
   if (on_close.lost) {
     for (const auto& [cause, items] : fresh_lost_) on_close.lost(cause, items);
   }
   fresh_lost_.clear();
   fresh_late_.clear();
-  late_told_ = false;
+  late_reported_ = false;
 }
 
 void RunState::MarkGone(const v1::Source& source, LateCause cause, const OnClose& on_close,
@@ -199,13 +199,13 @@ void RunState::CloseThrough(uint32_t attempt, v1::Role role, int64_t through,
 std::vector<Lag> RunState::Lagging() const {
   std::vector<Lag> lags;
   for (const auto& [key, group] : groups_) {
-    if (group.steps.open.empty() || !FarBehind(group, group.steps.open.begin()->first)) continue;
+    if (group.steps.open.empty() || !FarBack(group, group.steps.open.begin()->first)) continue;
     Lag& lag = lags.emplace_back();
     lag.attempt = key.first;
     lag.role = key.second;
     lag.oldest = group.steps.open.begin()->first;
     lag.through = group.newest_step - options_.window_steps;
-    lag.ranks = group.progress.Behind(lag.through);
+    lag.ranks = group.progress.After(lag.through);
     lag.unseen = group.progress.awaits_unseen(group.world_size);
   }
   return lags;
@@ -214,7 +214,7 @@ std::vector<Lag> RunState::Lagging() const {
 RunEnds RunState::EndsOf(uint32_t attempt) const {
   RunEnds run;
   run.attempt = attempt;
-  run.told = options_.hosted;
+  run.reported = options_.hosted;
   run.window_steps = options_.window_steps;
   for (const auto& [key, group] : groups_) {
     if (key.first != attempt || !group.progress.any()) continue;

@@ -100,7 +100,7 @@ class AccumulationScale : public ScalarRule {
   }
 
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
-    if (told_ || (points_ == 0 && unshared_ < kSharesInARow)) return;
+    if (reported_ || (points_ == 0 && unshared_ < kSharesInARow)) return;
     v1::Verdict verdict =
         points_ == 0
             ? Inconclusive(
@@ -118,7 +118,7 @@ class AccumulationScale : public ScalarRule {
   // Between steps open_ is empty.
   void Persist(Archive& archive) override {
     archive.Version(3, 3);
-    archive(own_loop_, told_, points_, divided_, unusable_, other_, unshared_, whole_,
+    archive(own_loop_, reported_, points_, divided_, unusable_, other_, unshared_, whole_,
             whole_first_);
   }
 
@@ -136,16 +136,16 @@ class AccumulationScale : public ScalarRule {
     if (std::abs(part - 1) <=
         (std::abs(share - 1) <= kShareTolerance ? kShareTolerance : kShareLoose)) {
       if (whole_++ == 0) whole_first_ = step.step;
-      if (whole_ >= kSharesInARow && !told_) Say(step, rank, micro, share, kept, out);
+      if (whole_ >= kSharesInARow && !reported_) Report(step, rank, micro, share, kept, out);
       return;
     }
     whole_ = 0;
     ++(part <= kShareDivided ? divided_ : other_);
   }
 
-  void Say(const StepEnd& step, uint32_t rank, double micro, double share, double kept,
-           VerdictSink& out) {
-    told_ = true;
+  void Report(const StepEnd& step, uint32_t rank, double micro, double share, double kept,
+              VerdictSink& out) {
+    reported_ = true;
     FindingBuilder found(own_loop_ ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     if (own_loop_)
       found.Assume("the losses of the step belong to micro-batches, and their sum is not intended");
@@ -171,7 +171,7 @@ class AccumulationScale : public ScalarRule {
 
   std::map<uint32_t, std::map<std::string, double>> open_;  // rank -> series, of this step
   bool own_loop_ = false;                                   // of the step that was taken last
-  bool told_ = false;
+  bool reported_ = false;
   uint64_t points_ = 0, divided_ = 0, unusable_ = 0, other_ = 0;
   uint64_t unshared_ = 0;  // steps of several micro-batches whose share could not be computed
   uint64_t whole_ = 0;     // in a row

@@ -149,7 +149,7 @@ class AllZero : public ScalarRule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, site] : sites_) {
-      if (site.told) continue;
+      if (site.reported) continue;
       v1::Verdict verdict = Rest(std::get<1>(key), site);
       std::vector<uint32_t> ranks;
       for (const auto& [rank, run] : site.ranks) ranks.push_back(rank);
@@ -267,7 +267,7 @@ class AllZero : public ScalarRule {
   }
 
   void JudgeSite(const StepEnd& step, const Place& place, ZeroSite& site, VerdictSink& out) {
-    if (site.told || (IsComputed(site.role) && IsOfExpert(place.first))) return;
+    if (site.reported || (IsComputed(site.role) && IsOfExpert(place.first))) return;
     std::vector<uint32_t> ranks;
     const ZeroCourse* shown = nullptr;
     for (const auto& [rank, run] : site.ranks) {
@@ -276,7 +276,7 @@ class AllZero : public ScalarRule {
       if (shown == nullptr) shown = &run;
     }
     if (shown == nullptr) return;
-    site.told = true;
+    site.reported = true;
     out.Add(Found(step, place, site, *shown, ranks));
   }
 

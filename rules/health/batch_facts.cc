@@ -118,14 +118,14 @@ class BatchFacts : public ScalarRule {
         if (!std::isfinite(count->second)) ++unusable_;
         if (!(count->second > 0) || std::isinf(count->second)) continue;
         const auto rows = values.find(std::string(kBatchRows));
-        Say(i, step.step, rank, count->second, rows == values.end() ? 0 : rows->second, out);
+        Report(i, step.step, rank, count->second, rows == values.end() ? 0 : rows->second, out);
       }
     }
     open_.clear();
   }
 
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
-    if (told_ != 0 || batches_ == 0) return;
+    if (reported_ != 0 || batches_ == 0) return;
     v1::Verdict verdict = unusable_ > 0
                               ? Inconclusive("poisoned: a count is NaN or infinite")
                               : Pass(absl::StrFormat("%d batches were checked", batches_));
@@ -136,17 +136,17 @@ class BatchFacts : public ScalarRule {
   // Between steps open_ is empty.
   void Persist(Archive& archive) override {
     archive.Version(1);
-    archive(told_, batches_, unusable_);
+    archive(reported_, batches_, unusable_);
   }
 
  private:
   // Each fact once; rows without a label again if later none has one.
-  void Say(size_t i, int64_t step, uint32_t rank, double count, double rows, VerdictSink& out) {
+  void Report(size_t i, int64_t step, uint32_t rank, double count, double rows, VerdictSink& out) {
     const BatchFact& fact = kBatchFacts[i];
     const bool none = fact.series == kBatchUnlabelled && rows > 0 && count >= rows;
     const uint64_t bit = uint64_t{1} << (none ? kBatchFacts.size() : i);
-    if ((told_ & bit) != 0) return;
-    told_ |= bit;
+    if ((reported_ & bit) != 0) return;
+    reported_ |= bit;
     FindingBuilder found(none ? v1::LEVEL_ERROR : fact.level, v1::STRENGTH_PROVED);
     std::string text = absl::StrFormat("%.0f%s", count, fact.text);
     if (none) text += " No row of the step has one, so the loss of such a micro-batch is NaN.";
@@ -163,7 +163,7 @@ class BatchFacts : public ScalarRule {
   }
 
   std::map<uint32_t, std::map<std::string, double>> open_;  // rank -> series, of this step
-  uint64_t told_ = 0;                                       // a bit for each fact
+  uint64_t reported_ = 0;                                   // a bit for each fact
   uint64_t batches_ = 0, unusable_ = 0;
 };
 

@@ -70,7 +70,8 @@ constexpr RuleInfo kInfo = {"health/duplicate-rows",
                             kPage,
                             kOptions};
 
-constexpr size_t kMostToldRows = 4096;  // that a checkpoint tells: at so many it may have left some
+constexpr size_t kMostReportedRows =
+    4096;  // that a checkpoint tells: at so many it may have left some
 constexpr size_t kMostRowWeights = size_t{1} << 18;
 constexpr uint64_t kFewestOfExpert = 64;  // elements
 
@@ -78,7 +79,7 @@ using RowDigestMap = std::map<int64_t, int64_t>;  // by row; 0: it is zero
 
 // A weight of one rank in one step.
 struct RowLook {
-  bool told = false;  // its rows
+  bool reported = false;  // its rows
   int64_t rows = 0;
   RowDigestMap equal;  // rows that have another's digest, and zero ones
   bool observed = false;
@@ -97,9 +98,9 @@ struct RowCourse {
   int64_t step = 0;  // of these
   int64_t step_first = 0, step_last = 0;
   uint64_t steps = 0, with_equal = 0, poisoned = 0;
-  bool told = false, table = false, keys = false;
+  bool reported = false, table = false, keys = false;
   void Persist(Archive& a) {
-    a(known, rows, equal, whole, step, step_first, step_last, steps, with_equal, poisoned, told,
+    a(known, rows, equal, whole, step, step_first, step_last, steps, with_equal, poisoned, reported,
       table, keys);
   }
 };
@@ -132,14 +133,14 @@ EqualRows FindEqualRows(const RowLook& look, const RowCourse& course) {
   for (const auto& [row, digest] : look.equal) {
     if (digest != 0) groups[digest].push_back(row);
   }
-  const bool all_told = course.equal.size() < kMostToldRows;
+  const bool all_reported = course.equal.size() < kMostReportedRows;
   for (const auto& [digest, rows] : groups) {
     std::vector<std::optional<int64_t>> before;
     for (const int64_t row : rows) {
       const auto at = course.equal.find(row);
       // A row of its own: any number that no other has.
       const std::optional<int64_t> alone =
-          all_told ? std::optional<int64_t>(-1 - row) : std::nullopt;
+          all_reported ? std::optional<int64_t>(-1 - row) : std::nullopt;
       before.push_back(at == course.equal.end() ? alone : at->second);
     }
     SortByBefore(rows, digest, before, &out);
@@ -168,7 +169,7 @@ class DuplicateRows : public Rule {
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     if (open_.empty()) return;
     for (const auto& [key, look] : open_) {
-      if (look.told && !OnPurpose(key.second)) JudgeRows(step, key, look, out);
+      if (look.reported && !OnPurpose(key.second)) JudgeRows(step, key, look, out);
     }
     JudgeExperts(step, out);
     for (const auto& [key, look] : open_) Keep(step, key, look);
@@ -178,7 +179,7 @@ class DuplicateRows : public Rule {
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, course] : courses_) {
       const auto& [role, rank, name] = key;
-      if (course.told || course.steps + course.poisoned == 0 || OnPurpose(name)) continue;
+      if (course.reported || course.steps + course.poisoned == 0 || OnPurpose(name)) continue;
       v1::Verdict verdict = Rest(course);
       Put(*verdict.mutable_details(), "steps", static_cast<double>(course.steps));
       SetPlace(verdict, name, "weight", course.step_first, course.step_last,
@@ -203,7 +204,7 @@ class DuplicateRows : public Rule {
     const auto digests = Column("values", state.has_sample(), sample.values(), equal);
     const auto rows = Column("offsets", state.has_sample(), sample.offsets(), equal);
     if (!digests.ok() || !rows.ok() || rows->size() != digests->size()) return;
-    look->told = true;
+    look->reported = true;
     look->rows = state.shape(0);
     look->equal.clear();
     for (size_t i = 0; i < rows->size(); ++i) look->equal[(*rows)[i]] = (*digests)[i];
@@ -232,7 +233,7 @@ class DuplicateRows : public Rule {
 
   void JudgeRows(const StepEnd& step, const RowKey& key, const RowLook& look, VerdictSink& out) {
     RowCourse* course = Find(step, key);
-    if (course == nullptr || !course->known || course->told || look.poisoned) return;
+    if (course == nullptr || !course->known || course->reported || look.poisoned) return;
     if (course->rows != look.rows || course->step >= step.step) return;
     const EqualRows equal = FindEqualRows(look, *course);
     if (!equal.any()) return;
@@ -240,7 +241,7 @@ class DuplicateRows : public Rule {
     course->table = IsWordEmbedding(name) || IsWordHead(name) || IsPositionTable(name);
     course->keys = IsKeyOrValue(name);
     if (course->table || course->keys) return;
-    course->told = true;
+    course->reported = true;
     out.Add(Found(step, key, "rows", equal, *course, look));
   }
 
@@ -276,22 +277,22 @@ class DuplicateRows : public Rule {
         if (before.size() > 1)
           equal.set_equal.insert(equal.set_equal.end(), same.begin(), same.end());
       }
-      if (equal.any()) TellFamily(step, members, equal, out);
+      if (equal.any()) ReportFamily(step, members, equal, out);
     }
   }
 
-  void TellFamily(const StepEnd& step, const std::vector<RowKey>& members, const EqualRows& equal,
-                  VerdictSink& out) {
+  void ReportFamily(const StepEnd& step, const std::vector<RowKey>& members, const EqualRows& equal,
+                    VerdictSink& out) {
     const std::vector<int64_t>& which =
         equal.never_apart.empty() ? equal.set_equal : equal.never_apart;
     const RowKey& first = members[static_cast<size_t>(which[0])];
     RowCourse* course = Find(step, first);
-    if (std::exchange(course->told, true)) return;
+    if (std::exchange(course->reported, true)) return;
     v1::Verdict verdict = Found(step, first, "tensors", equal, *course, open_[first]);
     std::vector<std::string> names;
     for (const int64_t i : which) {
       const RowKey& member = members[static_cast<size_t>(i)];
-      Find(step, member)->told = true;
+      Find(step, member)->reported = true;
       if (names.size() < 8) names.push_back(member.second);
     }
     Put(*verdict.mutable_details(), "tensors", absl::StrJoin(names, " "));
@@ -301,7 +302,7 @@ class DuplicateRows : public Rule {
   void Keep(const StepEnd& step, const RowKey& key, const RowLook& look) {
     if (!look.observed) return;
     const bool sibling = !SiblingsOf(key.second).empty();
-    if (!look.told && !sibling) return;
+    if (!look.reported && !sibling) return;
     RowCourse* course = Find(step, key);
     if (course == nullptr) {
       if (courses_.size() >= kMostRowWeights) return;

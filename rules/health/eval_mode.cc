@@ -69,10 +69,10 @@ struct ModesOfStep {
 
 struct EvalCourse {
   double modes = 0;
-  uint64_t steps = 0, in_a_row = 0, told = 0;  // told: the highest level
+  uint64_t steps = 0, in_a_row = 0, reported = 0;  // told: the highest level
   int64_t onset = 0;
   std::vector<std::string> names;
-  void Persist(Archive& a) { a(modes, steps, in_a_row, told, onset, names); }
+  void Persist(Archive& a) { a(modes, steps, in_a_row, reported, onset, names); }
 };
 
 class EvalMode : public ScalarRule {
@@ -110,12 +110,12 @@ class EvalMode : public ScalarRule {
   }
 
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
-    uint64_t steps = 0, told = 0;
+    uint64_t steps = 0, reported = 0;
     for (const auto& [rank, course] : courses_) {
       steps = std::max(steps, course.steps);
-      told = std::max(told, course.told);
+      reported = std::max(reported, course.reported);
     }
-    if (courses_.empty() || told > 0) return;
+    if (courses_.empty() || reported > 0) return;
     v1::Verdict verdict =
         unusable_ > 0 ? Inconclusive("poisoned: a count is NaN or infinite")
         : run.step_last - run.step_first + 1 < static_cast<int64_t>(kEvalSteps)
@@ -149,13 +149,13 @@ class EvalMode : public ScalarRule {
     }
     if (course.in_a_row++ == 0) course.onset = step.step;
     const v1::Level level = open.whole > 0 ? v1::LEVEL_WARNING : v1::LEVEL_NOTE;
-    if (course.in_a_row < kEvalSteps || course.told >= static_cast<uint64_t>(level)) return;
-    course.told = static_cast<uint64_t>(level);
-    Say(step, rank, course, *open.eval, level, out);
+    if (course.in_a_row < kEvalSteps || course.reported >= static_cast<uint64_t>(level)) return;
+    course.reported = static_cast<uint64_t>(level);
+    Report(step, rank, course, *open.eval, level, out);
   }
 
-  static void Say(const StepEnd& step, uint32_t rank, const EvalCourse& course, double eval,
-                  v1::Level level, VerdictSink& out) {
+  static void Report(const StepEnd& step, uint32_t rank, const EvalCourse& course, double eval,
+                     v1::Level level, VerdictSink& out) {
     std::vector<std::string> names = course.names;
     if (names.size() > kMostEvalNames) names.resize(kMostEvalNames);
     const double more = eval - static_cast<double>(names.size());

@@ -98,7 +98,7 @@ struct RateTurns {
   double high = 0, low = 0;  // since the last restart
   void Persist(Archive& a) { a(high, low); }
 
-  bool Tell(double rate) {
+  bool Emit(double rate) {
     if (!std::isfinite(rate) || rate < 0) return false;
     const bool restarts = low <= 0.75 * high && rate >= 1.5 * low && rate > 0 && high > 0;
     if (restarts || rate > high) {
@@ -172,12 +172,13 @@ class GradientSpike : public ScalarRule {
     });
     StepEnd step = rows.end;
     size_t row = first;
-    for (bool told = false; row < rows.size() && !told; ++row) {
+    for (bool reported = false; row < rows.size() && !reported; ++row) {
       step.step = rows.steps[row];
       rate_ = LargestOf(rates, row);
       Turn(step.role);
       for (size_t i = 0; i < norms.size(); ++i)
-        told |= Take(step, places[i]->first, norms[i].value(row), *places[i]->second.series, out);
+        reported |=
+            Take(step, places[i]->first, norms[i].value(row), *places[i]->second.series, out);
     }
     rate_.reset();
     return row - first;
@@ -188,8 +189,8 @@ class GradientSpike : public ScalarRule {
       const Place place = PlaceOf(key);
       std::vector<SeriesEvent> events;
       series.detector.End(&events);
-      Tell(key, events, series, out);
-      if (series.told) continue;
+      Emit(key, events, series, out);
+      if (series.reported) continue;
       v1::Verdict verdict = Rest(series);
       Put(*verdict.mutable_details(), "series", place.second);
       Put(*verdict.mutable_details(), "points", static_cast<double>(series.points));
@@ -235,7 +236,7 @@ class GradientSpike : public ScalarRule {
 
   // The rate of the step is known.
   void Turn(v1::Role role) {
-    if (!rate_ || !turns_[role].Tell(*rate_)) return;
+    if (!rate_ || !turns_[role].Emit(*rate_)) return;
     for (auto& [key, series] : series_) {
       if (std::get<0>(key) == role) series.detector.RestartRate();
     }
@@ -254,19 +255,19 @@ class GradientSpike : public ScalarRule {
     ++series.points;
     series.ceiling.Take(norm);
     const bool any = !events.empty();
-    if (any) Tell(key, events, series, out);
+    if (any) Emit(key, events, series, out);
     series.standing.Take(step.step, norm);
-    if (series.told_explosion || !(norm > explosion_)) return any;
+    if (series.reported_explosion || !(norm > explosion_)) return any;
     const double stands = series.standing.at_least();
     if (!(stands > explosion_) || !(stands >= kTimesBefore * series.standing.lowest())) return any;
-    series.told = series.told_explosion = true;
+    series.reported = series.reported_explosion = true;
     out.Add(Explosion(step, PlaceOf(key), norm, series));
     return true;
   }
 
   static Place PlaceOf(const Key& key) { return {std::get<1>(key), std::get<2>(key)}; }
 
-  void Tell(const Key& key, const std::vector<SeriesEvent>& events, NormSeries& series,
+  void Emit(const Key& key, const std::vector<SeriesEvent>& events, NormSeries& series,
             VerdictSink& out) const {
     const bool game = games_.contains(std::get<0>(key));
     // What comes back to a clip from below is no spike.
@@ -277,7 +278,7 @@ class GradientSpike : public ScalarRule {
       // A small one is told once it is known what became of it.
       const bool warns = Warns(event.excursion, game);
       if (!warns && !settled) continue;
-      series.told = true;
+      series.reported = true;
       out.Add(Spike(PlaceOf(key), event.excursion, warns));
     }
   }

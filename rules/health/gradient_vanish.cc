@@ -96,7 +96,7 @@ constexpr double kSmall = 1e-3;   // of what it began with
 constexpr double kSteady = 1e-3;  // of its level: the spread of the newest nine
 
 // A training loss beside it: what it began with, its lowest, and where it is, by medians of nine.
-struct LossBeside {
+struct OtherLoss {
   std::deque<double> newest;
   double begin = NAN, lowest = HUGE_VAL, level = NAN;
   void Persist(Archive& a) { a(newest, begin, lowest, level); }
@@ -148,10 +148,12 @@ struct VanishingNorm {
   Standing standing;
   bool scaled = false;  // a clip of gradients that are still scaled was reported
   uint64_t points = 0;
-  bool told = false;
+  bool reported = false;
   bool minimum = false;  // it was small, with the loss at its lowest
   int64_t step_first = 0, step_last = 0;
-  void Persist(Archive& a) { a(standing, scaled, points, told, minimum, step_first, step_last); }
+  void Persist(Archive& a) {
+    a(standing, scaled, points, reported, minimum, step_first, step_last);
+  }
 
   // All of the newest points are one value, to five digits; 0: they are not.
   double constant() const {
@@ -216,7 +218,7 @@ class GradientVanish : public ScalarRule {
     for (const ScalarColumn& column : rows.columns) {
       const Known& of = known.emplace_back(KnownOf(column.any()));
       if (of.norm == nullptr && of.loss == nullptr) return 0;
-      if (of.norm == nullptr || of.norm->told) continue;
+      if (of.norm == nullptr || of.norm->reported) continue;
       size_t i = 0;
       // A clip is met by itself, too.
       const double low = of.norm->scaled ? norm_ : std::max(norm_, kFewestScaled);
@@ -238,7 +240,7 @@ class GradientVanish : public ScalarRule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, series] : series_) {
-      if (series.told || series.scaled) continue;
+      if (series.reported || series.scaled) continue;
       v1::Verdict verdict = Rest(series);
       Put(*verdict.mutable_details(), "series", std::get<2>(key));
       Put(*verdict.mutable_details(), "points", static_cast<double>(series.points));
@@ -259,7 +261,7 @@ class GradientVanish : public ScalarRule {
   struct Known {
     SeriesRole role = SeriesRole::kNone;
     VanishingNorm* norm = nullptr;  // once there is one
-    LossBeside* loss = nullptr;
+    OtherLoss* loss = nullptr;
   };
 
   Known& KnownOf(const SiteStep& step) {
@@ -277,8 +279,8 @@ class GradientVanish : public ScalarRule {
   }
 
   // Some loss of the same processes that is known; nullptr: none.
-  const LossBeside* Beside(v1::Role role) const {
-    const LossBeside* found = nullptr;
+  const OtherLoss* Adjacent(v1::Role role) const {
+    const OtherLoss* found = nullptr;
     for (const auto& [key, loss] : losses_) {
       if (key.first != role || !loss.known()) continue;
       if (found == nullptr || loss.at_its_minimum()) found = &loss;
@@ -316,14 +318,14 @@ class GradientVanish : public ScalarRule {
 
   void Look(const SiteStep& step, double norm, VanishingNorm& series, VerdictSink& out) const {
     const Standing& stands = series.standing;
-    if (series.told || !(norm < norm_) || !(stands.at_most() < norm_)) return;
+    if (series.reported || !(norm < norm_) || !(stands.at_most() < norm_)) return;
     const bool zero = stands.at_most() == 0;
     // Its own course: it stood higher.
     if (!zero && !(stands.highest() >= kFalls * stands.at_most())) return;
-    const LossBeside* loss = Beside(step.role);
+    const OtherLoss* loss = Adjacent(step.role);
     series.minimum = loss != nullptr && loss->at_its_minimum();
     if (series.minimum) return;
-    series.told = true;
+    series.reported = true;
     const bool sudden = stands.newest_highest() >= kFalls * stands.at_most();
     out.Add(Found(step, norm, series, zero || sudden || loss != nullptr));
   }
@@ -351,7 +353,7 @@ class GradientVanish : public ScalarRule {
         .Witness("step", static_cast<double>(first))
         .Witness("norm", norm)
         .At(step.site.layer(), step.site.op(), first, step.step, std::vector<uint32_t>{});
-    if (Beside(step.role) == nullptr)
+    if (Adjacent(step.role) == nullptr)
       found.Assume("the loss is not at its minimum (no loss is recorded with the norm)");
     google::protobuf::Struct& details = *found.verdict().mutable_details();
     Put(details, "series", step.site.op());
@@ -380,7 +382,7 @@ class GradientVanish : public ScalarRule {
   const SeriesRoles roles_;  // what the user said
   double norm_;
   std::map<std::tuple<v1::Role, std::string, std::string>, VanishingNorm> series_;
-  std::map<std::pair<v1::Role, std::string>, LossBeside> losses_;
+  std::map<std::pair<v1::Role, std::string>, OtherLoss> losses_;
   SiteMemo<Known> known_;
 };
 

@@ -132,16 +132,16 @@ class LearningRate : public ScalarRule {
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
       // Of several values in a step the last.
-      RateTold& told = known.stem->second;
-      if (known.values == nullptr) known.values = &told.groups[step.site.op()];
+      RateReported& reported = known.stem->second;
+      if (known.values == nullptr) known.values = &reported.groups[step.site.op()];
       const double value = item.evidence->scalar().value();
       if (known.values->empty() || known.values->back().first != item.source->rank()) {
         known.values->emplace_back(item.source->rank(), value);
       } else {
         known.values->back().second = value;
       }
-      told.exact |= RateTold::IsExact(*item.source);
-      if (!std::exchange(told.open, true)) open_.push_back(known.stem);
+      reported.exact |= RateReported::IsExact(*item.source);
+      if (!std::exchange(reported.open, true)) open_.push_back(known.stem);
     }
   }
 
@@ -153,18 +153,18 @@ class LearningRate : public ScalarRule {
       std::sort(open_.begin(), open_.end(), before);
     for (Stem* stem : open_) {
       const Key& key = stem->first;
-      RateTold& told = stem->second;
-      if (told.rate == nullptr) told.rate = &rates_[key];
-      RateStem& rate = *told.rate;
+      RateReported& reported = stem->second;
+      if (reported.rate == nullptr) reported.rate = &rates_[key];
+      RateStem& rate = *reported.rate;
       if (rate.step_last < 0) rate.step_first = step.step;
       rate.step_last = std::max(rate.step_last, step.step);
-      if (rate.op.empty()) rate.op = told.groups.begin()->first;
-      Take(step, told, rate);
+      if (rate.op.empty()) rate.op = reported.groups.begin()->first;
+      Take(step, reported, rate);
       if (auto odd = OddFinding(std::get<1>(key), rate.op, &rate.odd)) out.Add(odd->Take());
       JudgeZero(std::get<1>(key), rate, false, out);
-      JudgeApart(step, std::get<1>(key), told, rate, out);
-      JudgeCourse(step, key, told, rate, out);
-      told.Close();
+      JudgeApart(step, std::get<1>(key), reported, rate, out);
+      JudgeCourse(step, key, reported, rate, out);
+      reported.Close();
     }
     open_.clear();
   }
@@ -175,7 +175,7 @@ class LearningRate : public ScalarRule {
     if (rows.columns.empty()) return rows.size() - first;
     if (steps_ > 0 || warm_up_ > 0) return 0;
     const ScalarColumn* one = nullptr;
-    RateTold* told = nullptr;
+    RateReported* reported = nullptr;
     for (const ScalarColumn& column : rows.columns) {
       const SiteStep& any = column.any();
       if (CountsSteps(any.site)) return 0;
@@ -183,20 +183,20 @@ class LearningRate : public ScalarRule {
       if (known.stem == nullptr && neighbours_.done()) continue;
       if (known.stem == nullptr || one != nullptr) return 0;
       one = &column;
-      told = &known.stem->second;
+      reported = &known.stem->second;
     }
     if (one == nullptr) return rows.size() - first;
-    return told->TakeRows(rows, *one, first, rows.end.attempt + resumes_.count);
+    return reported->TakeRows(rows, *one, first, rows.end.attempt + resumes_.count);
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (auto& [key, rate] : rates_) {
       JudgeZero(std::get<1>(key), rate, true, out);
       std::optional<v1::Verdict> printed;
-      if (!rate.told_zero) printed = Printed(std::get<1>(key), rate);
+      if (!rate.reported_zero) printed = Printed(std::get<1>(key), rate);
       if (printed) out.Add(*std::move(printed));
-      const bool told = rate.told_zero || rate.told_apart || rate.odd.told();
-      if (printed || told || told_course_.contains(key)) continue;
+      const bool reported = rate.reported_zero || rate.distinguished || rate.odd.reported();
+      if (printed || reported || reported_course_.contains(key)) continue;
       uint64_t points = 0;
       std::vector<uint32_t> ranks;
       for (const auto& [rank, of_rank] : rate.ranks) {
@@ -213,7 +213,7 @@ class LearningRate : public ScalarRule {
   // Between steps open_ and largest_ are empty; names_, stems_ and known_ are found again.
   void Persist(Archive& archive) override {
     archive.Version(7, 7);  // 7: what a resume begins with
-    archive(rates_, courses_, told_course_, resumes_, neighbours_);
+    archive(rates_, courses_, reported_course_, resumes_, neighbours_);
     if (!archive.reading()) return;
     stems_.clear();
     known_ = {};
@@ -221,7 +221,7 @@ class LearningRate : public ScalarRule {
 
  private:
   using Key = std::tuple<v1::Role, std::string, std::string>;  // role, layer, stem
-  using Stem = std::map<Key, RateTold>::value_type;
+  using Stem = std::map<Key, RateReported>::value_type;
   struct Known {
     Stem* stem = nullptr;  // nullptr: it is no rate
     RatesOfStep::mapped_type* values = nullptr;
@@ -236,9 +236,9 @@ class LearningRate : public ScalarRule {
 
   // What the user stated of a name wins.
   std::optional<RateName> NameIn(const std::string& op) const {
-    const auto said = roles_.said().find(op);
-    if (said == roles_.said().end()) return RateNameOf(op);
-    if (said->second != SeriesRole::kRate) return std::nullopt;
+    const auto stated = roles_.stated().find(op);
+    if (stated == roles_.stated().end()) return RateNameOf(op);
+    if (stated->second != SeriesRole::kRate) return std::nullopt;
     return RateNameOf(op).value_or(RateName{op, ""});
   }
 
@@ -250,9 +250,9 @@ class LearningRate : public ScalarRule {
   }
 
   // A rank's largest rate; what is no number says nothing.
-  void Take(const StepEnd& step, const RateTold& told, RateStem& rate) {
+  void Take(const StepEnd& step, const RateReported& reported, RateStem& rate) {
     largest_.clear();  // by rank, ascending
-    for (const auto& [op, values] : told.groups) {
+    for (const auto& [op, values] : reported.groups) {
       auto at = largest_.begin();
       for (const auto& [rank, value] : values) {
         rate.odd.Take(step.step, value);
@@ -264,7 +264,7 @@ class LearningRate : public ScalarRule {
     }
     for (const auto& [rank, value] : largest_) {
       RankRate& of_rank = rate.ranks[rank];
-      of_rank.exact |= told.exact;
+      of_rank.exact |= reported.exact;
       if (value > 0) neighbours_.Done();
       of_rank.Take(step.attempt, step.step, value);
     }
@@ -277,7 +277,7 @@ class LearningRate : public ScalarRule {
 
   // A rate that fell to zero may return, as cyclic ones do: until the run's end it is waited for.
   void JudgeZero(const std::string& layer, RateStem& rate, bool at_end, VerdictSink& out) const {
-    if (rate.told_zero) return;
+    if (rate.reported_zero) return;
     std::vector<uint32_t> ranks;
     const RankRate* shown = nullptr;
     for (const auto& [rank, of_rank] : rate.ranks) {
@@ -292,7 +292,7 @@ class LearningRate : public ScalarRule {
       if (shown == nullptr) shown = &of_rank;
     }
     if (shown == nullptr) return;
-    rate.told_zero = true;
+    rate.reported_zero = true;
     out.Add(ZeroFinding(rate.op, *shown, RankWords(ranks), steps_ > 0)
                 .At(layer, rate.op, shown->zeros_first, shown->zeros_last, ranks)
                 .Take());
@@ -314,21 +314,21 @@ class LearningRate : public ScalarRule {
         .Take();
   }
 
-  static void JudgeApart(const StepEnd& step, const std::string& layer, const RateTold& told,
-                         RateStem& rate, VerdictSink& out) {
-    if (rate.told_apart) return;
-    const std::optional<ApartRates> apart = FindApart(told.groups);
+  static void JudgeApart(const StepEnd& step, const std::string& layer,
+                         const RateReported& reported, RateStem& rate, VerdictSink& out) {
+    if (rate.distinguished) return;
+    const std::optional<ApartRates> apart = FindApart(reported.groups);
     if (!apart) return;
-    rate.told_apart = true;
+    rate.distinguished = true;
     std::vector<uint32_t> ranks;
-    for (const auto& [rank, value] : told.groups.at(apart->op)) ranks.push_back(rank);
+    for (const auto& [rank, value] : reported.groups.at(apart->op)) ranks.push_back(rank);
     out.Add(ApartFinding(step.step, *apart)
                 .Samples(ranks.size())
                 .At(layer, apart->op, step.step, step.step, ranks)
                 .Take());
   }
 
-  void JudgeCourse(const StepEnd& step, const Key& key, RateTold& values, const RateStem& rate,
+  void JudgeCourse(const StepEnd& step, const Key& key, RateReported& values, const RateStem& rate,
                    VerdictSink& out) {
     const auto largest = LargestRate(values.groups);
     if (!largest) return;
@@ -336,24 +336,24 @@ class LearningRate : public ScalarRule {
     RateCourse& course = *values.course;
     const uint32_t attempt = step.attempt + resumes_.count;
     course.Take(attempt, step.world_size, step.step, largest->second);
-    const auto known = told_course_.find(key);
-    const bool told = known != told_course_.end() && known->second == attempt;
+    const auto known = reported_course_.find(key);
+    const bool reported = known != reported_course_.end() && known->second == attempt;
     std::optional<FindingBuilder> found;
     if (const auto restart = course.Restart()) {
       found = RestartFinding(rate.op, *restart);
-    } else if (const auto anew = course.Anew(); anew && !told) {
+    } else if (const auto anew = course.Anew(); anew && !reported) {
       found = AnewFinding(rate.op, *anew);
-    } else if (const auto warm = course.Rewarmed(); warm && !told) {
+    } else if (const auto warm = course.Rewarmed(); warm && !reported) {
       found = RewarmedFinding(rate.op, *warm);
-    } else if (const auto leap = course.Leap(); leap && !told) {
+    } else if (const auto leap = course.Leap(); leap && !reported) {
       found = LeapFinding(rate.op, *leap);
-    } else if (const auto faster = course.Faster(); faster && !told) {
+    } else if (const auto faster = course.Faster(); faster && !reported) {
       found = FasterFinding(rate.op, *faster, step.world_size);
-    } else if (known == told_course_.end()) {
+    } else if (known == reported_course_.end()) {
       found = Declared(course, rate);
     }
     if (!found) return;
-    told_course_[key] = attempt;
+    reported_course_[key] = attempt;
     found->verdict().mutable_site()->set_layer(std::get<1>(key));
     found->verdict().mutable_site()->add_ranks(largest->first);
     out.Add(found->Take());
@@ -378,11 +378,11 @@ class LearningRate : public ScalarRule {
   const SeriesRoles roles_;
   int64_t steps_, warm_up_;
   SeenResumes resumes_;
-  std::map<Key, RateTold> stems_;
+  std::map<Key, RateReported> stems_;
   std::vector<Stem*> open_;  // of stems_: those of this step
   std::map<Key, RateStem> rates_;
   std::map<Key, RateCourse> courses_;
-  std::map<Key, uint32_t> told_course_;  // attempt
+  std::map<Key, uint32_t> reported_course_;  // attempt
   RateNeighbours neighbours_;
   SiteMemo<Known> known_;
   std::vector<std::pair<uint32_t, double>> largest_;  // memory used again

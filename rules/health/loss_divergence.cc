@@ -118,12 +118,12 @@ class LossDivergence : public LossRule {
   explicit LossDivergence(const Options& options) : LossRule(options) {}
 
  protected:
-  std::optional<FindingBuilder> Tell(const LossSeries& series, const SeriesEvent& event,
-                                     Said& said) const override {
-    if (series.evaluation()) return std::nullopt;           // health/overfit
-    if (said.attempt != series.attempt) said.open = false;  // a resume left it behind
-    auto found =
-        event.of_rise() ? TellRise(series, event, said) : TellExcursion(series, event, said);
+  std::optional<FindingBuilder> Emit(const LossSeries& series, const SeriesEvent& event,
+                                     Stated& stated) const override {
+    if (series.evaluation()) return std::nullopt;               // health/overfit
+    if (stated.attempt != series.attempt) stated.open = false;  // a resume left it behind
+    auto found = event.of_rise() ? ReportRise(series, event, stated)
+                                 : ReportExcursion(series, event, stated);
     if (found && MayRise(series)) Soften(series, &*found);
     if (found) SoftenPhase(series, &*found);
     if (found && !event.of_rise()) SoftenNoise(series, event.excursion, &*found);
@@ -131,20 +131,20 @@ class LossDivergence : public LossRule {
   }
 
   std::optional<FindingBuilder> Look(const LossSeries& series, bool at_the_end,
-                                     Said& said) const override {
+                                     Stated& stated) const override {
     if (series.evaluation()) return at_the_end ? EvaluationEndsAbove(series) : std::nullopt;
     if (!at_the_end && !series.detector.EndIsDue()) return std::nullopt;
-    if (said.attempt != series.attempt) said.open = false;
+    if (stated.attempt != series.attempt) stated.open = false;
     const EndFigures end = series.detector.LookAtEnd();
     if (end.above) {
       if (series.detector.GoesUpAndDown(end.begin, end.end, end.onset_step)) return std::nullopt;
-      return EndsAbove(series, end, said);
+      return EndsAbove(series, end, stated);
     }
-    if (at_the_end && !said.open) {
+    if (at_the_end && !stated.open) {
       if (auto found = Explodes(series)) return found;
     }
-    if (!said.of.contains(kAbove) || !end.known) return std::nullopt;
-    return CameBack(series, end, said);
+    if (!stated.of.contains(kAbove) || !end.known) return std::nullopt;
+    return CameBack(series, end, stated);
   }
 
   std::optional<v1::Verdict> Rest(const LossSeries& series) const override {
@@ -154,42 +154,42 @@ class LossDivergence : public LossRule {
   }
 
  private:
-  static std::optional<FindingBuilder> TellExcursion(const LossSeries& series,
-                                                     const SeriesEvent& event, Said& said) {
+  static std::optional<FindingBuilder> ReportExcursion(const LossSeries& series,
+                                                       const SeriesEvent& event, Stated& stated) {
     const Excursion& e = event.excursion;
     if (event.what == SeriesEvent::What::kReturned) {
       // It replaces what was reported of the same onset; not of a drift that goes on.
-      const bool drifts = said.open && said.drifts;
-      const int64_t onset = said.open && !drifts ? said.onset : e.onset_step;
-      said.open = drifts;
+      const bool drifts = stated.open && stated.drifts;
+      const int64_t onset = stated.open && !drifts ? stated.onset : e.onset_step;
+      stated.open = drifts;
       return Diverges(series, e, onset);
     }
     if (event.what != SeriesEvent::What::kSettled || e.kind != ExcursionKind::kDivergence)
       return std::nullopt;
     if (!e.warns()) return Diverges(series, e, e.onset_step);
-    const int64_t onset = said.open ? std::min(said.onset, e.onset_step) : e.onset_step;
-    said.drifts = said.open && said.drifts;
-    said.onset = onset;
-    said.attempt = series.attempt;
-    said.open = !e.ended;
+    const int64_t onset = stated.open ? std::min(stated.onset, e.onset_step) : e.onset_step;
+    stated.drifts = stated.open && stated.drifts;
+    stated.onset = onset;
+    stated.attempt = series.attempt;
+    stated.open = !e.ended;
     return Diverges(series, e, onset);
   }
 
   // A tenth above the best is a warning, a third an error.
-  static std::optional<FindingBuilder> TellRise(const LossSeries& series, const SeriesEvent& event,
-                                                Said& said) {
+  static std::optional<FindingBuilder> ReportRise(const LossSeries& series,
+                                                  const SeriesEvent& event, Stated& stated) {
     const Rise& rise = event.rise;
     if (event.what == SeriesEvent::What::kFell) {
-      if (!said.open || !said.drifts) return std::nullopt;
-      said.open = false;
-      return Fell(series, rise, said);
+      if (!stated.open || !stated.drifts) return std::nullopt;
+      stated.open = false;
+      return Fell(series, rise, stated);
     }
-    if (said.open && (!said.drifts || !rise.third || said.raised)) return std::nullopt;
-    if (!said.open) said.onset = rise.onset_step;
-    said.open = said.drifts = true;
-    said.raised = rise.third;
-    said.attempt = series.attempt;
-    return Drift(series, rise, said.onset);
+    if (stated.open && (!stated.drifts || !rise.third || stated.raised)) return std::nullopt;
+    if (!stated.open) stated.onset = rise.onset_step;
+    stated.open = stated.drifts = true;
+    stated.raised = rise.third;
+    stated.attempt = series.attempt;
+    return Drift(series, rise, stated.onset);
   }
 
   static FindingBuilder Diverges(const LossSeries& series, const Excursion& e, int64_t onset) {
@@ -243,22 +243,22 @@ class LossDivergence : public LossRule {
     return found;
   }
 
-  static FindingBuilder Fell(const LossSeries& series, const Rise& rise, const Said& said) {
+  static FindingBuilder Fell(const LossSeries& series, const Rise& rise, const Stated& stated) {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
     found.Title("the loss drifted up and came back")
         .Explain(
             absl::StrFormat("%s rose from step %d on, by at least a %s, and is back in step %d: it "
                             "is %.4g (median of %d points), and its best value is %.4g.",
-                            series.op, said.onset, said.raised ? "third" : "tenth", rise.step,
+                            series.op, stated.onset, stated.raised ? "third" : "tenth", rise.step,
                             rise.value(rise.level), rise.block, rise.value(rise.best)))
         .Cause("recovered", 0.95)
         .Measured("level / best block", rise.value(rise.level) - rise.value(rise.best))
         .Threshold(0, "less than 5 % of the rise remains")
         .FalseAlarm("measured", kLossAlarms)
         .Samples(rise.since)
-        .Witness("onset_step", static_cast<double>(said.onset))
+        .Witness("onset_step", static_cast<double>(stated.onset))
         .Fix(kBackFix);
-    PlaceOnset(series, said.onset, rise.step, "recovered", &found);
+    PlaceOnset(series, stated.onset, rise.step, "recovered", &found);
     return found;
   }
 
@@ -288,17 +288,17 @@ class LossDivergence : public LossRule {
 
   // It ends a third above its beginning, whatever it did between.
   std::optional<FindingBuilder> EndsAbove(const LossSeries& series, const EndFigures& end,
-                                          Said& said) const {
-    if (said.open && !(said.drifts && !said.raised)) return std::nullopt;
-    said.onset = said.open ? std::min(said.onset, end.rise_step) : end.rise_step;
-    said.open = true;
-    said.drifts = false;
-    said.attempt = series.attempt;
-    said.of.insert(kAbove);
+                                          Stated& stated) const {
+    if (stated.open && !(stated.drifts && !stated.raised)) return std::nullopt;
+    stated.onset = stated.open ? std::min(stated.onset, end.rise_step) : end.rise_step;
+    stated.open = true;
+    stated.drifts = false;
+    stated.attempt = series.attempt;
+    stated.of.insert(kAbove);
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_STATISTICAL);
-    DescribeEnd(series, end, said.onset, &found);
+    DescribeEnd(series, end, stated.onset, &found);
     found.Title("the loss ends higher than it started").Cause("divergence", 0.9).Fix(kBackFix);
-    PlaceOnset(series, said.onset, series.step_last, "divergence", &found);
+    PlaceOnset(series, stated.onset, series.step_last, "divergence", &found);
     if (MayRise(series)) Soften(series, &found);
     SoftenPhase(series, &found);
     return found;
@@ -353,15 +353,15 @@ class LossDivergence : public LossRule {
 
   // What was reported of that is over.
   std::optional<FindingBuilder> CameBack(const LossSeries& series, const EndFigures& end,
-                                         Said& said) const {
-    said.of.erase(kAbove);
-    said.open = false;
+                                         Stated& stated) const {
+    stated.of.erase(kAbove);
+    stated.open = false;
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
-    DescribeEnd(series, end, said.onset, &found);
+    DescribeEnd(series, end, stated.onset, &found);
     found.Title("the loss was above its start value and came back")
         .Cause("recovered", 0.95)
         .Fix(kBackFix);
-    PlaceOnset(series, said.onset, series.step_last, "recovered", &found);
+    PlaceOnset(series, stated.onset, series.step_last, "recovered", &found);
     if (MayRise(series)) Soften(series, &found);
     return found;
   }

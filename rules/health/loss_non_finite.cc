@@ -92,9 +92,9 @@ enum class ScalarPart : uint8_t { kNone, kLoss, kNorm, kScale, kThrownAway, kSid
 
 class LossNonFinite : public ScalarRule {
  public:
-  explicit LossNonFinite(const Options& options) : said_(options.roles()) {}
+  explicit LossNonFinite(const Options& options) : stated_(options.roles()) {}
   bool ReadsScalar(const v1::Site& site) const override {
-    return PartOfRun(site.op(), said_.Of(site.op())) != ScalarPart::kNone;
+    return PartOfRun(site.op(), stated_.Of(site.op())) != ScalarPart::kNone;
   }
   // A value alone says it: nobody else's is needed.
   bool judges_late() const override { return true; }
@@ -144,10 +144,10 @@ class LossNonFinite : public ScalarRule {
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (auto& [key, series] : series_) {
       const auto& [of, layer, op] = key;
-      if (const NonFiniteSays says = series.course.End(); says != NonFiniteSays::kNothing)
-        Tell(says, of, layer, op, &series, out);
-      if (series.healed()) TellHealed(of, layer, op, &series, out);
-      if (series.zero.told || series.LooksMasked(MayBeZero(series, op), true)) {
+      if (const NonFiniteEvent states = series.course.End(); states != NonFiniteEvent::kNothing)
+        Emit(states, of, layer, op, &series, out);
+      if (series.healed()) ReportHealed(of, layer, op, &series, out);
+      if (series.zero.reported || series.LooksMasked(MayBeZero(series, op), true)) {
         series.found = true;
         out.Add(ZeroLossFinding(series.zero, PlaceOf(of, layer, op, series), false).Take());
       }
@@ -217,7 +217,7 @@ class LossNonFinite : public ScalarRule {
 
   Known& KnownOf(const SiteStep& step) {
     return known_.Of(step, [&] {
-      SeriesRole role = said_.Of(step.site.op());
+      SeriesRole role = stated_.Of(step.site.op());
       const bool measure = role == SeriesRole::kPerplexity || role == SeriesRole::kLikelihood;
       if (measure && IsOfEvaluation(step.site.op())) role = SeriesRole::kEvaluationLoss;
       return Known{PartOfRun(step.site.op(), role), role, SideByName(step.site.op()), nullptr,
@@ -301,12 +301,12 @@ class LossNonFinite : public ScalarRule {
       const auto& [role, layer, op] = one.key;
       NonFiniteCourse& course = one.series->course;
       if (attempt != course.attempt() && course.rows() > 0) {
-        const NonFiniteSays ended = course.End();  // of the attempt before
-        if (ended != NonFiniteSays::kNothing) Tell(ended, role, layer, op, one.series, out);
+        const NonFiniteEvent ended = course.End();  // of the attempt before
+        if (ended != NonFiniteEvent::kNothing) Emit(ended, role, layer, op, one.series, out);
         one.series->EndAttempt(one.row.step);
       }
-      const NonFiniteSays says = course.Take(attempt, one.row);
-      if (says != NonFiniteSays::kNothing) Tell(says, role, layer, op, one.series, out);
+      const NonFiniteEvent states = course.Take(attempt, one.row);
+      if (states != NonFiniteEvent::kNothing) Emit(states, role, layer, op, one.series, out);
       if (one.series->role == SeriesRole::kLoss) TakeZero(one, norm, out);
     }
   }
@@ -339,22 +339,22 @@ class LossNonFinite : public ScalarRule {
     return place;
   }
 
-  void Tell(NonFiniteSays says, v1::Role of, const std::string& layer, const std::string& op,
+  void Emit(NonFiniteEvent states, v1::Role of, const std::string& layer, const std::string& op,
             NonFiniteSeries* series, VerdictSink& out) {
     series->found = true;
     const bool apart = series->role == SeriesRole::kEvaluationLoss && training_finite_;
     if (std::string& cause = causes_[{of, series->course.attempt()}];
-        says == NonFiniteSays::kLasts && !apart && cause.empty())
+        states == NonFiniteEvent::kLasts && !apart && cause.empty())
       cause = series->course.what();
-    out.Add(NonFiniteFinding(says, series->course, PlaceOf(of, layer, op, *series)).Take());
+    out.Add(NonFiniteFinding(states, series->course, PlaceOf(of, layer, op, *series)).Take());
   }
 
   // A resume went back before the NaN, and the run goes on well.
-  void TellHealed(v1::Role of, const std::string& layer, const std::string& op,
-                  NonFiniteSeries* series, VerdictSink& out) {
+  void ReportHealed(v1::Role of, const std::string& layer, const std::string& op,
+                    NonFiniteSeries* series, VerdictSink& out) {
     NonFinitePlace place = PlaceOf(of, layer, op, *series);
     place.cause = series->failed.what();
-    FindingBuilder found = NonFiniteFinding(NonFiniteSays::kLasts, series->failed, place);
+    FindingBuilder found = NonFiniteFinding(NonFiniteEvent::kLasts, series->failed, place);
     found.Explain(absl::StrCat(found.finding().explanation(), " A resume in step ",
                                series->resumed_at, " went back, and all ", series->course.rows(),
                                " values since then are finite."));
@@ -383,7 +383,7 @@ class LossNonFinite : public ScalarRule {
   std::map<Key, ScalerWatch> scales_;  // and counts of what was thrown away
   std::map<std::pair<v1::Role, uint32_t>, std::string> causes_;
   bool training_finite_ = false, episodes_ = false;
-  const SeriesRoles said_;  // by the user
+  const SeriesRoles stated_;  // by the user
   std::vector<Waiting> waiting_;
   bool fell_ = false, thrown_away_ = false;  // in the step that is judged
   SiteMemo<Known> known_;

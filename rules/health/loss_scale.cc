@@ -115,10 +115,10 @@ struct ScaleSeries {
   double highest = 0;
   double lowest = HUGE_VAL;
   bool running = true;  // what was skipped: a running count, so far
-  bool told = false;
+  bool reported = false;
   int64_t step_first = 0;
   void Persist(Archive& a) {
-    a(attempt, points, judged, unusable, newest, window, skips, highest, lowest, running, told);
+    a(attempt, points, judged, unusable, newest, window, skips, highest, lowest, running, reported);
     a(step_first, streak);
   }
 };
@@ -144,14 +144,14 @@ class LossScale : public ScalarRule {
     if (!scale && !known.skipped) return;
     // All ranks have one scale: the lowest one that tells a number speaks.
     std::optional<double> value;
-    bool told = false;
+    bool reported = false;
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar() || value) continue;
-      told = true;
+      reported = true;
       const double v = item.evidence->scalar().value();
       if (std::isfinite(v) && (scale ? v > 0 : v >= 0)) value = v;
     }
-    if (!told) return;
+    if (!reported) return;
     if (known.series == nullptr) {
       const auto [place, fresh] =
           series_.try_emplace({step.role, step.site.layer(), step.site.op()});
@@ -172,13 +172,13 @@ class LossScale : public ScalarRule {
     } else {
       TakeSkipped(step.step, *value, s);
     }
-    if (!s.told) JudgeSeries(step, s, out);
+    if (!s.reported) JudgeSeries(step, s, out);
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, s] : series_) {
       if (s.streak.storm) out.Add(Storm(std::get<1>(key), std::get<2>(key), s));
-      if (s.told) continue;
+      if (s.reported) continue;
       const std::string& op = std::get<2>(key);
       v1::Verdict verdict = Rest(op, s);
       SetPlace(verdict, std::get<1>(key), op, s.step_first, std::max(s.step_first, s.newest.step),
@@ -251,7 +251,7 @@ class LossScale : public ScalarRule {
     if (!found) found = Skipped(step, s);
     if (!found) found = Floor(step, s);
     if (!found) return;
-    s.told = true;
+    s.reported = true;
     out.Add(*std::move(found));
   }
 

@@ -156,16 +156,16 @@ class LossSpike : public LossRule {
   explicit LossSpike(const Options& options) : LossRule(options) {}
 
  protected:
-  std::optional<FindingBuilder> Tell(const LossSeries& series, const SeriesEvent& event,
-                                     Said& said) const override {
+  std::optional<FindingBuilder> Emit(const LossSeries& series, const SeriesEvent& event,
+                                     Stated& stated) const override {
     if (event.of_rise()) return std::nullopt;
     const Excursion& e = event.excursion;
-    const bool told = std::exchange(said.open, true) && said.onset == e.onset_step;
-    said.onset = e.onset_step;
+    const bool reported = std::exchange(stated.open, true) && stated.onset == e.onset_step;
+    stated.onset = e.onset_step;
     // What it turned out to be stands in the place of what was told of it.
     if (Overfits(series, e)) {
-      said.open = false;
-      if (!told) return std::nullopt;
+      stated.open = false;
+      if (!reported) return std::nullopt;
       return Overfit(series, e);
     }
     // No evaluation diverges.

@@ -66,14 +66,14 @@ class LossStall : public LossRule {
 
  protected:
   std::optional<FindingBuilder> Look(const LossSeries& series, bool at_the_end,
-                                     Said& said) const override {
-    if (series.evaluation() || said.of.contains(kBeginning)) return std::nullopt;
+                                     Stated& stated) const override {
+    if (series.evaluation() || stated.of.contains(kBeginning)) return std::nullopt;
     if (!at_the_end && !series.detector.StallIsDue()) return std::nullopt;
     const StallFigures stall = series.detector.LookForStall();
     if (!stall.stalled() || stall.rose()) return std::nullopt;
     const bool beginning = stall.from_the_beginning();
     if (!beginning && !at_the_end) return std::nullopt;
-    if (beginning) said.of.insert(kBeginning);
+    if (beginning) stated.of.insert(kBeginning);
     FindingBuilder found = Found(series, stall, beginning);
     if (beginning && MayRise(series)) Soften(series, &found);
     const std::optional<std::string> converged = MayHaveConverged(series, std::exp(stall.begin));

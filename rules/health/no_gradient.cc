@@ -128,18 +128,19 @@ class NoGradient : public ScalarRule {
                      : std::nullopt;
         stuck_rank_ = rank;
       }
-      if (counts.Or("unstepped", 0) > 0 && counts.usable()) SayUnstepped(step, rank, counts, out);
+      if (counts.Or("unstepped", 0) > 0 && counts.usable())
+        DescribeUnstepped(step, rank, counts, out);
       if (counts.Of("steps") && counts.Of("held")) JudgeRank(step, rank, counts, out);
     }
     open_.clear();
   }
 
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
-    if (told_ < static_cast<uint64_t>(v1::LEVEL_ERROR) && stuck_ && !counted_) {
-      told_ = static_cast<uint64_t>(v1::LEVEL_ERROR);
-      SayStuck(run, out);
+    if (reported_ < static_cast<uint64_t>(v1::LEVEL_ERROR) && stuck_ && !counted_) {
+      reported_ = static_cast<uint64_t>(v1::LEVEL_ERROR);
+      DescribeStuck(run, out);
     }
-    if (told_ > 0 || (judged_ == 0 && few_ == 0 && unusable_ == 0 && copies_ == 0)) return;
+    if (reported_ > 0 || (judged_ == 0 && few_ == 0 && unusable_ == 0 && copies_ == 0)) return;
     v1::Verdict verdict =
         judged_ > 0   ? Pass("each trained parameter had a gradient")
         : copies_ > 0 ? Inconclusive(
@@ -154,7 +155,7 @@ class NoGradient : public ScalarRule {
   // Between steps open_ is empty.
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
-    archive(told_, judged_, few_, unusable_, copies_, told_unstepped_, counted_, stuck_,
+    archive(reported_, judged_, few_, unusable_, copies_, reported_unstepped_, counted_, stuck_,
             stuck_rank_);
   }
 
@@ -169,27 +170,27 @@ class NoGradient : public ScalarRule {
       if (counts.Or("moved", 1) > 0) {
         ++copies_;
       } else {
-        Say(step, rank, counts, v1::LEVEL_ERROR, out);
+        Report(step, rank, counts, v1::LEVEL_ERROR, out);
       }
     } else if (const double never = counts.Or("never", 0); never > 0) {
       const bool all = never >= counts.Or("held", 0) || counts.Or("whole", 0) > 0;
-      Say(step, rank, counts,
-          all                           ? v1::LEVEL_ERROR
-          : counts.Or("ran", never) > 0 ? v1::LEVEL_WARNING
-                                        : v1::LEVEL_NOTE,
-          out);
+      Report(step, rank, counts,
+             all                           ? v1::LEVEL_ERROR
+             : counts.Or("ran", never) > 0 ? v1::LEVEL_WARNING
+                                           : v1::LEVEL_NOTE,
+             out);
     } else if (counts.Or("replaced", 0) > 0) {
-      Say(step, rank, counts, v1::LEVEL_WARNING, out);
+      Report(step, rank, counts, v1::LEVEL_WARNING, out);
     } else {
       ++judged_;
     }
   }
 
   // An optimizer that was handed over and is never stepped.
-  void SayUnstepped(const StepEnd& step, uint32_t rank, const TrainedCounts& counts,
-                    VerdictSink& out) {
-    if (std::exchange(told_unstepped_, true)) return;
-    told_ = std::max<uint64_t>(told_, v1::LEVEL_WARNING);
+  void DescribeUnstepped(const StepEnd& step, uint32_t rank, const TrainedCounts& counts,
+                         VerdictSink& out) {
+    if (std::exchange(reported_unstepped_, true)) return;
+    reported_ = std::max<uint64_t>(reported_, v1::LEVEL_WARNING);
     const double parameters = counts.Or("unstepped", 0), others = counts.Or("others", 0);
     const int64_t first = std::max<int64_t>(0, step.step + 1 - static_cast<int64_t>(others));
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
@@ -212,7 +213,7 @@ class NoGradient : public ScalarRule {
     out.Add(found.Take());
   }
 
-  void SayStuck(const RunSummary& run, VerdictSink& out) const {
+  void DescribeStuck(const RunSummary& run, VerdictSink& out) const {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title("no optimizer step was made")
         .Explain(absl::StrFormat("The run ended after %.0f backward passes: no watched optimizer "
@@ -237,10 +238,10 @@ class NoGradient : public ScalarRule {
   }
 
   // Once for each level, and no lower one after a higher one.
-  void Say(const StepEnd& step, uint32_t rank, const TrainedCounts& counts, v1::Level level,
-           VerdictSink& out) {
-    if (told_ >= static_cast<uint64_t>(level)) return;
-    told_ = static_cast<uint64_t>(level);
+  void Report(const StepEnd& step, uint32_t rank, const TrainedCounts& counts, v1::Level level,
+              VerdictSink& out) {
+    if (reported_ >= static_cast<uint64_t>(level)) return;
+    reported_ = static_cast<uint64_t>(level);
     const std::string counted = Counted(counts);
     const bool unheld = counted == "unheld", replaced = counted == "replaced";
     const double steps = counts.Or("steps", 0), never = counts.Or(counted, 0);
@@ -308,9 +309,9 @@ class NoGradient : public ScalarRule {
   }
 
   std::map<uint32_t, TrainedCounts> open_;  // by rank, of this step
-  uint64_t told_ = 0;                       // the highest level that was reported
+  uint64_t reported_ = 0;                   // the highest level that was reported
   uint64_t judged_ = 0, few_ = 0, unusable_ = 0, copies_ = 0;
-  bool told_unstepped_ = false, counted_ = false;
+  bool reported_unstepped_ = false, counted_ = false;
   std::optional<double> stuck_;  // backward passes, none of them used
   uint32_t stuck_rank_ = 0;
 };

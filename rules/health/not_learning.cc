@@ -88,20 +88,20 @@ class NotLearning : public LossRule {
 
  protected:
   std::optional<FindingBuilder> Look(const LossSeries& series, bool at_the_end,
-                                     Said& said) const override {
+                                     Stated& stated) const override {
     if (series.role != SeriesRole::kLoss || series.detector.linear()) return std::nullopt;
     if (!at_the_end && !series.detector.EndIsDue()) return std::nullopt;
-    if (said.attempt != series.attempt) said.open = false;
+    if (stated.attempt != series.attempt) stated.open = false;
     const LearningFigures figures = series.detector.LookForLearning();
     const bool flat = LooksUnlearnt(series);
-    if (!flat && said.open) {
-      said.open = false;
+    if (!flat && stated.open) {
+      stated.open = false;
       return Learns(series, figures);
     }
     const bool hidden = at_the_end && figures.hidden && figures.most < kMostHidden && Rated(series);
-    if ((!flat && !hidden) || (said.open && !at_the_end)) return std::nullopt;
-    said.open = flat;
-    said.attempt = series.attempt;
+    if ((!flat && !hidden) || (stated.open && !at_the_end)) return std::nullopt;
+    stated.open = flat;
+    stated.attempt = series.attempt;
     FindingBuilder found = Found(series, figures, flat);
     if (MayRise(series)) Soften(series, &found);
     return found;

@@ -105,11 +105,11 @@ struct StateCourse {
   bool apart = false;   // there were some that keep nothing in common
   uint64_t odd = 0;     // no numbers
   int64_t step_first = 0;
-  bool told = false, told_schedule = false, told_moments = false;
-  bool told_masters = false;
+  bool reported = false, reported_schedule = false, reported_moments = false;
+  bool reported_masters = false;
   void Persist(Archive& a) {
-    a(last, ratio, pairs, others, apart, odd, step_first, told, told_schedule, told_moments,
-      told_masters);
+    a(last, ratio, pairs, others, apart, odd, step_first, reported, reported_schedule,
+      reported_moments, reported_masters);
   }
 };
 
@@ -175,7 +175,8 @@ class OptimizerState : public ScalarRule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, course] : courses_) {
-      if (course.told || course.told_schedule || course.told_moments || course.told_masters)
+      if (course.reported || course.reported_schedule || course.reported_moments ||
+          course.reported_masters)
         continue;
       v1::Verdict verdict =
           course.pairs > 0    ? Pass("the step count of the optimizer rises with that of the run")
@@ -232,7 +233,7 @@ class OptimizerState : public ScalarRule {
     const auto lost = bare.find(step.step - static_cast<int64_t>(*now.optimizer));
     if (lost == bare.end()) return;
     StateCourse& course = courses_[{step.role, rank}];
-    if (std::exchange(course.told, true)) return;
+    if (std::exchange(course.reported, true)) return;
     out.Add(StateLost(rank, *lost, now));
   }
 
@@ -269,14 +270,14 @@ class OptimizerState : public ScalarRule {
     }
     if (counted && *now.optimizer < *before.optimizer) {
       course.ratio = 0;
-      if (!std::exchange(course.told, true)) out.Add(StateAnew(rank, before, now));
+      if (!std::exchange(course.reported, true)) out.Add(StateAnew(rank, before, now));
       return;
     }
     CompareMoments(rank, before, now, course, out);
     if (!scheduled) return;
     if (*now.scheduler < *before.scheduler) {
       course.ratio = 0;
-      if (!std::exchange(course.told_schedule, true)) out.Add(ScheduleAnew(rank, before, now));
+      if (!std::exchange(course.reported_schedule, true)) out.Add(ScheduleAnew(rank, before, now));
       return;
     }
     if (!counted) return;
@@ -285,7 +286,7 @@ class OptimizerState : public ScalarRule {
     const double ratio = (*now.scheduler - *before.scheduler) / steps;
     const double whole = std::round(ratio);
     if (!(whole >= 1) || !(std::fabs(ratio - whole) <= kNearWhole * whole)) return;
-    if (course.ratio > 0 && course.ratio != whole && !std::exchange(course.told_schedule, true))
+    if (course.ratio > 0 && course.ratio != whole && !std::exchange(course.reported_schedule, true))
       out.Add(OtherRatio(rank, course.ratio, whole, before, now));
     course.ratio = whole;
   }
@@ -299,7 +300,7 @@ class OptimizerState : public ScalarRule {
       ++weights;
       if (worst == nullptr || Wrong(entry.second) > Wrong(worst->second)) worst = &entry;
     }
-    if (weights == 0 || std::exchange(course.told_masters, true)) return;
+    if (weights == 0 || std::exchange(course.reported_masters, true)) return;
     out.Add(NotTheirMasters(step, rank, worst->first, worst->second, weights));
   }
 
@@ -348,7 +349,7 @@ class OptimizerState : public ScalarRule {
     // All at once, whether their names are known or not.
     if (now.parameters > 0 && now.moments.empty() && now.odd.empty())
       gone.assign(before.moments.begin(), before.moments.end());
-    if (gone.empty() || std::exchange(course.told_moments, true)) return;
+    if (gone.empty() || std::exchange(course.reported_moments, true)) return;
     out.Add(MomentsGone(rank, gone, before, now));
   }
 

@@ -80,21 +80,21 @@ class OverfitRule : public LossRule {
 
  protected:
   std::optional<FindingBuilder> Look(const LossSeries& series, bool at_the_end,
-                                     Said& said) const override {
+                                     Stated& stated) const override {
     if (!series.evaluation() || !(at_the_end || series.overfit.IsDue())) return std::nullopt;
-    if (said.attempt != series.attempt) said.open = false;
+    if (stated.attempt != series.attempt) stated.open = false;
     const OverfitFigures figures = series.overfit.Look();
     if (!figures.overfits()) {
-      said.of.erase(kOnce);
-      if (!at_the_end || !said.open) return std::nullopt;
-      return CameBack(series, figures, said);
+      stated.of.erase(kOnce);
+      if (!at_the_end || !stated.open) return std::nullopt;
+      return CameBack(series, figures, stated);
     }
-    const bool again = !said.of.insert(kOnce).second;
-    if (!at_the_end && (!again || said.open)) return std::nullopt;
-    if (!said.open) said.onset = figures.best_step;
-    said.open = true;
-    said.attempt = series.attempt;
-    return Found(series, figures, said);
+    const bool again = !stated.of.insert(kOnce).second;
+    if (!at_the_end && (!again || stated.open)) return std::nullopt;
+    if (!stated.open) stated.onset = figures.best_step;
+    stated.open = true;
+    stated.attempt = series.attempt;
+    return Found(series, figures, stated);
   }
 
   std::optional<v1::Verdict> Rest(const LossSeries& series) const override {
@@ -112,7 +112,7 @@ class OverfitRule : public LossRule {
 
  private:
   static FindingBuilder Found(const LossSeries& series, const OverfitFigures& figures,
-                              const Said& said) {
+                              const Stated& stated) {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
     std::string text = absl::StrFormat(
         "%s was best in step %d, at %.4g, and is %.4g in step %d, %.3g %% above it", series.op,
@@ -130,25 +130,25 @@ class OverfitRule : public LossRule {
                              "load_best_model_at_end=True), or use fewer epochs, a lower learning "
                              "rate, or more data.",
                              figures.best_step));
-    Describe(series, figures, said, "overfit", &found);
+    Describe(series, figures, stated, "overfit", &found);
     return found;
   }
 
   static FindingBuilder CameBack(const LossSeries& series, const OverfitFigures& figures,
-                                 const Said& said) {
+                                 const Stated& stated) {
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
     found.Title("the evaluation rose and came back")
         .Explain(absl::StrFormat(
             "%s rose from step %d on, and is %.4g in step %d; its best value, in step %d, is %.4g.",
-            series.op, said.onset, figures.stands, figures.step, figures.best_step, figures.best))
+            series.op, stated.onset, figures.stands, figures.step, figures.best_step, figures.best))
         .Cause("recovered", 0.9)
         .Fix("Do nothing while the evaluation continues to fall.");
-    Describe(series, figures, said, "recovered", &found);
+    Describe(series, figures, stated, "recovered", &found);
     return found;
   }
 
-  static void Describe(const LossSeries& series, const OverfitFigures& figures, const Said& said,
-                       const char* kind, FindingBuilder* found) {
+  static void Describe(const LossSeries& series, const OverfitFigures& figures,
+                       const Stated& stated, const char* kind, FindingBuilder* found) {
     found->Measured("rise above the best evaluation", figures.share(), "share")
         .Threshold(0.1, "and at least 6 standard errors of the evaluation's noise")
         .Samples(figures.evaluations)
@@ -157,7 +157,7 @@ class OverfitRule : public LossRule {
         .Witness("best", figures.best)
         .Witness("newest", figures.stands)
         .Witness("sigma", figures.sigma);
-    PlaceOnset(series, said.onset, figures.step, kind, found);
+    PlaceOnset(series, stated.onset, figures.step, kind, found);
     Put(*found->verdict().mutable_details(), "best_step", static_cast<double>(figures.best_step));
   }
 };

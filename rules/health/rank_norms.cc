@@ -72,13 +72,13 @@ constexpr uint64_t kFewestNorms = 5;  // steps with two ranks
 struct RankNorms {
   uint64_t seen = 0, apart = 0;  // steps with two ranks or more; those that differ
   int64_t first = 0, last = 0;   // steps seen
-  bool told = false;
+  bool reported = false;
   // Of the first step that differs.
   int64_t step = 0;
   uint32_t low_rank = 0, high_rank = 0;
   double low = 0, high = 0;
   void Persist(Archive& a) {
-    a(seen, apart, first, last, told, step, low_rank, high_rank, low, high);
+    a(seen, apart, first, last, reported, step, low_rank, high_rank, low, high);
   }
 };
 
@@ -94,7 +94,7 @@ class RankNormsRule : public ScalarRule {
     if (step.items.size() < 2 || !ReadsScalar(step.site)) return;
     const Item *low = nullptr, *high = nullptr;
     for (const Item& item : step.items) {
-      if (!item.evidence->has_scalar() || RateTold::IsExact(*item.source)) return;
+      if (!item.evidence->has_scalar() || RateReported::IsExact(*item.source)) return;
       const double value = ValueOf(item);
       if (!(value > 0) || !std::isfinite(value)) continue;
       if (low == nullptr || value < ValueOf(*low)) low = &item;
@@ -115,8 +115,8 @@ class RankNormsRule : public ScalarRule {
       norms.low_rank = low->source->rank();
       norms.high_rank = high->source->rank();
     }
-    if (norms.told || norms.apart < kFewestApart || 2 * norms.apart < norms.seen) return;
-    norms.told = true;
+    if (norms.reported || norms.apart < kFewestApart || 2 * norms.apart < norms.seen) return;
+    norms.reported = true;
     out.Add(Found(step.site.layer(), step.site.op(), norms));
   }
 
@@ -129,7 +129,7 @@ class RankNormsRule : public ScalarRule {
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, norms] : norms_) {
       const auto& [role, layer, op] = key;
-      if (norms.told) {
+      if (norms.reported) {
         out.Add(Found(layer, op, norms));
         continue;
       }

@@ -111,9 +111,9 @@ class RlCollapse : public ScalarRule {
     if (!is_policy_ || !std::exchange(news_, false)) return;
     for (const auto& [words, place] : Leaders()) {
       const v1::Level level = LevelOf(*place, false);
-      const auto [said, fresh] = said_.try_emplace(words->cause, level);
-      if (!fresh && said->second >= level) continue;
-      said->second = level;
+      const auto [stated, fresh] = stated_.try_emplace(words->cause, level);
+      if (!fresh && stated->second >= level) continue;
+      stated->second = level;
       out.Add(Found(*words, *place, level));
     }
   }
@@ -146,7 +146,7 @@ class RlCollapse : public ScalarRule {
 
   void Persist(Archive& archive) override {
     archive.Version(1, 1);
-    archive(series_, other_losses_, said_, is_policy_, news_);
+    archive(series_, other_losses_, stated_, is_policy_, news_);
     if (archive.reading()) known_ = {};
   }
 
@@ -304,9 +304,9 @@ class RlCollapse : public ScalarRule {
   const SeriesRoles roles_;  // roles that the user assigned
   Map series_;
   std::set<Key> other_losses_;
-  std::map<std::string, v1::Level> said_;  // by cause: the level that was reported
-  bool is_policy_ = false;                 // a series that only such training has was seen
-  bool news_ = false;                      // a finding may be new
+  std::map<std::string, v1::Level> stated_;  // by cause: the level that was reported
+  bool is_policy_ = false;                   // a series that only such training has was seen
+  bool news_ = false;                        // a finding may be new
   SiteMemo<PolicyKind> known_;
 };
 

@@ -95,7 +95,7 @@ constexpr RuleInfo kInfo = {"health/same-data",
 
 constexpr size_t kLast = 3;  // steps, each of which must be the same
 constexpr uint64_t kObserved = 4;
-constexpr uint64_t kObservedBesideLosses = 2;
+constexpr uint64_t kObservedNextToLosses = 2;
 constexpr size_t kMostSites = size_t{1} << 16;  // a group of a new name each step ends somewhere
 
 constexpr char kFix[] =
@@ -109,7 +109,7 @@ struct Site {
   std::vector<uint32_t> ranks;
   std::deque<std::vector<uint32_t>> classes;  // of the last steps
   std::deque<int64_t> numbers;                // of these
-  std::set<uint32_t> told;
+  std::set<uint32_t> reported;
   std::string why;          // nothing could be observed
   uint64_t unclear = 0;     // of these steps
   bool undeclared = false;  // equal, at a site whose name does not say gradients
@@ -117,7 +117,7 @@ struct Site {
   int64_t step_first = 0;
   int64_t step_last = -1;
   void Persist(Archive& a) {
-    a(attempt, steps, ranks, classes, numbers, told, why, unclear, undeclared);
+    a(attempt, steps, ranks, classes, numbers, reported, why, unclear, undeclared);
     a(step_first, step_last, declared);
   }
 
@@ -184,7 +184,7 @@ class SameData : public ScalarRule {
         site.why = "poisoned: every value is NaN or infinite";
         continue;
       }
-      site.declared |= hook || all_sites_ || SaysGradients(step.site);
+      site.declared |= hook || all_sites_ || StatesGradients(step.site);
       site.Take(step, seen);
       JudgeSite(step, seen, hook, site, out);
     }
@@ -200,7 +200,7 @@ class SameData : public ScalarRule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, site] : sites_) {
-      if (!site.told.empty()) continue;
+      if (!site.reported.empty()) continue;
       v1::Verdict verdict = Rest(site);
       Put(*verdict.mutable_details(), "steps", static_cast<double>(site.steps));
       SetPlace(verdict, std::get<1>(key), std::get<2>(key), site.step_first, site.step_last,
@@ -228,7 +228,7 @@ class SameData : public ScalarRule {
     return &site;
   }
 
-  static bool SaysGradients(const v1::Site& site) {
+  static bool StatesGradients(const v1::Site& site) {
     return absl::StrContains(absl::AsciiStrToLower(site.layer()), "grad") ||
            absl::StrContains(absl::AsciiStrToLower(site.op()), "grad");
   }
@@ -263,13 +263,13 @@ class SameData : public ScalarRule {
   void JudgeLosses(const SiteStep& step, VerdictSink& out) {
     const EqualLosses& losses = losses_[{step.role, step.site.op()}];
     for (auto& [key, site] : sites_) {
-      if (std::get<0>(key) != step.role || !site.told.empty() || !site.declared) continue;
+      if (std::get<0>(key) != step.role || !site.reported.empty() || !site.declared) continue;
       if (site.attempt != step.attempt || site.unclear > 0) continue;
-      if (site.steps < kObservedBesideLosses || site.steps >= kObserved) continue;
+      if (site.steps < kObservedNextToLosses || site.steps >= kObserved) continue;
       std::vector<std::string> words;
       const std::set<uint32_t> ranks = Same(site, &losses, &words);
       if (ranks.empty()) continue;
-      site.told = ranks;
+      site.reported = ranks;
       out.Add(FoundByLosses(step, key, losses, site, words));
     }
   }
@@ -280,12 +280,12 @@ class SameData : public ScalarRule {
     std::vector<std::string> words;
     const std::set<uint32_t> ranks = Same(site, nullptr, &words);
     if (ranks.empty()) return;
-    if (!all_sites_ && !hook && !SaysGradients(step.site)) {
+    if (!all_sites_ && !hook && !StatesGradients(step.site)) {
       site.undeclared = true;
       return;
     }
-    if (!site.told.empty()) return;
-    site.told = ranks;
+    if (!site.reported.empty()) return;
+    site.reported = ranks;
     out.Add(Found(step, seen, site, words));
   }
 
@@ -310,7 +310,7 @@ class SameData : public ScalarRule {
         .Witness("step", static_cast<double>(step.step))
         .Assume("each rank of the group reads its own data (option replicas declares exceptions)")
         .Assume("different batches give different losses in at least every second step")
-        .At(std::get<1>(key), std::get<2>(key), losses.step_first(), step.step, site.told);
+        .At(std::get<1>(key), std::get<2>(key), losses.step_first(), step.step, site.reported);
     Put(*found.verdict().mutable_details(), "steps", static_cast<double>(site.steps));
     return found.Take();
   }
@@ -324,17 +324,17 @@ class SameData : public ScalarRule {
                                  "%d, %d and %d: all sampled elements are equal, and %d of them "
                                  "are not zero. Different batches give different gradients.",
                                  who, site.numbers[0], site.numbers[1], site.numbers[2],
-                                 seen.telling))
+                                 seen.informative))
         .Cause("same-batch", 0.9)
         .Measured("ranks with the same gradients as another rank",
-                  static_cast<double>(site.told.size()), "ranks")
+                  static_cast<double>(site.reported.size()), "ranks")
         .Threshold(0, "each rank has its own data")
         .Fix(kFix)
-        .Samples(seen.telling)
+        .Samples(seen.informative)
         .Witness("ranks", who)
         .Witness("step", static_cast<double>(step.step))
         .Assume("each rank of the group reads its own data (option replicas declares exceptions)")
-        .At(step.site.layer(), step.site.op(), site.numbers.front(), step.step, site.told);
+        .At(step.site.layer(), step.site.op(), site.numbers.front(), step.step, site.reported);
     Put(*found.verdict().mutable_details(), "steps", static_cast<double>(site.steps));
     return found.Take();
   }

@@ -97,10 +97,10 @@ struct TiedPair {
   uint64_t poisoned = 0;
   int64_t step_first = 0;
   int64_t step_last = 0;
-  bool told = false;
+  bool reported = false;
   void Persist(Archive& a) {
     a(declared, equal_before, digest, contents, equal, equal_first, equal_last, poisoned,
-      step_first, step_last, told);
+      step_first, step_last, reported);
   }
   bool tied() const { return contents >= 2 || (declared && equal > 0); }
 };
@@ -162,7 +162,7 @@ class TiedWeights : public ScalarRule {
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
     for (const auto& [key, pair] : pairs_) {
       const auto& [role, rank, a, b] = key;
-      if (pair.told || pair.equal + pair.poisoned == 0) continue;
+      if (pair.reported || pair.equal + pair.poisoned == 0) continue;
       v1::Verdict verdict =
           pair.tied() && pair.equal_last == pair.step_last
               ? Pass("the two weights are equal in all observations")
@@ -171,13 +171,13 @@ class TiedWeights : public ScalarRule {
               : Inconclusive(
                     "one-content: the weights were equal with one set of values only; an "
                     "initialisation can cause this");
-      Say(std::move(verdict), a, b, rank, pair.equal > 0 ? pair.equal_first : pair.step_first,
-          pair.step_last, out);
+      Report(std::move(verdict), a, b, rank, pair.equal > 0 ? pair.equal_first : pair.step_first,
+             pair.step_last, out);
     }
     for (const auto& [a, b] : declared_) {
       if (Seen(a, b)) continue;
-      Say(Inconclusive("not-there: a weight of a declared pair was not observed"), a, b, 0,
-          run.step_first, run.step_last, out);
+      Report(Inconclusive("not-there: a weight of a declared pair was not observed"), a, b, 0,
+             run.step_first, run.step_last, out);
     }
   }
 
@@ -255,16 +255,16 @@ class TiedWeights : public ScalarRule {
       pair.digest = a.digest;
       return;
     }
-    if (pair.tied() && !pair.told) {
+    if (pair.tied() && !pair.reported) {
       out.Add(Found(step, a, b, pair));
-      pair.told = true;
+      pair.reported = true;
     } else if (!pair.tied()) {
       pair = {};  // an initialisation that they shared
       pair.declared = declared;
       pair.step_first = pair.step_last = step.step;
       if (declared) {
         out.Add(Found(step, a, b, pair));
-        pair.told = true;
+        pair.reported = true;
       }
     }
   }
@@ -300,8 +300,8 @@ class TiedWeights : public ScalarRule {
     return found.Take();
   }
 
-  static void Say(v1::Verdict verdict, const std::string& a, const std::string& b, uint32_t rank,
-                  int64_t first, int64_t last, VerdictSink& out) {
+  static void Report(v1::Verdict verdict, const std::string& a, const std::string& b, uint32_t rank,
+                     int64_t first, int64_t last, VerdictSink& out) {
     Put(*verdict.mutable_details(), "tied_to", a);
     SetPlace(verdict, b, "weight", first, last, std::vector<uint32_t>{rank});
     out.Add(std::move(verdict));

@@ -88,15 +88,15 @@ struct Weight {
   uint32_t rank = 0;
   uint32_t attempt = 0;
   bool known = false;
-  uint64_t still = 0;         // updates in a row without effect
-  uint64_t beside_other = 0;  // of these, another weight changed
-  uint64_t updates = 0;       // that counted, with effect or without
-  uint64_t unrated = 0;       // gradients in steps that told no rate
-  uint64_t resting = 0;       // in steps with a rate of 0
-  uint64_t tiny = 0;          // steps too small for the weight's last place
+  uint64_t still = 0;          // updates in a row without effect
+  uint64_t next_to_other = 0;  // of these, another weight changed
+  uint64_t updates = 0;        // that counted, with effect or without
+  uint64_t unrated = 0;        // gradients in steps that told no rate
+  uint64_t resting = 0;        // in steps with a rate of 0
+  uint64_t tiny = 0;           // steps too small for the weight's last place
   uint64_t poisoned = 0;
   bool held = false;  // an update was observed
-  bool told = false;
+  bool reported = false;
   Digest moment;  // of the optimizer's state, where it is known
   bool moment_known = false;
   uint64_t by_moment = 0;  // of those in a row, the ones that moments tell
@@ -112,8 +112,9 @@ struct Weight {
     return updates + unrated + resting + tiny + poisoned + clamped > 0 || bare + 1 >= kCheckpoints;
   }
   void Persist(Archive& a) {
-    a(digest, rank, attempt, known, still, beside_other, updates, unrated, resting, tiny, poisoned);
-    a(held, told, moment, moment_known, by_moment, bare, clamped);
+    a(digest, rank, attempt, known, still, next_to_other, updates, unrated, resting, tiny,
+      poisoned);
+    a(held, reported, moment, moment_known, by_moment, bare, clamped);
     a(still_first, step_first, step_last, poisoned_first, poisoned_last, judged_last);
   }
 };
@@ -163,16 +164,16 @@ class UnchangedTensor : public ScalarRule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, weight] : weights_) {
-      if (weight.told || !weight.HadGradient()) continue;
+      if (weight.reported || !weight.HadGradient()) continue;
       v1::Verdict verdict = Rest(weight);
       // What NaN hides is not passed: those steps have a verdict of their own.
       const bool apart = weight.poisoned > 0 && verdict.kind() == v1::Verdict::KIND_PASS;
-      Say(std::move(verdict), key.second, weight, weight.step_first,
-          apart ? weight.judged_last : weight.step_last, out);
+      Report(std::move(verdict), key.second, weight, weight.step_first,
+             apart ? weight.judged_last : weight.step_last, out);
       if (apart) {
-        Say(Inconclusive(absl::StrCat("poisoned: NaN or infinite values in ", weight.poisoned,
-                                      weight.poisoned == 1 ? " step" : " steps")),
-            key.second, weight, weight.poisoned_first, weight.poisoned_last, out);
+        Report(Inconclusive(absl::StrCat("poisoned: NaN or infinite values in ", weight.poisoned,
+                                         weight.poisoned == 1 ? " step" : " steps")),
+               key.second, weight, weight.poisoned_first, weight.poisoned_last, out);
       }
     }
   }
@@ -225,14 +226,14 @@ class UnchangedTensor : public ScalarRule {
     weight->step_last = std::max(weight->step_last, step.step);
     if (!seen.weight) {
       weight->known = false;  // NaN keeps its bits whatever is added
-      weight->still = weight->beside_other = weight->by_moment = weight->bare = 0;
+      weight->still = weight->next_to_other = weight->by_moment = weight->bare = 0;
       return;
     }
     Compare(step, seen, changed, *weight);
-    const bool enough = weight->beside_other >= kUpdates || weight->still >= kUpdatesAlone ||
+    const bool enough = weight->next_to_other >= kUpdates || weight->still >= kUpdatesAlone ||
                         weight->by_moment >= kCheckpoints - 1;
-    if (!enough || weight->told || weight->held) return;
-    weight->told = true;
+    if (!enough || weight->reported || weight->held) return;
+    weight->reported = true;
     out.Add(Found(step, name, seen, *weight, changed));
   }
 
@@ -242,7 +243,7 @@ class UnchangedTensor : public ScalarRule {
         weight.known && weight.attempt == step.attempt && weight.rank == seen.rank;
     const bool same = comparable && weight.digest == *seen.weight;
     if (!same) {
-      weight.still = weight.beside_other = weight.by_moment = weight.bare = 0;
+      weight.still = weight.next_to_other = weight.by_moment = weight.bare = 0;
       weight.still_first = step.step;
     }
     const bool stepped = TakeMoment(seen, weight) && comparable;
@@ -279,7 +280,7 @@ class UnchangedTensor : public ScalarRule {
     if (!same) return;
     ++weight.still;
     weight.by_moment += stepped && !seen.gradient ? 1 : 0;
-    weight.beside_other += changed > 0 ? 1 : 0;
+    weight.next_to_other += changed > 0 ? 1 : 0;
   }
 
   // Has the optimizer stepped since the observation before? A moment that is kept and stands still
@@ -345,8 +346,8 @@ class UnchangedTensor : public ScalarRule {
     return found.Take();
   }
 
-  static void Say(v1::Verdict verdict, const std::string& name, const Weight& weight, int64_t first,
-                  int64_t last, VerdictSink& out) {
+  static void Report(v1::Verdict verdict, const std::string& name, const Weight& weight,
+                     int64_t first, int64_t last, VerdictSink& out) {
     Put(*verdict.mutable_details(), "updates", static_cast<double>(weight.updates));
     SetPlace(verdict, name, "weight", first, last, std::vector<uint32_t>{weight.rank});
     out.Add(std::move(verdict));

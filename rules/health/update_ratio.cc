@@ -108,7 +108,7 @@ constexpr size_t kMostRatioSites = size_t{1} << 16;
 
 // What one step tells of one site.
 struct RatioPoint {
-  std::optional<double> told;                                           // of a series
+  std::optional<double> reported;                                       // of a series
   double change_squares = 0, weight_squares = 0, gradient_squares = 0;  // of sampled elements
   double change_l1 = 0;                                                 // of the whole update
   uint64_t change_count = 0;
@@ -126,11 +126,11 @@ struct RatioSite {
   RatioCourse course;
   RateAtWork own_rate;  // of updates that say theirs
   uint32_t attempt = 0;
-  bool told = false;
+  bool reported = false;
   uint64_t empty = 0;  // the weight is zero
   int64_t step_first = 0;
   int64_t step_last = 0;
-  void Persist(Archive& a) { a(course, own_rate, attempt, told, empty, step_first, step_last); }
+  void Persist(Archive& a) { a(course, own_rate, attempt, reported, empty, step_first, step_last); }
 };
 
 class UpdateRatio : public ScalarRule {
@@ -166,9 +166,9 @@ class UpdateRatio : public ScalarRule {
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     changes_.Close(step, out);
     RateAtWork& rate = rates_[step.role];
-    if (rate_) rate.Tell(*rate_);
+    if (rate_) rate.Emit(*rate_);
     for (const auto& [place, point] : open_) {
-      if (!point.told && IsOneAxis(place.first)) continue;
+      if (!point.reported && IsOneAxis(place.first)) continue;
       RatioSite* site = Find(step, place);
       if (site != nullptr) Take(step, place, point, rate, *site, out);
     }
@@ -185,10 +185,10 @@ class UpdateRatio : public ScalarRule {
       return rows.Of([&](const SiteStep& any) { return RoleOf(any) == role; });
     };
     if (rows.Has("held") || !of(SeriesRole::kUpdateRatio).empty()) return 0;
-    const std::vector<ScalarColumn> told = of(SeriesRole::kRate);
+    const std::vector<ScalarColumn> reported = of(SeriesRole::kRate);
     RateAtWork& rate = rates_[rows.end.role];
-    for (size_t row = first; !told.empty() && row < rows.size(); ++row) {
-      if (const auto largest = LargestOf(told, row)) rate.Tell(*largest);
+    for (size_t row = first; !reported.empty() && row < rows.size(); ++row) {
+      if (const auto largest = LargestOf(reported, row)) rate.Emit(*largest);
     }
     return rows.size() - first;
   }
@@ -196,7 +196,7 @@ class UpdateRatio : public ScalarRule {
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     changes_.Rest(out);
     for (const auto& [key, site] : sites_) {
-      if (site.told) continue;
+      if (site.reported) continue;
       v1::Verdict verdict = Rest(site);
       Put(*verdict.mutable_details(), "points", static_cast<double>(site.course.counted()));
       if (std::get<2>(key) != "update") Put(*verdict.mutable_details(), "series", std::get<2>(key));
@@ -225,8 +225,8 @@ class UpdateRatio : public ScalarRule {
       rate_ = std::max(rate_.value_or(0), std::fabs(value));
     if (role == SeriesRole::kGradientNorm && !gradient_) gradient_ = value;
     if (role != SeriesRole::kUpdateRatio) return;
-    std::optional<double>& told = open_[{step.site.layer(), step.site.op()}].told;
-    if (!told || !std::isfinite(*told)) told = value;  // the lowest rank with a number
+    std::optional<double>& reported = open_[{step.site.layer(), step.site.op()}].reported;
+    if (!reported || !std::isfinite(*reported)) reported = value;  // the lowest rank with a number
   }
 
   void TakeTensor(const std::string& layer, const v1::TensorState& state) {
@@ -277,7 +277,8 @@ class UpdateRatio : public ScalarRule {
   // NaN: it cannot be told. nullopt: the weight is zero, or nothing was observed beside it.
   std::optional<double> RatioOf(const Place& place, const RatioPoint& point) const {
     // A ratio is never negative: such a value is its log10.
-    if (point.told) return *point.told < 0 ? std::pow(10.0, *point.told) : *point.told;
+    if (point.reported)
+      return *point.reported < 0 ? std::pow(10.0, *point.reported) : *point.reported;
     if (point.weight_squares > 0 || std::isnan(point.weight_squares))
       return std::sqrt(point.change_squares / point.weight_squares);
     const auto weight = weights_.find(place.first);
@@ -298,16 +299,16 @@ class UpdateRatio : public ScalarRule {
       ++site.empty;
       return;
     }
-    if (point.lr) site.own_rate.Tell(*point.lr);
-    const RateAtWork& known = rate.told() ? rate : site.own_rate;
+    if (point.lr) site.own_rate.Emit(*point.lr);
+    const RateAtWork& known = rate.reported() ? rate : site.own_rate;
     std::optional<bool> at_work;
-    if (known.told()) at_work = known.at_work();
+    if (known.reported()) at_work = known.at_work();
     std::optional<double> gradient = gradient_;
-    if (!point.told)
+    if (!point.reported)
       gradient = point.gradient ? std::optional(std::sqrt(point.gradient_squares)) : std::nullopt;
     site.course.Take(step.step, *ratio, at_work, gradient, limits_);
-    if (site.told || !IsWrong(site.course)) return;
-    site.told = true;
+    if (site.reported || !IsWrong(site.course)) return;
+    site.reported = true;
     out.Add(Found(step, place, site, known));
   }
 
@@ -332,7 +333,7 @@ class UpdateRatio : public ScalarRule {
             "%s: update norm / weight norm was %s 10^%g in %d consecutive points (steps %d to %d), "
             "%s on average%s.",
             who, small ? "below" : "above", limit, run.points, run.first, step.step, mean,
-            rate.told() ? absl::StrFormat(", at a learning rate of %.3g", rate.newest()) : ""))
+            rate.reported() ? absl::StrFormat(", at a learning rate of %.3g", rate.newest()) : ""))
         .Cause(small ? "updates-too-small" : "updates-too-large", 0.8)
         .Measured("log10(update norm / weight norm)",
                   run.zeros == run.points ? -HUGE_VAL : run.mean())
@@ -344,8 +345,8 @@ class UpdateRatio : public ScalarRule {
         .Witness("points", static_cast<double>(run.points))
         .Witness("first_step", static_cast<double>(run.first))
         .At(place.first, place.second, run.first, step.step, std::vector<uint32_t>{});
-    if (rate.told()) found.Witness("rate", rate.newest());
-    if (!rate.told())
+    if (rate.reported()) found.Witness("rate", rate.newest());
+    if (!rate.reported())
       found.Assume("the learning rate is above 0 in these points: none was recorded");
     google::protobuf::Struct& details = *found.verdict().mutable_details();
     if (place.second != "update") Put(details, "series", place.second);

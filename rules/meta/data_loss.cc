@@ -225,17 +225,17 @@ class DataLoss : public Rule {
   // Reports at once, and again each time the number has doubled.
   void JudgeLate(const RunSummary& run, VerdictSink& out) override {
     for (const auto& [cause, late] : run.late) {
-      uint64_t& told = told_late_[cause];
-      if (late.count < 2 * told) continue;
-      told = late.count;
+      uint64_t& reported = reported_late_[cause];
+      if (late.count < 2 * reported) continue;
+      reported = late.count;
       out.Add(LateVerdict(run, cause, late, error_share_));
     }
-    TellRefused(run, out);
+    ReportRefused(run, out);
   }
 
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
     for (const auto& [cause, late] : run.late) {
-      if (late.count != told_late_[cause]) out.Add(LateVerdict(run, cause, late, error_share_));
+      if (late.count != reported_late_[cause]) out.Add(LateVerdict(run, cause, late, error_share_));
     }
     std::map<std::pair<std::string, std::string>, SiteLoss> sites;
     for (const auto& [key, loss] : run.losses) {
@@ -254,19 +254,19 @@ class DataLoss : public Rule {
 
   void Persist(Archive& archive) override {
     archive.Version(1);
-    archive(told_late_);
+    archive(reported_late_);
   }
 
  private:
   // Reports evidence that the server held and then refused. This continues, so the user must know
   // before the run ends.
-  void TellRefused(const RunSummary& run, VerdictSink& out) {
+  void ReportRefused(const RunSummary& run, VerdictSink& out) {
     for (const auto& [key, loss] : run.losses) {
       const auto& [layer, op, cause] = key;
       if (cause != kRefusedLoss) continue;
-      uint64_t& told = told_late_[cause];
-      if (loss.count < 2 * told || loss.count == told) continue;
-      told = loss.count;
+      uint64_t& reported = reported_late_[cause];
+      if (loss.count < 2 * reported || loss.count == reported) continue;
+      reported = loss.count;
       SiteLoss site;
       site.lost = loss.count;
       site.step_first = loss.step_first;
@@ -330,7 +330,7 @@ class DataLoss : public Rule {
   }
 
   double error_share_;
-  std::map<std::string, uint64_t> told_late_;  // items, by cause
+  std::map<std::string, uint64_t> reported_late_;  // items, by cause
 };
 
 }  // namespace

@@ -162,8 +162,8 @@ class CollectiveBandwidth : public Rule {
     // Use the steps of the whole traces.
     const bool known = traces_.at == step.step;
     const int64_t last = known ? std::max(step.step, traces_.last) : step.step;
-    if (last > step.step) TellSteps(step.step, last, &verdict);
-    if (known) TellPaid(traces_.bottlenecks, &verdict);
+    if (last > step.step) ReportSteps(step.step, last, &verdict);
+    if (known) ReportPaid(traces_.bottlenecks, &verdict);
     SetPlace(verdict, step.site.layer(), step.site.op(), step.step, last, lowest.ranks());
     out.Add(std::move(verdict));
   }

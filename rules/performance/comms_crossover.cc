@@ -67,15 +67,15 @@ constexpr OptionInfo PlanFact(const char* name, const char* unit, const char* de
           .high = high};
 }
 
-constexpr const char* kNotTold = "0: not declared, and nothing is judged";
+constexpr const char* kNotDeclared = "0: not declared, and nothing is judged";
 constexpr OptionInfo kOptions[] = {
-    PlanFact("parameters", "of the model", "0", kNotTold, 0, 1e18),
+    PlanFact("parameters", "of the model", "0", kNotDeclared, 0, 1e18),
     PlanFact("active", "parameters that a token uses", "0", "0: all", 0, 1e18),
-    PlanFact("peak_tflops", "of one GPU, dense", "0", kNotTold, 0, 1e9),
+    PlanFact("peak_tflops", "of one GPU, dense", "0", kNotDeclared, 0, 1e9),
     PlanFact("mfu", "of the peak", "0.4", "well-tuned training reaches this", 0.001, 1),
     PlanFact("gpus", "of the job", "0", "0: as many as there are ranks", 0, 1e9),
     PlanFact("domain", "GPUs", "8", "one host", 1, 1e6),
-    PlanFact("link_gb", "GB/s of one GPU to other NVLink domains", "0", kNotTold, 0, 1e9),
+    PlanFact("link_gb", "GB/s of one GPU to other NVLink domains", "0", kNotDeclared, 0, 1e9),
     PlanFact("domain_link_gb", "GB/s of one GPU within its NVLink domain", "450",
              "NVLink of an H100", 0.001, 1e9),
     PlanFact("gathers", "micro-batches that gather the weights again", "1",
@@ -106,13 +106,13 @@ class CommsCrossover : public ScalarRule {
     plan_.layout.gathers = options.Number("gathers");
     plan_.layout.weight_bytes = options.Number("weight_bytes");
     plan_.layout.gradient_bytes = options.Number("gradient_bytes");
-    told_ = plan_.model.parameters > 0 && plan_.cluster.peak > 0 && plan_.cluster.link > 0;
+    reported_ = plan_.model.parameters > 0 && plan_.cluster.peak > 0 && plan_.cluster.link > 0;
   }
 
-  bool ReadsScalar(const v1::Site& site) const override { return told_ && IsTokens(site.op()); }
+  bool ReadsScalar(const v1::Site& site) const override { return reported_ && IsTokens(site.op()); }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
-    if (!told_ || !IsTokens(step.site.op()) || step.world_size == 0) return;
+    if (!reported_ || !IsTokens(step.site.op()) || step.world_size == 0) return;
     double tokens = 0;
     size_t ranks = 0;
     for (const Item& item : step.items) {
@@ -206,7 +206,7 @@ class CommsCrossover : public ScalarRule {
 
   const double gpus_;
   plan::Input plan_;
-  bool told_ = false;
+  bool reported_ = false;
   std::deque<double> tokens_;  // of complete steps, over all ranks
   int64_t first_ = 0, last_ = 0;
   uint32_t world_ = 0;

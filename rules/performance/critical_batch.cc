@@ -99,8 +99,8 @@ size_t NoiseSeriesOf(const std::string& op) {
 // The values of one rank in a step.
 struct NoiseStep {
   std::array<double, kNoiseSeries> values{};
-  uint32_t told = 0;  // bit set of the recorded values
-  void Persist(Archive& a) { a(values, told); }
+  uint32_t reported = 0;  // bit set of the recorded values
+  void Persist(Archive& a) { a(values, reported); }
 };
 
 // Sums over steps. Every term is finite.
@@ -114,10 +114,10 @@ struct NoiseSums {
     a(steps, unusable, first, last, noise, signal, batch, excess, excess_squared, around);
   }
 
-  void Add(int64_t step, const NoiseStep& told, double times) {
-    const double small = told.values[kSmallNorm] * told.values[kSmallNorm];
-    const double big = told.values[kBigNorm] * told.values[kBigNorm];
-    const double b = told.values[kSmallBatch], bb = told.values[kBigBatch];
+  void Add(int64_t step, const NoiseStep& reported, double times) {
+    const double small = reported.values[kSmallNorm] * reported.values[kSmallNorm];
+    const double big = reported.values[kBigNorm] * reported.values[kBigNorm];
+    const double b = reported.values[kSmallBatch], bb = reported.values[kBigBatch];
     const double s = (small - big) / (1 / b - 1 / bb);
     const double g = (bb * big - b * small) / (bb - b);
     const double d = bb * g - times * s;
@@ -162,15 +162,15 @@ class CriticalBatch : public ScalarRule {
     if (which == kNoiseSeries || step.items.empty()) return;
     // The norm over a big batch is common to all ranks, so the first recorded value is used.
     for (const Item& item : step.items) {
-      if (!item.evidence->has_scalar() || (now_.told >> which & 1) != 0) continue;
+      if (!item.evidence->has_scalar() || (now_.reported >> which & 1) != 0) continue;
       now_.values[which] = item.evidence->scalar().value();
-      now_.told |= 1u << which;
+      now_.reported |= 1u << which;
     }
   }
 
   bool judges_unseen_steps() const override { return false; }
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
-    if (now_.told == (1u << kNoiseSeries) - 1) {
+    if (now_.reported == (1u << kNoiseSeries) - 1) {
       sums_.Add(step.step, now_, times_);
       const uint64_t steps = sums_.steps;
       if (!found_ && steps >= kFewestNoiseSteps && (steps & (steps - 1)) == 0) {
@@ -179,7 +179,7 @@ class CriticalBatch : public ScalarRule {
         if (found_) out.Add(std::move(verdict));
       }
     }
-    any_ |= now_.told != 0;
+    any_ |= now_.reported != 0;
     now_ = {};
   }
 

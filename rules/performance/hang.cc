@@ -102,13 +102,13 @@ std::string OpWords(const flight::Op& op) {
   return text;
 }
 
-struct Told {
+struct Reported {
   const char* kind;
   const char* title;
   const char* fix;
 };
 
-Told WordsOf(const Frozen& frozen) {
+Reported WordsOf(const Frozen& frozen) {
   switch (frozen.kind) {
     case Frozen::Kind::kMismatched:
       if (frozen.what == "order") {
@@ -303,7 +303,7 @@ v1::Verdict OfDumps(const flight::Job& job, const Frozen& frozen) {
                         "when it wrote its dump",
                         frozen.ranks[0], OpWords(frozen.op), frozen.ranks[1]));
   }
-  if (frozen.kind == Frozen::Kind::kNobodyWaits) {
+  if (frozen.kind == Frozen::Kind::kNoneWaits) {
     return Inconclusive(absl::StrCat(
         "nobody-waits: ", ListRanks(frozen.ranks), " had not completed ", OpWords(frozen.op),
         " when the dump was written, and no rank waits; dumps of different times have this form"));
@@ -320,7 +320,7 @@ v1::Verdict OfDumps(const flight::Job& job, const Frozen& frozen) {
   }
   const bool named = frozen.kind != Frozen::Kind::kAllAtOne;
   const bool unseen = named && frozen.ranks == frozen.without_dump;
-  const Told words = WordsOf(frozen);
+  const Reported words = WordsOf(frozen);
   FindingBuilder found(named ? v1::LEVEL_ERROR : v1::LEVEL_NOTE, v1::STRENGTH_BOUNDED);
   found.Title(words.title)
       .Explain(Explain(frozen))

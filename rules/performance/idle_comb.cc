@@ -244,9 +244,9 @@ class IdleComb : public TimelineRule {
     Put(lanes, "span_ms", Milliseconds(t.span_ns()));
     Put(lanes, "longest_from_ms", Milliseconds(comb.longest->start_ns()));
     Put(lanes, "longest_ms", Milliseconds(comb.longest->duration_ns()));
-    const bool told = timeline::LongestGap(t, comb.cause) == comb.longest;
+    const bool reported = timeline::LongestGap(t, comb.cause) == comb.longest;
     for (const v1::TimelineWait& wait : t.waits()) {
-      if (told && wait.cause() == comb.cause && !wait.name().empty())
+      if (reported && wait.cause() == comb.cause && !wait.name().empty())
         Put(lanes, "host", wait.name());
     }
     PutNumbers(lanes, "gap_from_ms", gap_from);

@@ -147,10 +147,10 @@ class MemoryCreep : public ScalarRule {
       look |= NextLook(course.points() - 1) == course.points();
     }
     // During the run, report only if little memory is left, because growth may still end.
-    if (!look || series.told.has_value() || !AnyNear(step.site.op(), series.ranks)) return;
+    if (!look || series.reported.has_value() || !AnyNear(step.site.op(), series.ranks)) return;
     Seen seen = LookAt(step.site.op(), series.ranks, true);
     if (seen.creeping.empty()) return;
-    series.told = seen.soonest;
+    series.reported = seen.soonest;
     out.Add(VerdictOf(step.site.layer(), step.site.op(), seen));
   }
 
@@ -184,10 +184,10 @@ class MemoryCreep : public ScalarRule {
     for (const auto& [site, series] : series_) {
       if (series.ranks.empty()) continue;
       const Seen seen = LookAt(site.second, series.ranks, false);
-      if (!series.told.has_value()) {
+      if (!series.reported.has_value()) {
         out.Add(VerdictOf(site.first, site.second, seen));
-      } else if (seen.creeping.empty() && IsOver(*series.told, series.ranks)) {
-        out.Add(TakenBack(site.first, site.second, *series.told, seen));
+      } else if (seen.creeping.empty() && IsOver(*series.reported, series.ranks)) {
+        out.Add(TakenBack(site.first, site.second, *series.reported, seen));
       }
     }
   }
@@ -210,8 +210,8 @@ class MemoryCreep : public ScalarRule {
   };
   struct Series {
     Ranks ranks;
-    std::optional<Soonest> told;  // a finding, reported once
-    void Persist(Archive& a) { a(ranks, told); }
+    std::optional<Soonest> reported;  // a finding, reported once
+    void Persist(Archive& a) { a(ranks, reported); }
   };
   // The results of the courses of a series.
   struct Seen {
@@ -231,8 +231,8 @@ class MemoryCreep : public ScalarRule {
     return {ReadsScalar(site), KindOfMemory(site.op()) == MemoryKind::kLimit, nullptr};
   }
 
-  void TakeLimits(const std::vector<std::pair<uint32_t, double>>& told) {
-    for (const auto& [rank, value] : told) {
+  void TakeLimits(const std::vector<std::pair<uint32_t, double>>& reported) {
+    for (const auto& [rank, value] : reported) {
       if (limits_.size() < kMostMemoryCourses || limits_.contains(rank)) limits_[rank] = value;
     }
   }
@@ -242,8 +242,8 @@ class MemoryCreep : public ScalarRule {
   double LimitOf(uint32_t rank, const std::string& op, double now) const {
     if (limit_ > 0) return limit_;
     const double named = LimitInName(op);
-    const auto told = limits_.find(rank);
-    const double limit = named > 0 ? named : told == limits_.end() ? 0 : told->second;
+    const auto reported = limits_.find(rank);
+    const double limit = named > 0 ? named : reported == limits_.end() ? 0 : reported->second;
     return now <= 1.01 * limit ? limit : 0;
   }
 
@@ -344,32 +344,33 @@ class MemoryCreep : public ScalarRule {
   }
 
   // Returns true if it has grown by less than half of what its rate predicted at the report.
-  static bool IsOver(const Soonest& told, const Ranks& ranks) {
-    const auto place = ranks.find(told.rank);
-    if (place == ranks.end() || place->second.attempt() != told.attempt) return false;
-    const auto since = static_cast<double>(place->second.last() - told.last);
-    return place->second.Newest() - told.now < told.slope * since / 2;
+  static bool IsOver(const Soonest& reported, const Ranks& ranks) {
+    const auto place = ranks.find(reported.rank);
+    if (place == ranks.end() || place->second.attempt() != reported.attempt) return false;
+    const auto since = static_cast<double>(place->second.last() - reported.last);
+    return place->second.Newest() - reported.now < reported.slope * since / 2;
   }
 
   // Replaces the warning (rules/engine/report.h).
-  static v1::Verdict TakenBack(const std::string& layer, const std::string& op, const Soonest& told,
-                               const Seen& seen) {
+  static v1::Verdict TakenBack(const std::string& layer, const std::string& op,
+                               const Soonest& reported, const Seen& seen) {
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
     found.Title("memory came close to its limit but no longer grows")
         .Explain(absl::StrFormat("%s grew by %.3g per step up to step %d and was at %.4g of %.4g. "
                                  "Since then the growth has slowed, and it is at %.4g.",
-                                 op, told.slope, told.last, told.now, told.limit, seen.shown.now))
+                                 op, reported.slope, reported.last, reported.now, reported.limit,
+                                 seen.shown.now))
         .Cause("memory-grows", 0.8)
         .Measured("growth per step", seen.shown.slope.slope, "")
         .Threshold(0, "half of the reported rate, since the report")
         .FalseAlarm("measured", kFalseAlarmsOfCreep)
         .Witness("now", seen.shown.now)
-        .Witness("limit", told.limit)
+        .Witness("limit", reported.limit)
         .Fix(kMemoryFix);
     Put(*found.verdict().mutable_details(), "kind", "ended");
     v1::Verdict verdict = found.Take();
-    SetPlace(verdict, layer, op, told.first, std::max(told.first, seen.shown.last),
-             std::vector<uint32_t>{told.rank});
+    SetPlace(verdict, layer, op, reported.first, std::max(reported.first, seen.shown.last),
+             std::vector<uint32_t>{reported.rank});
     return verdict;
   }
 

@@ -117,8 +117,8 @@ MfuName NameOfMfu(const std::string& op) {
   });
 }
 
-bool TellsMfu(const std::string& op) { return NameOfMfu(op).mfu; }
-bool TellsSpeed(const std::string& op) { return NameOfMfu(op).speed; }
+bool ReportsMfu(const std::string& op) { return NameOfMfu(op).mfu; }
+bool ReportsSpeed(const std::string& op) { return NameOfMfu(op).speed; }
 bool OfOneGpu(const std::string& op) { return NameOfMfu(op).one_gpu; }
 
 // The user's data on model and cluster.
@@ -136,7 +136,7 @@ struct Facts {
     if (active > 0) total_over_active = total / active;
     if (!(total > 0)) flops_a_token = 0;
   }
-  bool told() const { return flops_a_token > 0 && peak > 0 && gpus > 0; }
+  bool reported() const { return flops_a_token > 0 && peak > 0 && gpus > 0; }
   double Mfu(double tokens_per_second, bool of_one_gpu) const {
     return tokens_per_second * flops_a_token / (peak * (of_one_gpu ? 1 : gpus));
   }
@@ -207,7 +207,7 @@ class Mfu : public ScalarRule {
   explicit Mfu(const Options& options) : facts_(options) {}
 
   bool ReadsScalar(const v1::Site& site) const override {
-    return TellsMfu(site.op()) || (facts_.told() && TellsSpeed(site.op()));
+    return ReportsMfu(site.op()) || (facts_.reported() && ReportsSpeed(site.op()));
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
@@ -217,9 +217,9 @@ class Mfu : public ScalarRule {
       const double value = item.evidence->scalar().value();
       if (!(value >= 0) || !(value < 1e15)) continue;
       const std::string& op = step.site.op();
-      if (TellsMfu(op)) {
+      if (ReportsMfu(op)) {
         if (series_.size() < kMostMfuSeries || series_.contains(op)) now_[op] = value;
-      } else if (TellsSpeed(op)) {
+      } else if (ReportsSpeed(op)) {
         speed_ = facts_.Mfu(value, OfOneGpu(op));
       }
       return;

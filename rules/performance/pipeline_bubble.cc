@@ -112,12 +112,12 @@ class PipelineBubble : public Rule {
     if (!pipeline || WhoseTimeline(step.site) != TimelineOf::kTrace) return;
     std::vector<uint32_t> ranks;
     v1::Verdict verdict = JudgeRanks(step, &ranks);
-    TellSteps(first_, last_, &verdict);
+    ReportSteps(first_, last_, &verdict);
     std::vector<const v1::Timeline*> timelines;
     for (const Item& item : step.items) {
       if (item.evidence->has_timeline()) timelines.push_back(&item.evidence->timeline());
     }
-    TellPaid(timeline::BottlenecksOf(timelines), &verdict);
+    ReportPaid(timeline::BottlenecksOf(timelines), &verdict);
     SetPlace(verdict, step.site.layer(), step.site.op(), first_, last_, ranks);
     out.Add(std::move(verdict));
   }
@@ -136,7 +136,7 @@ class PipelineBubble : public Rule {
       ranks->push_back(rank);
       if (const std::string wrong = WrongWith(t); !wrong.empty())
         return Inconclusive(absl::StrFormat("wrong-timeline: rank %d: %s", rank, wrong));
-      if (!t.stage_known() || t.stage() >= timeline::kStageOfNobodyElse)
+      if (!t.stage_known() || t.stage() >= timeline::kStageOfNoOther)
         return Inconclusive(
             absl::StrFormat("no-stage: the pipeline stage of rank %d is not known", rank));
       if (t.steps_size() < kFewestBubbleSteps)

@@ -207,10 +207,10 @@ class StragglerRule : public ScalarRule {
     if (!traces.steps.empty()) {
       first = traces.steps.front();
       last = traces.steps.back();
-      TellSteps(first, last, &verdict);
+      ReportSteps(first, last, &verdict);
     }
-    if (verdict.has_finding()) TellDriver(step.step, &verdict);
-    if (!of_loop) TellPaid(timeline::BottlenecksOf(traces.all()), &verdict);
+    if (verdict.has_finding()) ReportDriver(step.step, &verdict);
+    if (!of_loop) ReportPaid(timeline::BottlenecksOf(traces.all()), &verdict);
     // The culprits, else all ranks.
     std::vector<uint32_t> ranks;
     if (const auto named = verdict.details().fields().find("ranks");
@@ -240,7 +240,7 @@ class StragglerRule : public ScalarRule {
 
   // Adds the culprit's driver report, at the last step of this block. If most other drivers report
   // the same, it is not the cause.
-  void TellDriver(int64_t step, v1::Verdict* verdict) const {
+  void ReportDriver(int64_t step, v1::Verdict* verdict) const {
     google::protobuf::Struct& details = *verdict->mutable_details();
     const auto culprit =
         static_cast<uint32_t>(details.fields().at("ranks").list_value().values(0).number_value());
@@ -251,10 +251,10 @@ class StragglerRule : public ScalarRule {
     const timeline::DriverCause cause = timeline::CauseOfDriver(own->second);
     if (cause.id.empty()) return;
     size_t same = 0, others = 0;
-    for (const auto& [rank, said] : driver_) {
-      if (rank == culprit || said.step != step) continue;
+    for (const auto& [rank, stated] : driver_) {
+      if (rank == culprit || stated.step != step) continue;
       ++others;
-      same += timeline::CauseOfDriver(said).id == cause.id ? 1 : 0;
+      same += timeline::CauseOfDriver(stated).id == cause.id ? 1 : 0;
     }
     if (others > 0 && 2 * same >= others) return;
     Put(details, "driver", std::string(cause.id));
@@ -353,7 +353,7 @@ class StragglerRule : public ScalarRule {
     return builder.Take();
   }
 
-  std::map<uint32_t, timeline::DriverSaid> driver_;  // by rank
+  std::map<uint32_t, timeline::DriverStated> driver_;  // by rank
 };
 
 }  // namespace

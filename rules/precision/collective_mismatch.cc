@@ -85,14 +85,14 @@ class CollectiveMismatch : public Rule {
       if (joined.items.size() < 2) continue;
       ++site.compared;
       for (const ReductionMismatch& m : FindMismatches(joined)) {
-        if (site.told.insert(m.what).second) out.Add(Found(joined, m));
+        if (site.reported.insert(m.what).second) out.Add(Found(joined, m));
       }
     }
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, site] : sites_) {
-      if (!site.told.empty()) continue;
+      if (!site.reported.empty()) continue;
       v1::Verdict verdict =
           site.compared > 0
               ? Pass(absl::StrCat("the ranks agree on dtype, count, operation and root"))
@@ -113,8 +113,8 @@ class CollectiveMismatch : public Rule {
  private:
   struct Site : CollectiveSpan {
     uint64_t compared = 0;
-    std::set<std::string> told;
-    void Persist(Archive& a) { a(any, step_first, step_last, compared, ranks, told); }
+    std::set<std::string> reported;
+    void Persist(Archive& a) { a(any, step_first, step_last, compared, ranks, reported); }
   };
 
   static v1::Verdict Found(const JoinedReduction& joined, const ReductionMismatch& m) {

@@ -106,13 +106,13 @@ class CollectiveOverflow : public Rule {
         if (site.blocked.empty()) site.blocked = a->blocked;
         continue;
       }
-      Tell(*a, LookAt(*a), site, out);
+      Emit(*a, LookAt(*a), site, out);
     }
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, site] : sites_) {
-      if (site.told != v1::LEVEL_UNSPECIFIED) continue;
+      if (site.reported != v1::LEVEL_UNSPECIFIED) continue;
       v1::Verdict verdict = Rest(site);
       site.Place(key, &verdict);
       Put(*verdict.mutable_details(), "samples", static_cast<double>(site.samples));
@@ -131,9 +131,9 @@ class CollectiveOverflow : public Rule {
     uint64_t samples = 0;      // with finite inputs
     double largest_share = 0;  // of the dtype's largest value, over all partial sums
     std::string blocked;
-    v1::Level told = v1::LEVEL_UNSPECIFIED;
+    v1::Level reported = v1::LEVEL_UNSPECIFIED;
     void Persist(Archive& a) {
-      a(any, step_first, step_last, ranks, samples, largest_share, blocked, told);
+      a(any, step_first, step_last, ranks, samples, largest_share, blocked, reported);
     }
   };
 
@@ -193,22 +193,22 @@ class CollectiveOverflow : public Rule {
     return scale == 0 || !std::isfinite(scale) ? 1 : scale;
   }
 
-  static void Tell(const ReductionAnalysis& a, const Look& look, Site& site, VerdictSink& out) {
+  static void Emit(const ReductionAnalysis& a, const Look& look, Site& site, VerdictSink& out) {
     const double limit = FormatOf(MachineOf(a).arithmetic.partial).max_finite;
     site.samples += look.samples;
     site.largest_share = std::max(site.largest_share, look.near.largest / limit);
     const bool lost = !look.overflows.empty() || !look.others.empty();
-    if (lost && site.told < v1::LEVEL_ERROR) {
-      site.told = v1::LEVEL_ERROR;
+    if (lost && site.reported < v1::LEVEL_ERROR) {
+      site.reported = v1::LEVEL_ERROR;
       out.Add(look.overflows.empty() ? NotFinite(a, look.others) : Found(a, look.overflows));
       return;
     }
-    if (site.told != v1::LEVEL_UNSPECIFIED) return;
+    if (site.reported != v1::LEVEL_UNSPECIFIED) return;
     if (look.near_last.last > limit / 4) {
-      site.told = v1::LEVEL_NOTE;
+      site.reported = v1::LEVEL_NOTE;
       out.Add(Close(a, look.near_last, look.near_last.last, limit, true));
     } else if (look.near.largest > limit / 4) {
-      site.told = v1::LEVEL_NOTE;
+      site.reported = v1::LEVEL_NOTE;
       out.Add(Close(a, look.near, look.near.largest, limit, false));
     }
   }

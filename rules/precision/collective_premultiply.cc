@@ -105,15 +105,15 @@ class CollectivePremultiply : public Rule {
       }
       if (!a->replayed) continue;
       site.last = WithoutValues(*a);
-      if (site.told || !Multiplies(a->replay) || Exact(site)) continue;
-      site.told = true;
+      if (site.reported || !Multiplies(a->replay) || Exact(site)) continue;
+      site.reported = true;
       out.Add(Found(site, FactorError(a->c.wire_dtype, a->c.ranks), a->replay.class_proved));
     }
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (auto& [key, site] : sites_) {
-      if (site.told || site.last == nullptr) continue;
+      if (site.reported || site.last == nullptr) continue;
       v1::Verdict verdict = Rest(site);
       site.Place(key, &verdict);
       site.last->replay.AddDetails(*verdict.mutable_details());
@@ -129,14 +129,15 @@ class CollectivePremultiply : public Rule {
 
  private:
   struct Site : CollectiveSpan {
-    bool told = false;
+    bool reported = false;
     int ranks_of_group = 0;
     DType wire = DType::kUnspecified;
     RelativeErrorSum relative;
     std::optional<int64_t> measured;  // the newest step in `relative`
     std::shared_ptr<const ReductionAnalysis> last;
     void Persist(Archive& a) {
-      a(any, told, step_first, step_last, ranks, ranks_of_group, wire, relative, measured, last);
+      a(any, reported, step_first, step_last, ranks, ranks_of_group, wire, relative, measured,
+        last);
     }
   };
 
@@ -178,8 +179,8 @@ class CollectivePremultiply : public Rule {
         if (!IsRoundedReciprocal(factor, ranks)) continue;
         if (noted == nullptr) noted = &Note(step);
         Site& site = *noted;
-        if (site.told) continue;
-        site.told = true;
+        if (site.reported) continue;
+        site.reported = true;
         site.ranks_of_group = static_cast<int>(ranks);
         v1::Verdict verdict = Found(site, error, true);
         verdict.mutable_finding()->set_explanation(absl::StrFormat(

@@ -137,34 +137,34 @@ class CollectiveSum : public Rule {
     ReductionStatistics& tally = sites_.Of(step);
     tally.TakeCalls(*joined);
     tally.Take(step, AnalyseReductions(step));
-    const bool unlike = tally.unknown.level() > tally.told && tally.unlike_sums();
-    if (unlike && tally.likeness.any()) tally.Block(tally.likeness.Excuse());
-    TellBlocked(tally, out);
-    if (!tally.told_broken) {
+    const bool unlike = tally.unknown.level() > tally.reported && tally.unlike_sums();
+    if (unlike && tally.likeness.any()) tally.Block(tally.likeness.Explanation());
+    ReportBlocked(tally, out);
+    if (!tally.reported_broken) {
       const auto broken = BrokenCollective(AnalyseReductions(step));
-      tally.told_broken = broken.has_value();
+      tally.reported_broken = broken.has_value();
       if (broken) out.Add(*broken);
     }
     if (!tally.judged()) return;
     const BiasStream* accused = tally.accused();
-    if (accused != nullptr && accused->level() > tally.told) {
-      tally.told = accused->level();
+    if (accused != nullptr && accused->level() > tally.reported) {
+      tally.reported = accused->level();
       out.Add(Biased(key, tally, *accused, false));
-    } else if (tally.told == v1::LEVEL_UNSPECIFIED && tally.growth) {
-      tally.told = v1::LEVEL_NOTE;
+    } else if (tally.reported == v1::LEVEL_UNSPECIFIED && tally.growth) {
+      tally.reported = v1::LEVEL_NOTE;
       out.Add(Narrow(key, tally));
     }
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     sites_.AtEnd([&](const Key& key, const ReductionStatistics& tally, bool by_ebh) {
-      if (tally.told > v1::LEVEL_NOTE) return;
+      if (tally.reported > v1::LEVEL_NOTE) return;
       const BiasStream* accused = tally.accused();
       const bool enough =
           accused != nullptr && accused->effective_count() >= FewestSamples(kCollectiveHalfAlpha);
       if (by_ebh && enough) {
         out.Add(Biased(key, tally, *accused, true));
-      } else if (tally.told == v1::LEVEL_UNSPECIFIED && !tally.told_broken) {
+      } else if (tally.reported == v1::LEVEL_UNSPECIFIED && !tally.reported_broken) {
         Rest(key, tally, out);
       }
     });
@@ -186,9 +186,9 @@ class CollectiveSum : public Rule {
     return id == "missing-ranks" || id == "no-sample";
   }
 
-  static void TellBlocked(ReductionStatistics& tally, VerdictSink& out) {
+  static void ReportBlocked(ReductionStatistics& tally, VerdictSink& out) {
     for (const auto& [id, reason] : tally.blocked) {
-      if (MayMeetLater(id) || !tally.told_blocked.insert(id).second) continue;
+      if (MayMeetLater(id) || !tally.reported_blocked.insert(id).second) continue;
       out.Add(id == "postscaled" ? Pass(reason.substr(reason.find(": ") + 2))
                                  : Inconclusive(reason));
     }

@@ -70,7 +70,7 @@ bool Byte(DType t) { return DTypeSize(t) == 1; }
 // Sampled elements with v = 0 after a step with g != 0.
 struct Bare {
   size_t elements = 0;
-  size_t told = 0;          // elements that show the moments: g is finite and not zero
+  size_t reported = 0;      // elements that show the moments: g is finite and not zero
   size_t poisoned = 0;      // g is not finite
   size_t finite_steps = 0;  // of `told`: the intended change and the result are finite
   size_t flushed = 0;       // v rounds to 0 although its root is above eps
@@ -87,7 +87,7 @@ Bare LookAtMoments(const UpdateCase& c, double beta2, double eps) {
   for (size_t i = 0; i < c.size(); ++i) {
     const double g = c.gradient[i];
     bare.poisoned += std::isfinite(g) ? 0 : 1;
-    bare.told += std::isfinite(g) && g != 0 ? 1 : 0;
+    bare.reported += std::isfinite(g) && g != 0 ? 1 : 0;
     if (!(c.moment_after[i] == 0) || !std::isfinite(g) || g == 0) continue;
     ++bare.elements;
     if (std::isfinite(c.intended[i]) && std::isfinite(c.after[i])) ++bare.finite_steps;
@@ -133,8 +133,8 @@ class EpsilonUnderflow : public ScalarRule {
     auto moments = static_cast<DType>(config.moment_dtype());
     if (c.ok() && c->moment_dtype != DType::kUnspecified) moments = c->moment_dtype;
     const bool known_moments = IsFloating(moments);
-    const bool said = std::isfinite(config.eps()) && config.eps() > 0;
-    if (!said) {
+    const bool stated = std::isfinite(config.eps()) && config.eps() > 0;
+    if (!stated) {
       if (!known_moments) return std::nullopt;
       return Inconclusive("eps-unknown: the update does not contain its eps");
     }
@@ -162,7 +162,7 @@ class EpsilonUnderflow : public ScalarRule {
 
   // Returns true if no element shows the step's effect on its moments.
   static bool Poisoned(const v1::Update& update, const Bare& bare) {
-    if (bare.told > 0) return false;
+    if (bare.reported > 0) return false;
     return bare.poisoned > 0 || (!update.has_sample() && update.summary().non_finite() > 0);
   }
 

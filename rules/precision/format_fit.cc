@@ -208,8 +208,8 @@ class FormatFitRule : public Rule {
     if (!item.evidence->has_tensor()) return std::nullopt;
     const v1::TensorState& state = item.evidence->tensor();
     if (DeclaresBlocks(state)) return std::nullopt;  // see JudgeBlockTensor
-    const bool asked = format_ != DType::kUnspecified && state.role() == "weight";
-    const auto target = asked ? format_ : static_cast<DType>(state.target_format());
+    const bool requested = format_ != DType::kUnspecified && state.role() == "weight";
+    const auto target = requested ? format_ : static_cast<DType>(state.target_format());
     const auto dtype = static_cast<DType>(state.dtype());
     if (!IsFloating(target) || !IsFloating(dtype)) return std::nullopt;
     const v1::TensorSummary& s = state.summary();

@@ -145,8 +145,8 @@ class GemmAccumulator : public Rule {
   struct Stream {
     BiasStream stream{0};
     int64_t last_step = -1;
-    v1::Level told = v1::LEVEL_UNSPECIFIED;
-    void Persist(Archive& a) { a(stream, last_step, told); }
+    v1::Level reported = v1::LEVEL_UNSPECIFIED;
+    void Persist(Archive& a) { a(stream, last_step, reported); }
   };
   struct Site {
     double alpha = 0;
@@ -312,8 +312,8 @@ class GemmAccumulator : public Rule {
       if (all[i]->cuts() || all[i]->splits()) continue;
       const uint32_t rank = step.items[i].source->rank();
       Stream& s = StreamOf(step, rank);
-      if (s.stream.level() <= s.told) continue;
-      s.told = s.stream.level();
+      if (s.stream.level() <= s.reported) continue;
+      s.reported = s.stream.level();
       v1::Verdict verdict = Complete(*all[i], BiasFinding(*all[i], s.stream));
       verdict.mutable_site()->add_ranks(rank);
       return verdict;

@@ -107,14 +107,14 @@ class GradAccumulation : public Rule {
     AccumulationStatistics& tally = sites_.Of(step);
     tally.Take(step, all, more);
     const AccumulationStatistics::Rank* worst = tally.Alarmed();
-    if (worst == nullptr || worst->stream.level() <= tally.told) return;
-    tally.told = worst->stream.level();
+    if (worst == nullptr || worst->stream.level() <= tally.reported) return;
+    tally.reported = worst->stream.level();
     out.Add(Biased(Sites::KeyOf(step), tally, *worst, false));
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     sites_.AtEnd([&](const Key& key, const AccumulationStatistics& tally, bool by_ebh) {
-      if (tally.told != v1::LEVEL_UNSPECIFIED) return;
+      if (tally.reported != v1::LEVEL_UNSPECIFIED) return;
       const AccumulationStatistics::Rank* worst = by_ebh ? tally.Outside() : nullptr;
       out.Add(worst != nullptr ? Biased(key, tally, *worst, true) : Rest(key, tally));
     });
@@ -184,9 +184,9 @@ class GradAccumulation : public Rule {
     if (tally.Judged() == 0) return Complete(key, tally, Inconclusive(tally.WhyNothing()));
     if (tally.longer.breaks) return Predicted(key, tally);
     const AccumulationStatistics::Rank& shown = *tally.Shown();
-    const bool told_apart = shown.match.accepted || shown.match.indistinguishable;
+    const bool distinguished = shown.match.accepted || shown.match.indistinguishable;
     const bool half = shown.match.accepted && shown.match.model.half();
-    if (!told_apart && !tally.WithinBudget()) {
+    if (!distinguished && !tally.WithinBudget()) {
       return Complete(key, tally,
                       Inconclusive("unexplained: no candidate gives these sums, and the interval "
                                    "is too wide to exclude a bias"));

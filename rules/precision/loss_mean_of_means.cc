@@ -165,11 +165,11 @@ class LossMeanOfMeans : public ScalarRule {
   const void* judges_apart() const override { return this; }
   // If a series has no loss, no sum or no tokens, it gives no result.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
-    std::map<const Of*, std::set<int>> told;
+    std::map<const Of*, std::set<int>> reported;
     for (const ScalarColumn& column : rows.columns) {
       const SiteStep& any = column.any();
       for (const Part& part : known_.Of(any, [&] { return PartsOf(any.site); })) {
-        std::set<int>& parts = told[part.of];
+        std::set<int>& parts = reported[part.of];
         parts.insert(part.field == &Series::loss ? 0 : part.field == &Series::loss_sum ? 1 : 2);
         if (parts.size() == 3) return 0;
       }

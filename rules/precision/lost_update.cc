@@ -154,7 +154,7 @@ class LostUpdate : public Rule {
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
-    pool_.TellLeft(FewElements(), out);
+    pool_.ReportLeft(FewElements(), out);
   }
 
   void Persist(Archive& archive) override {
@@ -326,7 +326,7 @@ class LostUpdate : public Rule {
             "%s; %d of them are nearer to the other side. Stochastic rounding gives this with "
             "probability e^%.0f. The error moves the weights %.3g times as far as the intended "
             "change, in one direction.",
-            store.matched, store.rounded, DTypeName(c.dtype), store.side, store.telling,
+            store.matched, store.rounded, DTypeName(c.dtype), store.side, store.informative,
             store.log_chance, store.drift))
         .Cause("one-sided-store", 1)
         .Measured("drift / intended change", store.drift, "share")

@@ -124,7 +124,7 @@ class MomentRatchet : public ScalarRule {
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
-    pool_.TellLeft(FewElements(), out);
+    pool_.ReportLeft(FewElements(), out);
     courses_.Rest(out);
   }
 
@@ -208,31 +208,31 @@ class MomentRatchet : public ScalarRule {
   // returns nullopt.
   std::optional<v1::Verdict> WeighEarly(const v1::UpdateConfig& config, const UpdateCase& c,
                                         const Falling& f) const {
-    if (f.telling.size() < elements_ || !f.moved || IsOptimizer(config, "amsgrad"))
+    if (f.informative.size() < elements_ || !f.moved || IsOptimizer(config, "amsgrad"))
       return std::nullopt;
     std::optional<MomentReplay> best;
-    size_t most = 0, least = f.telling.size();
+    size_t most = 0, least = f.informative.size();
     for (const MomentReplay& r : MomentReplays(c, f, config.beta2())) {
-      if (!ReplayExplains(r.telling, f.telling.size())) continue;
+      if (!ReplayExplains(r.informative, f.informative.size())) continue;
       const size_t able = AbleToFall(c, f, r);
       most = std::max(most, able);
       least = std::min(least, able);
-      if (!best || r.telling > best->telling) best = r;
+      if (!best || r.informative > best->informative) best = r;
     }
     if (!best) return std::nullopt;
-    if (!Few(least, f.telling.size()) && (f.all == 0 || !Few(f.fell(), f.all)))
+    if (!Few(least, f.informative.size()) && (f.all == 0 || !Few(f.fell(), f.all)))
       return Pass("the second moment can fall", Describe(c, f));
-    if (!Few(most, f.telling.size()) || f.fell() > 0) return std::nullopt;
+    if (!Few(most, f.informative.size()) || f.fell() > 0) return std::nullopt;
     v1::Verdict verdict =
         Found(c, f, *best,
               absl::StrFormat(
                   "A replay of the update (%s, beta2 = %g) in %s gives the recorded bits of %d of "
                   "%d sampled elements. Without any gradient this arithmetic would lower %d of "
                   "them: the decay is rounded away. Of %d that had to fall (g^2 < v/2) none did.",
-                  best->arithmetic->name, best->beta2, DTypeName(c.moment_dtype), best->telling,
-                  f.telling.size(), most, f.all),
-              "elements that can fall", most, f.telling.size());
-    Put(*verdict.mutable_details(), "explained", static_cast<double>(best->telling));
+                  best->arithmetic->name, best->beta2, DTypeName(c.moment_dtype), best->informative,
+                  f.informative.size(), most, f.all),
+              "elements that can fall", most, f.informative.size());
+    Put(*verdict.mutable_details(), "explained", static_cast<double>(best->informative));
     Put(*verdict.mutable_details(), "able", static_cast<double>(most));
     return Complete(config, *best, std::move(verdict));
   }
@@ -252,7 +252,7 @@ class MomentRatchet : public ScalarRule {
             "beta2.")
         .Samples(of);
     constexpr size_t kListed = 3;
-    const std::vector<size_t>& shown = f.still.empty() ? f.telling : f.still;
+    const std::vector<size_t>& shown = f.still.empty() ? f.informative : f.still;
     for (size_t k = 0; k < std::min(kListed, shown.size()); ++k) {
       const size_t i = shown[k];
       const double g2 = c.gradient[i] * c.gradient[i];
@@ -280,7 +280,7 @@ class MomentRatchet : public ScalarRule {
     google::protobuf::Struct details;
     Put(details, "dtype", DTypeName(c.moment_dtype));
     Put(details, "sampled", static_cast<double>(c.size()));
-    Put(details, "telling", static_cast<double>(f.telling.size()));
+    Put(details, "telling", static_cast<double>(f.informative.size()));
     Put(details, "must_fall", static_cast<double>(f.all));
     Put(details, "fell", static_cast<double>(f.fell()));
     Put(details, "non_finite", static_cast<double>(f.non_finite));

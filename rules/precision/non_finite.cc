@@ -111,7 +111,7 @@ class NonFinite : public ScalarRule {
     const bool fell = group.scale && group.scale_now && *group.scale_now < *group.scale;
     // The scale may be logged before or after its step.
     if (group.pending && group.scale_now) {
-      Tell(*std::exchange(group.pending, std::nullopt), fell, out);
+      Emit(*std::exchange(group.pending, std::nullopt), fell, out);
       group.open = !fell;
       late_memory_[{step.attempt, step.role}].Opened(step.step);
     }
@@ -137,7 +137,7 @@ class NonFinite : public ScalarRule {
 
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
     for (auto& [key, group] : groups_) {
-      if (group.pending) Tell(*std::exchange(group.pending, std::nullopt), false, out);
+      if (group.pending) Emit(*std::exchange(group.pending, std::nullopt), false, out);
     }
     if (found_ || observations_ == 0) return;  // scalars only: health/loss-non-finite
     v1::Verdict verdict =
@@ -200,7 +200,7 @@ class NonFinite : public ScalarRule {
     }
     group.open = !scaled;
     late_memory_[{step.attempt, step.role}].Opened(step.step);
-    Tell(s, scaled, out);
+    Emit(s, scaled, out);
   }
 
   // Judges one rank's late step alone, because what others observed was judged when it closed. It
@@ -219,7 +219,7 @@ class NonFinite : public ScalarRule {
     }
     const bool scaled = seen->observation->gradient_like();
     if ((scaled && group.scale) || !memory.IsNews(late, group.open)) return;
-    Tell(SightingOf(late.trace, *seen, group, late.step), false, out);
+    Emit(SightingOf(late.trace, *seen, group, late.step), false, out);
   }
 
   static NonFiniteSighting SightingOf(const NonFiniteTrace& trace, const FirstSeen& seen,
@@ -240,7 +240,7 @@ class NonFinite : public ScalarRule {
       for (const char* op : {"weight", "update"})
         s.finite_step = std::max(s.finite_step, group.FiniteAt(first.layer, op, step));
       s.in_front = MomentText(trace.MomentsOf(first));
-    } else if (first.behind_loss() && s.ordered) {
+    } else if (first.after_loss() && s.ordered) {
       // If no weight was ever observed, "Nothing was observed before it" is enough.
       if (s.before || group.weights)
         s.in_front = InFrontText(trace.LookedInFront(first), group.weights);
@@ -260,12 +260,12 @@ class NonFinite : public ScalarRule {
           group.looked && *group.looked < *group.lost_since ? "; no tensor was observed between"
                                                             : "");
     }
-    if (!first.behind_loss()) return "";
+    if (!first.after_loss()) return "";
     return " The loss of this step is NaN or infinite, and the gradients are computed from it: "
            "check the loss first (health/loss-non-finite).";
   }
 
-  void Tell(const NonFiniteSighting& s, bool backed_off, VerdictSink& out) {
+  void Emit(const NonFiniteSighting& s, bool backed_off, VerdictSink& out) {
     const Observation& o = s.first;
     found_ = true;
     // Back-offs occur every few hundred steps by design, so report one per site.

@@ -79,15 +79,15 @@ constexpr RuleInfo kInfo = {"precision/replica-divergence",
                             kPage,
                             {}};
 
-constexpr uint64_t kFewTelling = 64;
+constexpr uint64_t kFewInformative = 64;
 
 // The history of one site's undeclared tensors.
 struct History {
   std::optional<Digest> equal;  // the last content on which all ranks agreed
   bool lockstep = false;        // they agreed on two contents
-  std::set<uint32_t> told;      // odd ranks of the last reported divergence
+  std::set<uint32_t> reported;  // odd ranks of the last reported divergence
   int64_t step = 0;             // last step with it
-  void Persist(Archive& a) { a(equal, lockstep, told, step); }
+  void Persist(Archive& a) { a(equal, lockstep, reported, step); }
 };
 
 // Returns true for roles whose tensors are copies in some kinds of parallelism and shards in
@@ -101,7 +101,8 @@ bool MayBeCopies(const v1::TensorState& state) {
 // 16 bits also keep most of their elements one step later. A larger difference would be another
 // kind of finding.
 bool NearlyAgree(const std::optional<Difference>& d) {
-  return d && d->telling >= kFewTelling && 64 * (d->telling - d->agree) <= d->telling;
+  return d && d->informative >= kFewInformative &&
+         64 * (d->informative - d->agree) <= d->informative;
 }
 
 class ReplicaDivergence : public ScalarRule {
@@ -148,7 +149,7 @@ class ReplicaDivergence : public ScalarRule {
   // explained_ is empty between two calls of Judge.
   void Persist(Archive& archive) override {
     const uint32_t version = archive.Version(3, 1);
-    archive(histories_, told_outputs_);
+    archive(histories_, reported_outputs_);
     if (version >= 2) checksums_.Persist(archive);
     if (version >= 3) parted_.Persist(archive);
   }
@@ -167,7 +168,7 @@ class ReplicaDivergence : public ScalarRule {
     }
     History& history = HistoryOf(step, copies);
     if (copies.equal()) {
-      history.told.clear();
+      history.reported.clear();
       if (copies.varied()) {
         history.lockstep |= history.equal && *history.equal != copies.digests[0];
         history.equal = copies.digests[0];
@@ -201,8 +202,8 @@ class ReplicaDivergence : public ScalarRule {
           Describe(copies));
     }
     *diverged = true;
-    if (history.told == odd) return std::nullopt;  // the same incident
-    history.told = odd;
+    if (history.reported == odd) return std::nullopt;  // the same incident
+    history.reported = odd;
     v1::Verdict found = Found(copies, odd, majority, example, difference, declared ? "" : basis);
     for (v1::Verdict& verdict :
          checksums_.Explained(step, odd, absl::StrCat(step.site.layer(), "/", step.site.op()),
@@ -217,19 +218,19 @@ class ReplicaDivergence : public ScalarRule {
                                           bool* diverged) {
     const std::optional<OutputSplit> split = SplitOutputs(joined);
     if (!split) return std::nullopt;
-    std::set<uint32_t>& told =
-        told_outputs_[{step.attempt, step.role, step.site.layer(), step.site.op(), joined.group}];
+    std::set<uint32_t>& reported = reported_outputs_[{step.attempt, step.role, step.site.layer(),
+                                                      step.site.op(), joined.group}];
     const std::set<uint32_t> odd(split->odd.begin(), split->odd.end());
     if (odd.empty()) {
-      told.clear();
+      reported.clear();
       google::protobuf::Struct details;
       Put(details, "ranks", static_cast<double>(split->ranks.size()));
       Put(details, "values", static_cast<double>(split->compared));
       return Pass("every rank got the same result", std::move(details));
     }
     *diverged = true;
-    if (told == odd) return std::nullopt;
-    told = odd;
+    if (reported == odd) return std::nullopt;
+    reported = odd;
     return OutputsDiffer(joined, *split, odd);
   }
 
@@ -385,7 +386,7 @@ class ReplicaDivergence : public ScalarRule {
   // Odd ranks of the last divergence of reductions, by (attempt, role, layer, op, group).
   std::map<std::tuple<uint32_t, v1::Role, std::string, std::string, std::string>,
            std::set<uint32_t>>
-      told_outputs_;
+      reported_outputs_;
 };
 
 }  // namespace

@@ -143,9 +143,9 @@ struct Rows {
 
 Rows RowsOf(const v1::Routing& routing) {
   const v1::RoutingSummary& s = routing.summary();
-  const uint64_t beside = s.padding() + s.non_finite();
+  const uint64_t adjacent = s.padding() + s.non_finite();
   if (routing.has_summary())
-    return {s.tokens() - std::min(beside, s.tokens()), s.tied(), s.non_finite()};
+    return {s.tokens() - std::min(adjacent, s.tokens()), s.tied(), s.non_finite()};
   if (!routing.has_sample()) return {};
   const auto c = DecodeRouting(routing);
   if (!c.ok()) return {};

@@ -109,10 +109,10 @@ struct Parameter {
   uint64_t malformed = 0;
   int64_t step_first = 0;
   int64_t step_last = 0;
-  bool told = false;
+  bool reported = false;
   void Persist(Archive& a) {
     a(stale, carried, ranks, looked, cleared, few, changed, poisoned, malformed);
-    a(step_first, step_last, told);
+    a(step_first, step_last, reported);
   }
 
   void See(const SiteStep& step, uint32_t rank) {
@@ -158,7 +158,7 @@ class StaleGradient : public ScalarRule {
       if (auto verdict = sides.Rest(key.second)) out.Add(*std::move(verdict));
     }
     for (const auto& [key, parameter] : parameters_) {
-      if (parameter.told) continue;
+      if (parameter.reported) continue;
       if (const CarriedSum* carried = AlwaysCarried(parameter)) {
         out.Add(CarriedOver(key, parameter, *carried));
         continue;
@@ -212,13 +212,13 @@ class StaleGradient : public ScalarRule {
     for (const auto& [rank, of_rank] : parameter.carried) {
       if (Always(of_rank)) ranks.insert(rank);
     }
-    FindingBuilder found = Begin(carried.steps, carried.telling);
+    FindingBuilder found = Begin(carried.steps, carried.informative);
     found
         .Explain(
             absl::StrFormat("On rank %d the first addend of each of %d steps (the first is step "
                             "%d) is the sum of the step before: all %d non-zero elements recorded "
                             "in both have the same bits. The gradients are never cleared.",
-                            *ranks.begin(), carried.steps, carried.step_first, carried.telling))
+                            *ranks.begin(), carried.steps, carried.step_first, carried.informative))
         .Witness("step", static_cast<double>(carried.step_first))
         .Witness("rank", *ranks.begin())
         .Assume(
@@ -230,7 +230,7 @@ class StaleGradient : public ScalarRule {
   }
 
   // Begins the finding for both ways of observation.
-  static FindingBuilder Begin(uint64_t steps, size_t telling) {
+  static FindingBuilder Begin(uint64_t steps, size_t informative) {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title(kInfo.title)
         .Cause("not-cleared", 1)
@@ -238,7 +238,7 @@ class StaleGradient : public ScalarRule {
                   static_cast<double>(steps), "steps")
         .Threshold(static_cast<double>(kFewSteps), "steps, with at least 64 equal elements each")
         .Fix("Call optimizer.zero_grad() once per step (for each optimizer), or model.zero_grad().")
-        .Samples(telling);
+        .Samples(informative);
     return found;
   }
 
@@ -269,8 +269,8 @@ class StaleGradient : public ScalarRule {
     if (stale.step_last >= step.step) return;  // a restart repeats the step
     if (stale.steps++ == 0) stale.step_first = step.step;
     stale.step_last = step.step;
-    if (stale.steps < kFewSteps || parameter.told) return;
-    parameter.told = true;
+    if (stale.steps < kFewSteps || parameter.reported) return;
+    parameter.reported = true;
     out.Add(Found(step, item, seen, stale, parameter));
   }
 
@@ -279,13 +279,13 @@ class StaleGradient : public ScalarRule {
     const uint32_t rank = item.source->rank();
     std::set<uint32_t> ranks;
     for (const auto& [other, of_rank] : parameter.stale) ranks.insert(other);
-    FindingBuilder found = Begin(stale.steps, seen.telling);
+    FindingBuilder found = Begin(stale.steps, seen.informative);
     found
         .Explain(absl::StrFormat(
             "On rank %d, step %d starts with the gradient of the previous step, which the "
             "optimizer has already used: all %d non-zero sampled elements have the same bits. This "
             "was so in %d steps, first in step %d: the gradients are never cleared.",
-            rank, step.step, seen.telling, stale.steps, stale.step_first))
+            rank, step.step, seen.informative, stale.steps, stale.step_first))
         .Witness("element", static_cast<double>(seen.element))
         .Witness("value", seen.example)
         .Witness("step", static_cast<double>(step.step))

@@ -12,7 +12,7 @@ constexpr size_t kMostRanges = 8;
 constexpr size_t kFewest = 12;  // minimum bytes of a sentence or clause used alone
 constexpr const char* kDash = "\u2013";
 
-std::string Said(const v1::Finding& finding, const char* key) {
+std::string Stated(const v1::Finding& finding, const char* key) {
   const auto found = finding.details().fields().find(key);
   return found == finding.details().fields().end() ? "" : found->second.string_value();
 }
@@ -132,16 +132,16 @@ std::string RankText(const v1::FindingSite& site) {
 InShort ShortOf(const v1::Finding& finding) {
   InShort out;
   out.where = Place(finding.site());
-  out.title = Said(finding, "title_short");
+  out.title = Stated(finding, "title_short");
   if (out.title.empty()) out.title = ShortTitle(finding.title());
-  out.act = Said(finding, "act");
+  out.act = Stated(finding, "act");
   if (out.act.empty()) out.act = ActOf(finding);
-  out.act_short = Said(finding, "act_short");
+  out.act_short = Stated(finding, "act_short");
   if (out.act_short.empty()) out.act_short = Clause(out.act, kMostShort);
   out.commands = CommandsIn(finding.fix());
-  if (const std::string said = Said(finding, "command"); !said.empty()) {
-    std::erase(out.commands, FixCommand{"", said});
-    out.commands.insert(out.commands.begin(), {"", said});
+  if (const std::string stated = Stated(finding, "command"); !stated.empty()) {
+    std::erase(out.commands, FixCommand{"", stated});
+    out.commands.insert(out.commands.begin(), {"", stated});
   }
   return out;
 }

@@ -115,7 +115,7 @@ absl::StatusOr<std::unique_ptr<Gate>> Gate::Open(const Config& config, Counters*
     if (!access.ok()) return access.status();
     gate->access_ = *std::move(access);
   }
-  if (!gate->guarded() && !gate->asks_certificates()) return gate;
+  if (!gate->guarded() && !gate->requires_certificates()) return gate;
   gate->thread_ = std::thread([raw = gate.get()] { raw->Watch(); });
   return gate;
 }
@@ -131,7 +131,7 @@ Gate::~Gate() {
 
 std::shared_ptr<grpc::ServerCredentials> Gate::ListenerCredentials(const std::string& address) {
   auto credentials = MakeServerCredentials(config_, address);
-  if (guarded() || asks_certificates()) {
+  if (guarded() || requires_certificates()) {
     credentials->SetAuthMetadataProcessor(std::make_shared<Doorkeeper>(this));
   }
   return credentials;
@@ -173,12 +173,12 @@ absl::Status Gate::Admit(std::string_view path, const Caller& caller) {
         "this call needs the scope ", ScopeName(rule.scope), rule.by_run ? "" : " over every run",
         ", which the access entry ", grant->Names(), " does not give"));
   }
-  if (!status.ok()) Say(path, status);
+  if (!status.ok()) Report(path, status);
   return status;
 }
 
 std::shared_ptr<Lease> Gate::Enter(const grpc::ServerContextBase& context) {
-  if (!guarded() && !asks_certificates()) return open_lease_;
+  if (!guarded() && !requires_certificates()) return open_lease_;
   Caller caller = CallerOf(context.client_metadata(), context.auth_context().get());
   auto grant = Identify(caller);
   const absl::Status status = grant.status();
@@ -292,16 +292,16 @@ void Gate::LookAgain() {
 
 // Logs at most one line per second, because ten thousand agents with an old token may retry every
 // few seconds.
-void Gate::Say(std::string_view path, const absl::Status& denied) {
+void Gate::Report(std::string_view path, const absl::Status& denied) {
   uint64_t unsaid = 0;
   {
     const MutexLock lock(mutex_);
     const auto now = std::chrono::steady_clock::now();
-    if (now - said_ < kLookAgain) {
+    if (now - stated_ < kLookAgain) {
       ++unsaid_;
       return;
     }
-    said_ = now;
+    stated_ = now;
     unsaid = std::exchange(unsaid_, 0);
   }
   LogWarning("refused {:?}: {:?}{}", std::string(path), std::string(denied.message()),

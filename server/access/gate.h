@@ -109,12 +109,12 @@ class Gate {
   bool Refers(const MethodRule& rule) const {
     return !config_.relay_upstream.empty() && rule.scope != Scope::kWrite;
   }
-  bool asks_certificates() const { return !config_.tls_client_ca.empty(); }
+  bool requires_certificates() const { return !config_.tls_client_ca.empty(); }
   absl::StatusOr<Grant> Identify(const Caller& caller) const;
   Caller HttpCallerOf(std::string_view authorization, std::string_view session) const;
   absl::StatusOr<Grant> IdentifyHttp(const Caller& caller);
   absl::Status Forbidden(const Grant& grant, const char* needed);
-  void Say(std::string_view path, const absl::Status& denied);
+  void Report(std::string_view path, const absl::Status& denied);
 
   const Config config_;
   Counters* const counters_;
@@ -126,7 +126,7 @@ class Gate {
   RevocationList revoked_ PLUMB_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<Lease>> leases_ PLUMB_GUARDED_BY(mutex_);
   std::vector<std::string> problems_ PLUMB_GUARDED_BY(mutex_);
-  std::chrono::steady_clock::time_point said_ PLUMB_GUARDED_BY(mutex_){};
+  std::chrono::steady_clock::time_point stated_ PLUMB_GUARDED_BY(mutex_){};
   uint64_t unsaid_ PLUMB_GUARDED_BY(mutex_) = 0;
   CondVar wake_;
   bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;

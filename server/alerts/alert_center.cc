@@ -113,12 +113,12 @@ absl::Status AlertCenter::TakeUp() {
     LogWarning("alerts: the log belongs to another journal: open incidents are notified again");
     if (auto s = log_->Forget(); !s.ok()) return s;
   }
-  auto told = log_->AllTold();
-  if (!told.ok()) return told.status();
+  auto reported = log_->AllReported();
+  if (!reported.ok()) return reported.status();
   std::set<std::string> routes;
   for (const AlertRoute& route : options_.config.routes) routes.insert(route.name);
   if (auto s = log_->GiveUpOthers(routes, options_.clock()); !s.ok()) return s;
-  decider_ = std::make_unique<AlertDecider>(options_.config, std::move(*told), known);
+  decider_ = std::make_unique<AlertDecider>(options_.config, std::move(*reported), known);
   position_ = known;
   const std::vector<AlertDecision> stale = decider_->Stale(*incident_table_);
   if (auto s = log_->Keep(stale, incident_table_->identity(), position_, options_.clock()); !s.ok())

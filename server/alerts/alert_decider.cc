@@ -17,25 +17,26 @@ bool IsQuiet(const IncidentTable::Change& change) {
 
 const ReceiverState* AlertDecider::Find(const std::string& route,
                                         const std::string& fingerprint) const {
-  const auto found = told_.find({route, fingerprint});
-  return found == told_.end() ? nullptr : &found->second;
+  const auto found = reported_.find({route, fingerprint});
+  return found == reported_.end() ? nullptr : &found->second;
 }
 
-std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route, const ReceiverState* told,
+std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route,
+                                                 const ReceiverState* reported,
                                                  const IncidentTable::Change& change) const {
   const v1::Finding& finding = change.incident.finding();
-  const bool firing = told != nullptr && told->firing;
+  const bool firing = reported != nullptr && reported->firing;
   switch (change.incident.state()) {
     case v1::Incident::STATE_OPEN:
       if (!route.Matches(finding)) return std::nullopt;
-      if (!firing) return told == nullptr ? AlertEvent::kOpened : AlertEvent::kReturned;
-      if (finding.level() > told->level) return AlertEvent::kEscalated;
-      if (told->quiet) return AlertEvent::kReopened;
+      if (!firing) return reported == nullptr ? AlertEvent::kOpened : AlertEvent::kReturned;
+      if (finding.level() > reported->level) return AlertEvent::kEscalated;
+      if (reported->quiet) return AlertEvent::kReopened;
       return std::nullopt;
     case v1::Incident::STATE_RESOLVED:
       if (firing) return AlertEvent::kResolved;
       // The incident opened and was resolved before it was reported.
-      if (told == nullptr && change.opened_at > known_ && route.Matches(finding))
+      if (reported == nullptr && change.opened_at > known_ && route.Matches(finding))
         return AlertEvent::kResolved;
       return std::nullopt;
     default:
@@ -64,10 +65,10 @@ AlertDecider::Known AlertDecider::KnownTo(const AlertRoute& route, const std::st
   Known known;
   known.own = Find(route.name, fingerprint);
   for (const std::string& other : merged) {
-    const ReceiverState* told = Find(route.name, other);
-    if (told == nullptr || !told->firing) continue;
-    known.others.emplace_back(other, told);
-    known.level = std::max(known.level, told->level);
+    const ReceiverState* reported = Find(route.name, other);
+    if (reported == nullptr || !reported->firing) continue;
+    known.others.emplace_back(other, reported);
+    known.level = std::max(known.level, reported->level);
   }
   return known;
 }
@@ -75,14 +76,14 @@ AlertDecider::Known AlertDecider::KnownTo(const AlertRoute& route, const std::st
 std::vector<std::string> AlertDecider::Known::Bodies() const {
   std::vector<std::string> bodies;
   if (firing()) bodies.push_back(own->body);
-  for (const auto& [fingerprint, told] : others) bodies.push_back(told->body);
+  for (const auto& [fingerprint, reported] : others) bodies.push_back(reported->body);
   return bodies;
 }
 
 bool AlertDecider::AnybodyHeardOf(const std::string& fingerprint) const {
   return std::any_of(config_.routes.begin(), config_.routes.end(), [&](const AlertRoute& route) {
-    const ReceiverState* told = Find(route.name, fingerprint);
-    return told != nullptr && told->firing;
+    const ReceiverState* reported = Find(route.name, fingerprint);
+    return reported != nullptr && reported->firing;
   });
 }
 
@@ -114,7 +115,7 @@ void AlertDecider::DecideFor(const AlertRoute& route, const IncidentTable::Chang
   AlertDecision d;
   d.route = route.name;
   d.fingerprint = change.status.fingerprint();
-  if (known.own != nullptr) d.told = *known.own;
+  if (known.own != nullptr) d.reported = *known.own;
   const bool quiet = IsQuiet(change);
   const auto make = [&](AlertEvent event) {
     const v1::Level before = known.firing() ? known.own->level : known.level;
@@ -128,38 +129,38 @@ void AlertDecider::DecideFor(const AlertRoute& route, const IncidentTable::Chang
   const auto event = EventFor(route, known, change);
   if (quiet && (known.firing() ? !known.own->quiet : !known.others.empty())) {
     if (!known.firing()) {
-      d.told = *known.others.front().second;
-      d.told.level = known.level;
-      d.told.body = make(AlertEvent::kMoved).body;
-      d.told.revision = change.revision;
+      d.reported = *known.others.front().second;
+      d.reported.level = known.level;
+      d.reported.body = make(AlertEvent::kMoved).body;
+      d.reported.revision = change.revision;
     }
-    d.told.quiet = true;
-    d.told.who = change.status.who();
-    d.told.reason = change.status.reason();
+    d.reported.quiet = true;
+    d.reported.who = change.status.who();
+    d.reported.reason = change.status.reason();
   } else if (event) {
     Notification n = make(*event);
     const bool resolved = *event == AlertEvent::kResolved;
     const bool moved = *event == AlertEvent::kMoved;
     const bool only_others_end = resolved && !known.firing() && !known.others.empty();
-    d.told = ReceiverState();
-    d.told.firing = !resolved;
-    d.told.level =
+    d.reported = ReceiverState();
+    d.reported.firing = !resolved;
+    d.reported.level =
         moved && !holds_alerts ? std::max(finding.level(), known.level) : finding.level();
     if (known.firing() && moved) {
-      d.told.level = known.own->level;
-      d.told.quiet = known.own->quiet;
-      d.told.who = known.own->who;
-      d.told.reason = known.own->reason;
+      d.reported.level = known.own->level;
+      d.reported.quiet = known.own->quiet;
+      d.reported.who = known.own->who;
+      d.reported.reason = known.own->reason;
     }
-    d.told.revision = change.revision;
-    if (!resolved) d.told.body = n.body;
+    d.reported.revision = change.revision;
+    if (!resolved) d.reported.body = n.body;
     const bool wanted = holds_alerts || (resolved ? route.resolved && !only_others_end : !moved);
-    if (wanted && !d.told.quiet) d.notification = std::move(n);
+    if (wanted && !d.reported.quiet) d.notification = std::move(n);
   } else {
     return;
   }
   out->push_back(std::move(d));
-  for (const auto& [fingerprint, told] : known.others)
+  for (const auto& [fingerprint, reported] : known.others)
     out->push_back({route.name, fingerprint, ReceiverState(), std::nullopt});
 }
 
@@ -170,13 +171,13 @@ bool AlertDecider::Opens(const std::vector<AlertDecision>& decisions) {
 }
 
 void AlertDecider::Apply(const std::vector<AlertDecision>& decisions) {
-  for (const AlertDecision& d : decisions) told_[{d.route, d.fingerprint}] = d.told;
+  for (const AlertDecision& d : decisions) reported_[{d.route, d.fingerprint}] = d.reported;
 }
 
 std::vector<AlertDecision> AlertDecider::Stale(const IncidentTable& incident_table) const {
   std::vector<AlertDecision> out;
-  for (const auto& [key, told] : told_) {
-    if (!told.firing) continue;
+  for (const auto& [key, reported] : reported_) {
+    if (!reported.firing) continue;
     const auto& [name, fingerprint] = key;
     const auto route =
         std::find_if(config_.routes.begin(), config_.routes.end(),
@@ -186,7 +187,7 @@ std::vector<AlertDecision> AlertDecider::Stale(const IncidentTable& incident_tab
     const std::string incident = incident_table.IncidentOf(fingerprint);
     if (route == config_.routes.end() || incident.empty()) continue;
     const ReceiverState* known = Find(name, incident);
-    if (known == nullptr || !known->firing) out.push_back({name, incident, told, std::nullopt});
+    if (known == nullptr || !known->firing) out.push_back({name, incident, reported, std::nullopt});
   }
   return out;
 }

@@ -17,9 +17,9 @@ class AlertDecider {
  public:
   // `known`: incidents that opened at or before this position of the incident table, and are
   // resolved and unreported by now, are ignored.
-  AlertDecider(const AlertConfig& config, std::map<AlertLog::ToldKey, ReceiverState> told,
+  AlertDecider(const AlertConfig& config, std::map<AlertLog::ReportedKey, ReceiverState> reported,
                uint64_t known)
-      : config_(config), told_(std::move(told)), known_(known) {}
+      : config_(config), reported_(std::move(reported)), known_(known) {}
 
   // Returns what must be sent or recorded now. An incident that was merged passes its receivers'
   // states to the one it was merged into. Only receivers that hold alerts are notified of that,
@@ -39,7 +39,7 @@ class AlertDecider {
  private:
   const ReceiverState* Find(const std::string& route, const std::string& fingerprint) const;
   bool AnybodyHeardOf(const std::string& fingerprint) const;
-  std::optional<AlertEvent> EventFor(const AlertRoute& route, const ReceiverState* told,
+  std::optional<AlertEvent> EventFor(const AlertRoute& route, const ReceiverState* reported,
                                      const IncidentTable::Change& change) const;
   // The states that one route has of an incident and of those merged into it.
   struct Known {
@@ -58,7 +58,7 @@ class AlertDecider {
                  const std::vector<std::string>& merged, std::vector<AlertDecision>* out) const;
 
   const AlertConfig config_;
-  std::map<AlertLog::ToldKey, ReceiverState> told_;
+  std::map<AlertLog::ReportedKey, ReceiverState> reported_;
   const uint64_t known_;
 };
 

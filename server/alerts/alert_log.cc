@@ -101,9 +101,9 @@ absl::Status AlertLog::Prepare() {
     Statement* statement;
     const char* sql;
   } all[] = {
-      {&all_told_,
+      {&all_reported_,
        "SELECT route, fingerprint, firing, quiet, level, revision, who, reason, body FROM told"},
-      {&put_told_, "INSERT OR REPLACE INTO told VALUES(?,?,?,?,?,?,?,?,?)"},
+      {&put_reported_, "INSERT OR REPLACE INTO told VALUES(?,?,?,?,?,?,?,?,?)"},
       {&insert_,
        "INSERT OR IGNORE INTO alerts(route, id, fingerprint, revision, event, body, state, tries,"
        " decided_ns, done_ns, problem) VALUES(?,?,?,?,?,?,0,0,?,0,'')"},
@@ -146,18 +146,18 @@ absl::Status AlertLog::InTransaction(const std::function<absl::Status()>& work) 
   return status;
 }
 
-absl::StatusOr<std::map<AlertLog::ToldKey, ReceiverState>> AlertLog::AllTold() {
+absl::StatusOr<std::map<AlertLog::ReportedKey, ReceiverState>> AlertLog::AllReported() {
   const MutexLock lock(mutex_);
-  std::map<ToldKey, ReceiverState> all;
-  const absl::Status status = Each(&all_told_, [&]() PLUMB_REQUIRES(mutex_) {
-    ReceiverState& told = all[{Copy(all_told_, 0), Copy(all_told_, 1)}];
-    told.firing = all_told_.Int(2) != 0;
-    told.quiet = all_told_.Int(3) != 0;
-    told.level = static_cast<v1::Level>(all_told_.Int(4));
-    told.revision = all_told_.Unsigned(5);
-    told.who = Copy(all_told_, 6);
-    told.reason = Copy(all_told_, 7);
-    told.body = Copy(all_told_, 8);
+  std::map<ReportedKey, ReceiverState> all;
+  const absl::Status status = Each(&all_reported_, [&]() PLUMB_REQUIRES(mutex_) {
+    ReceiverState& reported = all[{Copy(all_reported_, 0), Copy(all_reported_, 1)}];
+    reported.firing = all_reported_.Int(2) != 0;
+    reported.quiet = all_reported_.Int(3) != 0;
+    reported.level = static_cast<v1::Level>(all_reported_.Int(4));
+    reported.revision = all_reported_.Unsigned(5);
+    reported.who = Copy(all_reported_, 6);
+    reported.reason = Copy(all_reported_, 7);
+    reported.body = Copy(all_reported_, 8);
   });
   if (!status.ok()) return status;
   return all;
@@ -194,15 +194,15 @@ absl::Status AlertLog::Put(const AlertDecision& d, int64_t unix_ns) {
   if (d.notification) {
     if (auto s = Insert(d.route, *d.notification, unix_ns); !s.ok()) return s;
   }
-  return put_told_.BindText(1, d.route)
+  return put_reported_.BindText(1, d.route)
       .BindText(2, d.fingerprint)
-      .Bind(3, d.told.firing ? 1 : 0)
-      .Bind(4, d.told.quiet ? 1 : 0)
-      .Bind(5, static_cast<int>(d.told.level))
-      .Bind(6, d.told.revision)
-      .BindText(7, d.told.who)
-      .BindText(8, d.told.reason)
-      .BindText(9, d.told.body)
+      .Bind(3, d.reported.firing ? 1 : 0)
+      .Bind(4, d.reported.quiet ? 1 : 0)
+      .Bind(5, static_cast<int>(d.reported.level))
+      .Bind(6, d.reported.revision)
+      .BindText(7, d.reported.who)
+      .BindText(8, d.reported.reason)
+      .BindText(9, d.reported.body)
       .Run();
 }
 

@@ -37,7 +37,7 @@ struct ReceiverState {
 struct AlertDecision {
   std::string route;
   std::string fingerprint;
-  ReceiverState told;
+  ReceiverState reported;
   std::optional<Notification> notification;
 };
 
@@ -70,8 +70,8 @@ class AlertLog {
   // open incidents are reported again. Returns ResourceExhausted if it cannot be written.
   static absl::StatusOr<std::unique_ptr<AlertLog>> Open(const std::string& path);
 
-  using ToldKey = std::pair<std::string, std::string>;  // route, fingerprint
-  absl::StatusOr<std::map<ToldKey, ReceiverState>> AllTold();
+  using ReportedKey = std::pair<std::string, std::string>;  // route, fingerprint
+  absl::StatusOr<std::map<ReportedKey, ReceiverState>> AllReported();
   // Returns the incident table, and its position up to which everything is decided.
   absl::StatusOr<std::pair<std::string, uint64_t>> Position();
   // Stores all of it or nothing.
@@ -115,8 +115,8 @@ class AlertLog {
 
   Mutex mutex_;
   std::unique_ptr<Database> database_ PLUMB_GUARDED_BY(mutex_);
-  Statement all_told_ PLUMB_GUARDED_BY(mutex_);
-  Statement put_told_ PLUMB_GUARDED_BY(mutex_);
+  Statement all_reported_ PLUMB_GUARDED_BY(mutex_);
+  Statement put_reported_ PLUMB_GUARDED_BY(mutex_);
   Statement insert_ PLUMB_GUARDED_BY(mutex_);
   Statement next_ PLUMB_GUARDED_BY(mutex_);
   Statement tried_ PLUMB_GUARDED_BY(mutex_);

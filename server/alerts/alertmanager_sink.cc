@@ -151,8 +151,8 @@ class AlertmanagerSink : public AlertSink {
     }
     SendResult result = ResultOf(answer);
     if (result.kind != SendResult::Kind::kDelivered) return result;
-    const Json said = Json::parse(answer.body, nullptr, false);
-    if (said.is_object()) silences_[alert.fingerprint] = TextOf(said, "silenceID");
+    const Json stated = Json::parse(answer.body, nullptr, false);
+    if (stated.is_object()) silences_[alert.fingerprint] = TextOf(stated, "silenceID");
     return result;
   }
 

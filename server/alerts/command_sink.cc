@@ -109,20 +109,20 @@ class CommandSink : public AlertSink {
               absl::StrCat(command_[0], ": cannot be started: ", std::strerror(error))};
     in.Close(0);
     err.Close(1);
-    std::string said;
-    const bool in_time = Serve(n.body, &in, &err, pid, &said);
+    std::string stated;
+    const bool in_time = Serve(n.body, &in, &err, pid, &stated);
     kill(-pid, SIGKILL);  // also ends what it left running
     int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
-    return Judge(in_time, status, said);
+    return Judge(in_time, status, stated);
   }
 
   void Cancel() override { cancelled_ = true; }
 
  private:
   // Writes its input and reads its errors until it ends. Returns false if it had to be stopped.
-  bool Serve(const std::string& body, Pipe* in, Pipe* err, pid_t pid, std::string* said) const {
+  bool Serve(const std::string& body, Pipe* in, Pipe* err, pid_t pid, std::string* stated) const {
     const int ended = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
     fcntl(in->end(1), F_SETFL, O_NONBLOCK);
     size_t written = 0;
@@ -132,10 +132,10 @@ class CommandSink : public AlertSink {
       pollfd fds[] = {{in->end(1), POLLOUT, 0}, {err->end(0), POLLIN, 0}, {ended, POLLIN, 0}};
       poll(fds, 3, static_cast<int>(kLook.count()));
       if (fds[0].revents != 0) Feed(body, &written, in);
-      if (fds[1].revents != 0) Read(err, said);
+      if (fds[1].revents != 0) Read(err, stated);
       exited = fds[2].revents != 0 || (ended < 0 && Exited(pid));
     }
-    if (exited) Drain(err, said);
+    if (exited) Drain(err, stated);
     if (ended >= 0) close(ended);
     return exited;
   }
@@ -153,27 +153,27 @@ class CommandSink : public AlertSink {
     if (*written == body.size() || (n < 0 && errno != EAGAIN && errno != EINTR)) in->Close(1);
   }
 
-  static bool Read(Pipe* err, std::string* said) {
+  static bool Read(Pipe* err, std::string* stated) {
     char bytes[512];
     const ssize_t n = read(err->end(0), bytes, sizeof bytes);
     if (n <= 0) {
       err->Close(0);
       return false;
     }
-    said->append(bytes, std::min(static_cast<size_t>(n), kMostShownOfError - said->size()));
+    stated->append(bytes, std::min(static_cast<size_t>(n), kMostShownOfError - stated->size()));
     return true;
   }
 
-  static void Drain(Pipe* err, std::string* said) {
+  static void Drain(Pipe* err, std::string* stated) {
     if (err->end(0) < 0) return;
     fcntl(err->end(0), F_SETFL, O_NONBLOCK);
-    for (int i = 0; i < 8 && err->end(0) >= 0 && Read(err, said); ++i) {
+    for (int i = 0; i < 8 && err->end(0) >= 0 && Read(err, stated); ++i) {
     }
   }
 
-  SendResult Judge(bool in_time, int status, const std::string& said) const {
+  SendResult Judge(bool in_time, int status, const std::string& stated) const {
     SendResult result;
-    const std::string tail = said.empty() ? "" : ": " + Printable(said);
+    const std::string tail = stated.empty() ? "" : ": " + Printable(stated);
     if (!in_time) {
       result.kind = SendResult::Kind::kTryAgain;
       result.detail = absl::StrCat(

@@ -113,11 +113,11 @@ Json SitesJson(const v1::IncidentStatus& incident) {
 
 // Returns the identity of an alert that was sent before, for receivers that hold alerts.
 Json EndedJson(const std::string& body) {
-  const Json told = Json::parse(body, nullptr, false);
-  if (!told.is_object()) return Json();
-  const Json finding = told.value("finding", Json::object());
+  const Json reported = Json::parse(body, nullptr, false);
+  if (!reported.is_object()) return Json();
+  const Json finding = reported.value("finding", Json::object());
   const Json site = finding.value("site", Json::object());
-  const Json incident = told.value("incident", Json::object());
+  const Json incident = reported.value("incident", Json::object());
   return {{"fingerprint", incident.value("fingerprint", "")},
           {"level", finding.value("level", "")},
           {"layer", site.value("layer", "")},

@@ -232,9 +232,9 @@ class ServerImpl : public Server {
     sources.journal = [journal = &pipeline_.journal()] { return journal->state(); };
     sources.writing = [journal = &pipeline_.journal()] { return journal->writing_for(); };
     sources.judging = [judge = &pipeline_.judge()] { return judge->judging_for(); };
-    sources.changed = [this, told = std::move(watch.serving)](const absl::Status& serving) {
+    sources.changed = [this, reported = std::move(watch.serving)](const absl::Status& serving) {
       grpc_->GetHealthCheckService()->SetServingStatus(serving.ok());
-      if (told) told(serving);
+      if (reported) reported(serving);
     };
     if (watch.gets_on) {
       sources.gets_on = std::move(watch.gets_on);

@@ -76,12 +76,12 @@ absl::StatusOr<std::string> CapsuleArchive(const std::string& name, const v1::Ca
       return absl::DataLossError("the stored data of a rank cannot be read");
     const std::string record = CapsuleRecord(batch, bytes);
     const std::string file = FileName(batch.sources(0));
-    Json said = Digest(file, record);
-    said["form"] = "run-record";
-    said["rank"] = batch.sources(0).rank();
-    said["step"] = batch.evidence(0).step();
-    said["call"] = 0;
-    files.push_back(std::move(said));
+    Json stated = Digest(file, record);
+    stated["form"] = "run-record";
+    stated["rank"] = batch.sources(0).rank();
+    stated["step"] = batch.evidence(0).step();
+    stated["call"] = 0;
+    files.push_back(std::move(stated));
     AddFile(absl::StrCat(name, "/", file), record, &tar);
     there[static_cast<size_t>(index)] = true;
   }

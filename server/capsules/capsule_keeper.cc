@@ -203,14 +203,14 @@ void CapsuleKeeper::Tick() {
 }
 
 void CapsuleKeeper::Look(Capsule* capsule, Clock::time_point now) {
-  if (now >= capsule->retry_at) return AskAll(capsule);
+  if (now >= capsule->retry_at) return QueryAll(capsule);
   for (int i = 0; i < capsule->info.ranks_size(); ++i) {
     const Rank& rank = capsule->ranks[static_cast<size_t>(i)];
     if (capsule->info.ranks(i).state() != v1::CapsuleRank::STATE_ASKED) continue;
     if (rank.stream == 0 && now >= rank.gone_at) {
       FailRank(capsule, i, "gone: the process did not reconnect");
     } else if (rank.stream != 0 && now >= rank.spoke + options_.silence) {
-      Ask(capsule, i);
+      Query(capsule, i);
     }
   }
   Settle(capsule);

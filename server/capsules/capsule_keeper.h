@@ -121,8 +121,8 @@ class CapsuleKeeper {
   void Take(Capsule* capsule);
   void AddRanks(Capsule* capsule);
   void AddAway(Capsule* capsule, uint32_t attempt);
-  void AskAll(Capsule* capsule);
-  void Ask(Capsule* capsule, int index);
+  void QueryAll(Capsule* capsule);
+  void Query(Capsule* capsule, int index);
   void Release(const Capsule& capsule, int index);
   void Direct(uint64_t stream_id, v1::Directive directive);
   void SampleDensely(const v1::Finding& finding);
@@ -135,7 +135,7 @@ class CapsuleKeeper {
   absl::Status Finish(Capsule* capsule, int index, const v1::CapsulePart& part);
   absl::Status Redact(const v1::CapsuleInfo& info, v1::CapsuleRank* rank, v1::Batch* batch,
                       std::string* digest);
-  void AskAgain(Capsule* capsule, int index, const absl::Status& why);
+  void QueryAgain(Capsule* capsule, int index, const absl::Status& why);
   void FailRank(Capsule* capsule, int index, const std::string& why);
   bool MayYetHaveSite(const Capsule& capsule, const v1::CapsulePart& part) const;
   void Settle(Capsule* capsule);

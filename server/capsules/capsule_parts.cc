@@ -63,11 +63,11 @@ void CapsuleKeeper::PartCame(Capsule* capsule, int index, const v1::CapsulePart&
   } else if (part.offset() < info.ranks(index).bytes()) {
     return;  // sent before it got the server's request to resume
   } else if (auto s = Check(*capsule, index, part); !s.ok()) {
-    AskAgain(capsule, index, s);
+    QueryAgain(capsule, index, s);
   } else if (s = Finish(capsule, index, part); !s.ok()) {
     files_.Truncate(info, info.ranks(index).source());
     info.mutable_ranks(index)->set_bytes(0);
-    AskAgain(capsule, index, s);
+    QueryAgain(capsule, index, s);
   }
   Settle(capsule);
 }
@@ -161,13 +161,13 @@ absl::Status CapsuleKeeper::Redact(const v1::CapsuleInfo& info, v1::CapsuleRank*
   return absl::OkStatus();
 }
 
-void CapsuleKeeper::AskAgain(Capsule* capsule, int index, const absl::Status& why) {
+void CapsuleKeeper::QueryAgain(Capsule* capsule, int index, const absl::Status& why) {
   ++counters_->capsule_errors;
   Rank& rank = capsule->ranks[static_cast<size_t>(index)];
   if (++rank.again > kMostAgain) {
     return FailRank(capsule, index, absl::StrCat("damaged: ", std::string(why.message())));
   }
-  Ask(capsule, index);
+  Query(capsule, index);
 }
 
 void CapsuleKeeper::FailRank(Capsule* capsule, int index, const std::string& why) {

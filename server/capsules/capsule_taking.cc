@@ -109,7 +109,7 @@ void CapsuleKeeper::Take(Capsule* capsule) {
   }
   LogInfo("capsule {:016x}: {} {:?} {:?}, {} ranks are queried", info.id(), info.finding().rule(),
           info.finding().site().run(), info.finding().site().layer(), info.ranks_size());
-  AskAll(capsule);
+  QueryAll(capsule);
 }
 
 // Adds every process of the newest attempt: first those that the finding names, then by rank.
@@ -170,7 +170,7 @@ void CapsuleKeeper::AddAway(Capsule* capsule, uint32_t attempt) {
 }
 
 // Requests a step ahead of all ranks; twice as far as before if that was not enough.
-void CapsuleKeeper::AskAll(Capsule* capsule) {
+void CapsuleKeeper::QueryAll(Capsule* capsule) {
   v1::CapsuleInfo& info = capsule->info;
   capsule->retry_at = Clock::time_point::max();
   if (std::exchange(capsule->passed, false) || info.tries() == 0) info.set_tries(info.tries() + 1);
@@ -184,13 +184,13 @@ void CapsuleKeeper::AskAll(Capsule* capsule) {
     rank.set_bytes(0);
     rank.set_total(0);
     rank.clear_sha256();
-    Ask(capsule, i);
+    Query(capsule, i);
   }
   Save(*capsule);
   Settle(capsule);
 }
 
-void CapsuleKeeper::Ask(Capsule* capsule, int index) {
+void CapsuleKeeper::Query(Capsule* capsule, int index) {
   v1::Directive directive;
   v1::SendCapsule& order = *directive.mutable_capsule();
   order.set_capsule(capsule->info.id());
@@ -242,7 +242,7 @@ void CapsuleKeeper::TakeUp(uint64_t stream_id) {
       // A finished rank may be requested again for another step, because another rank was past this
       // one.
       capsule.ranks[static_cast<size_t>(i)].stream = stream_id;
-      if (rank.state() == v1::CapsuleRank::STATE_ASKED) Ask(&capsule, i);
+      if (rank.state() == v1::CapsuleRank::STATE_ASKED) Query(&capsule, i);
       if (rank.state() == v1::CapsuleRank::STATE_HELD) Release(capsule, i);
     }
   }

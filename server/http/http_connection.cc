@@ -73,7 +73,7 @@ HttpConnection::Outcome HttpConnection::Write(std::string_view bytes, size_t* ta
   return Outcome::kDone;
 }
 
-void HttpConnection::SayEnd() {
+void HttpConnection::DescribeEnd() {
   if (tls_ != nullptr) SSL_shutdown(tls_.get());
   ERR_clear_error();
   shutdown(socket_, SHUT_WR);

@@ -32,7 +32,7 @@ class HttpConnection {
   // Writes bytes; `*taken` is the number written.
   Outcome Write(std::string_view bytes, size_t* taken);
   // Ends the sending side. What the peer still sends is not read.
-  void SayEnd();
+  void DescribeEnd();
 
   static short EventsOf(Outcome outcome) { return outcome == Outcome::kWrite ? POLLOUT : POLLIN; }
 

@@ -235,7 +235,7 @@ bool HttpFront::Advance(uint64_t id, Peer* peer, Clock::time_point now) {
     // The next request may have arrived together with the last one.
     if (peer->phase != Phase::kHead) break;
   }
-  if (peer->phase == Phase::kEvents) return ReadBesideEvents(peer);
+  if (peer->phase == Phase::kEvents) return ReadNextToEvents(peer);
   return peer->phase != Phase::kEnding || ReadToTheEnd(peer);
 }
 
@@ -288,13 +288,13 @@ bool HttpFront::WriteAnswer(Peer* peer, Clock::time_point now) {
   peer->polled = POLLIN;
   if (peer->events != nullptr) return Begin(peer, Phase::kEvents, kEventsLast, now), true;
   if (!peer->last) return Begin(peer, Phase::kHead, kKeepAlive, now), true;
-  peer->connection->SayEnd();
+  peer->connection->DescribeEnd();
   Begin(peer, Phase::kEnding, kLinger, now);
   return true;
 }
 
 // Reads and ignores data until the peer closes the connection.
-bool HttpFront::ReadBesideEvents(Peer* peer) {
+bool HttpFront::ReadNextToEvents(Peer* peer) {
   for (;;) {
     const auto outcome = peer->connection->Read(&peer->in);
     peer->in.clear();

@@ -91,7 +91,7 @@ class HttpFront {
   bool Advance(uint64_t id, Peer* peer, Clock::time_point now);
   bool ReadHead(uint64_t id, Peer* peer, Clock::time_point now);
   bool WriteAnswer(Peer* peer, Clock::time_point now);
-  static bool ReadBesideEvents(Peer* peer);
+  static bool ReadNextToEvents(Peer* peer);
   bool ReadToTheEnd(Peer* peer);
   void Begin(Peer* peer, Phase phase, Clock::duration allowed, Clock::time_point now);
   void Refuse(Peer* peer, int status, Clock::time_point now);

@@ -68,7 +68,7 @@ std::string SessionOf(const std::string& cookies) {
   return "";
 }
 
-void SayRefused(const absl::Status& status, httplib::Response* response) {
+void DescribeRefused(const absl::Status& status, httplib::Response* response) {
   response->status = absl::IsUnauthenticated(status) ? 401 : 403;
   if (response->status == 401) response->set_header("WWW-Authenticate", "Bearer");
   response->set_content(absl::StrCat(std::string(status.message()), "\n"), "text/plain");
@@ -94,7 +94,7 @@ class HttpServerImpl : public HttpServer {
     }
     routes_.set_default_headers(
         {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}});
-    AskAtTheDoor();
+    QueryHostCheck();
     AddPages();
     front_ = std::make_unique<HttpFront>(
         *std::move(listener), std::move(tls),
@@ -119,12 +119,12 @@ class HttpServerImpl : public HttpServer {
 
   // Checks access before any path is handled, so that no handler can forget it. A session request
   // has its own token, and the page's service checks access itself, by run.
-  void AskAtTheDoor() {
+  void QueryHostCheck() {
     using Answer = httplib::Server::HandlerResponse;
     routes_.set_pre_routing_handler([this](const Request& request, Response& response) {
       const bool session = request.path == kSessionPath && request.method != "GET";
       if (!session && IsOfThePage(request.target)) {
-        AskWeb(request, &response);
+        QueryWeb(request, &response);
         return Answer::Handled;
       }
       if (session && !MayChangeSession(request, &response)) return Answer::Handled;
@@ -132,7 +132,7 @@ class HttpServerImpl : public HttpServer {
       if (options_.admit == nullptr || open) return Answer::Unhandled;
       const absl::Status status = options_.admit(CallerOf(request));
       if (status.ok()) return Answer::Unhandled;
-      SayRefused(status, &response);
+      DescribeRefused(status, &response);
       return Answer::Handled;
     });
   }
@@ -143,7 +143,7 @@ class HttpServerImpl : public HttpServer {
     const WebRequest sent = WebRequestOf(request);
     const absl::Status status =
         request.method == "DELETE" ? CheckSameOrigin(sent) : CheckNotForeign(sent);
-    if (!status.ok()) SayRefused(status, response);
+    if (!status.ok()) DescribeRefused(status, response);
     return status.ok();
   }
 
@@ -156,7 +156,7 @@ class HttpServerImpl : public HttpServer {
                pages_.web_files.end();
   }
 
-  void AskWeb(const Request& request, Response* response) const {
+  void QueryWeb(const Request& request, Response* response) const {
     WebAnswer answer = pages_.web(WebRequestOf(request));
     response->status = answer.status;
     for (const auto& [name, value] : answer.headers) {
@@ -242,7 +242,7 @@ class HttpServerImpl : public HttpServer {
     if (options_.open_session != nullptr) {
       id = options_.open_session(request.get_header_value("Authorization"));
     }
-    if (!id.ok()) return SayRefused(id.status(), response);
+    if (!id.ok()) return DescribeRefused(id.status(), response);
     response->status = 204;
     if (id->empty()) return;
     SetCookie(*id, options_.session_seconds, response);

@@ -198,9 +198,9 @@ std::string RefusalOf(int status) {
   };
   const auto* const found = std::find_if(
       std::begin(all), std::end(all), [status](const auto& one) { return one.status == status; });
-  const auto& said = found == std::end(all) ? all[0] : *found;
-  const std::string body = absl::StrCat(said.text, "\n");
-  return absl::StrCat("HTTP/1.1 ", said.status, " ", said.name,
+  const auto& stated = found == std::end(all) ? all[0] : *found;
+  const std::string body = absl::StrCat(stated.text, "\n");
+  return absl::StrCat("HTTP/1.1 ", stated.status, " ", stated.name,
                       "\r\nContent-Type: text/plain\r\n"
                       "Connection: close\r\nContent-Length: ",
                       body.size(), status == 405 ? "\r\nAllow: GET, HEAD" : "", "\r\n\r\n", body);

@@ -163,10 +163,10 @@ void IncidentTable::Merge(Entry* from, Entry* into, v1::Finding last, int64_t no
   from->status.set_merged_into(into->status.fingerprint());
   into->status.add_absorbed(from->status.fingerprint());
   Touch(from, now);
-  Say(*from, Revision::CHANGE_MERGED, "plumbd",
-      absl::StrCat("its last finding is now in incident ", into->incident.id(), " now, cause ",
-                   into->status.cause()),
-      pending);
+  Report(*from, Revision::CHANGE_MERGED, "plumbd",
+         absl::StrCat("its last finding is now in incident ", into->incident.id(), " now, cause ",
+                      into->status.cause()),
+         pending);
 }
 
 IncidentTable::Placed IncidentTable::Put(const v1::Finding& finding, uint64_t count) {
@@ -202,21 +202,22 @@ IncidentTable::Placed IncidentTable::Put(const v1::Finding& finding, uint64_t co
     const bool acknowledged = to->incident.state() == v1::Incident::STATE_ACKNOWLEDGED;
     if (returned || (stronger && acknowledged)) SetState(to, v1::Incident::STATE_OPEN);
     if (fresh || returned || stronger) {
-      Say(*to,
-          fresh      ? Revision::CHANGE_OPENED
-          : returned ? Revision::CHANGE_RETURNED
-                     : Revision::CHANGE_STRONGER,
-          from == nullptr ? "" : "plumbd",
-          from == nullptr ? ""
-                          : absl::StrCat("a finding of incident ", from->incident.id(),
-                                         " has a different cause"),
-          &pending);
+      Report(*to,
+             fresh      ? Revision::CHANGE_OPENED
+             : returned ? Revision::CHANGE_RETURNED
+                        : Revision::CHANGE_STRONGER,
+             from == nullptr ? "" : "plumbd",
+             from == nullptr ? ""
+                             : absl::StrCat("a finding of incident ", from->incident.id(),
+                                            " has a different cause"),
+             &pending);
     }
     if (from != nullptr) Left(from, to, std::move(last), now, &pending);
     if (finding.site().run() == kPlantedRun) {
       Touch(to, now);
       SetState(to, v1::Incident::STATE_RESOLVED);
-      Say(*to, Revision::CHANGE_RESOLVED, "plumbd", "plumb doctor created it as a test", &pending);
+      Report(*to, Revision::CHANGE_RESOLVED, "plumbd", "plumb doctor created it as a test",
+             &pending);
     }
     Run& run = runs_[finding.site().run()];
     run.due = std::min(run.due, DueOf(*to));

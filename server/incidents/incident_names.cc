@@ -137,7 +137,7 @@ bool IncidentTable::Next(const IncidentFilter& filter, uint64_t* cursor, Change*
   const MutexLock lock(mutex_);
   for (auto it = by_change_.upper_bound(*cursor); it != by_change_.end(); ++it) {
     const Entry& entry = *it->second;
-    if (!filter.Matches(entry.shown()) || !Asked(entry, filter.fingerprint)) continue;
+    if (!filter.Matches(entry.shown()) || !Requested(entry, filter.fingerprint)) continue;
     *cursor = it->first;
     *out = ChangeOf(entry);
     return true;
@@ -146,7 +146,7 @@ bool IncidentTable::Next(const IncidentFilter& filter, uint64_t* cursor, Change*
   return false;
 }
 
-bool IncidentTable::Asked(const Entry& entry, const std::string& prefix) {
+bool IncidentTable::Requested(const Entry& entry, const std::string& prefix) {
   if (Begins(entry.status.fingerprint(), prefix)) return true;
   return std::any_of(entry.members.begin(), entry.members.end(), [&](const Member* member) {
     return Begins(member->finding.fingerprint(), prefix);
@@ -160,7 +160,7 @@ std::vector<IncidentTable::Change> IncidentTable::List(const IncidentFilter& fil
     const std::string& prefix = filter.fingerprint;
     for (const auto& [fingerprint, entry] : by_fingerprint_) {
       if (!filter.Matches(entry.shown()) || (entry.merged() && prefix.empty())) continue;
-      if (!Asked(entry, prefix)) continue;
+      if (!Requested(entry, prefix)) continue;
       list.push_back(ChangeOf(entry));
       const Member* const named = Begins(fingerprint, prefix) ? nullptr : Named(entry, prefix);
       if (named != nullptr) *list.back().incident.mutable_finding() = named->finding;

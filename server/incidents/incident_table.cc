@@ -70,8 +70,8 @@ void IncidentTable::Touch(Entry* entry, int64_t now) {
   by_change_[position_] = entry;
 }
 
-void IncidentTable::Say(const Entry& entry, Revision::Change change, const std::string& who,
-                        const std::string& reason, PendingCalls* pending) const {
+void IncidentTable::Report(const Entry& entry, Revision::Change change, const std::string& who,
+                           const std::string& reason, PendingCalls* pending) const {
   auto& [fingerprint, revision] = pending->revisions.emplace_back();
   fingerprint = entry.status.fingerprint();
   revision.set_revision(entry.status.revision());
@@ -133,17 +133,17 @@ bool IncidentTable::ByItself(Entry* entry, int64_t step, PendingCalls* pending) 
   Touch(entry, unix_ns_());
   if (step > After(entry->status.seen_step(), QuietOf(*entry))) {
     SetState(entry, v1::Incident::STATE_RESOLVED);
-    Say(*entry, Revision::CHANGE_RESOLVED, "plumbd",
-        absl::StrCat("not found again for ", QuietOf(*entry), " steps"), pending);
+    Report(*entry, Revision::CHANGE_RESOLVED, "plumbd",
+           absl::StrCat("not found again for ", QuietOf(*entry), " steps"), pending);
   } else {
     SetState(entry, v1::Incident::STATE_OPEN);
-    Say(*entry, Revision::CHANGE_REOPENED, "plumbd", "the silence has ended", pending);
+    Report(*entry, Revision::CHANGE_REOPENED, "plumbd", "the silence has ended", pending);
   }
   return true;
 }
 
-void IncidentTable::WentOn(const std::string& name, const std::string& rule,
-                           const std::string& why) {
+void IncidentTable::Continued(const std::string& name, const std::string& rule,
+                              const std::string& why) {
   ResolveEach(
       name, [&](const Entry& entry) { return entry.shown().rule() == rule; }, why);
 }
@@ -181,7 +181,7 @@ void IncidentTable::ResolveEach(const std::string& name,
       if (entry->over() || !which(*entry)) continue;
       Touch(entry, unix_ns_());
       SetState(entry, v1::Incident::STATE_RESOLVED);
-      Say(*entry, Revision::CHANGE_RESOLVED, "plumbd", why, &pending);
+      Report(*entry, Revision::CHANGE_RESOLVED, "plumbd", why, &pending);
       changed = true;
     }
     if (!changed) return;
@@ -238,7 +238,7 @@ absl::Status IncidentTable::Apply(const v1::IncidentUpdate& update) {
     } else {
       SetState(&entry, v1::Incident::STATE_OPEN);
     }
-    Say(entry, change, update.who(), update.reason(), &pending);
+    Report(entry, change, update.who(), update.reason(), &pending);
     Run& run = runs_[entry.shown().site().run()];
     run.due = std::min(run.due, DueOf(entry));
   }

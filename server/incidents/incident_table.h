@@ -81,7 +81,7 @@ class IncidentTable {
   void StepClosed(const std::string& run, int64_t step);
   // Resolves the incidents of a rule in a run, because later evidence shows that the condition is
   // over.
-  void WentOn(const std::string& run, const std::string& rule, const std::string& why);
+  void Continued(const std::string& run, const std::string& rule, const std::string& why);
   // The run is over and is forgotten: its incidents are resolved.
   void RunForgotten(const std::string& run);
   // Erases the incidents of a run.
@@ -188,8 +188,8 @@ class IncidentTable {
   void ResolveEach(const std::string& run, const std::function<bool(const Entry&)>& which,
                    const std::string& why);
   void Touch(Entry* entry, int64_t now) PLUMB_REQUIRES(mutex_);
-  void Say(const Entry& entry, Revision::Change change, const std::string& who,
-           const std::string& reason, PendingCalls* pending) const PLUMB_REQUIRES(mutex_);
+  void Report(const Entry& entry, Revision::Change change, const std::string& who,
+              const std::string& reason, PendingCalls* pending) const PLUMB_REQUIRES(mutex_);
   static void SetState(Entry* entry, v1::Incident::State state);
   int64_t DueOf(const Entry& entry) const;
   bool ByItself(Entry* entry, int64_t step, PendingCalls* pending) PLUMB_REQUIRES(mutex_);
@@ -202,7 +202,7 @@ class IncidentTable {
   static Change ChangeOf(const Entry& entry);
   Entry* Meant(const std::string& fingerprint) PLUMB_REQUIRES(mutex_);
   static const Member* Named(const Entry& entry, const std::string& prefix);
-  static bool Asked(const Entry& entry, const std::string& prefix);
+  static bool Requested(const Entry& entry, const std::string& prefix);
 
   // incident_gather.cc: findings are added and move
   Entry* EntryOf(const v1::Finding& finding, int64_t now) PLUMB_REQUIRES(mutex_);

@@ -35,17 +35,17 @@ AdmissionQueue::~AdmissionQueue() {
   thread_.join();
 }
 
-std::optional<AdmissionQueue::Place> AdmissionQueue::Ask(Request request) {
+std::optional<AdmissionQueue::Place> AdmissionQueue::Query(Request request) {
   const std::string key = KeyOf(request.sender);
   const MutexLock lock(mutex_);
-  ++asking_;  // before the try, so that a place that becomes free after it is noticed
+  ++requesting_;  // before the try, so that a place that becomes free after it is noticed
   const bool full = queue_.size() >= kMost || bytes_ + request.bytes > kMostBytes;
   const bool fits = !full && MayWaitLocked(request, key);
   const bool overtakes = !full && of_senders_.Of(SenderKeyOf(request.sender)) > 0;
   Place place = names_->Connect(request.runs, request.sender,
                                 overtakes ? NameTable::Take::kKnown : NameTable::Take::kAny);
   if (place.ok() || !fits) {
-    --asking_;
+    --requesting_;
     if (!place.ok()) ++counters_->refused_runs;
     return place;
   }
@@ -80,12 +80,12 @@ AdmissionQueue::Queue::iterator AdmissionQueue::EraseLocked(Queue::iterator at) 
   of_connections_.Remove(at->request.sender.connection);
   of_senders_.Remove(SenderKeyOf(at->request.sender));
   by_key_.erase(at->key);
-  --asking_;
+  --requesting_;
   return queue_.erase(at);
 }
 
 void AdmissionQueue::OnFree() {
-  if (asking_ == 0) return;
+  if (requesting_ == 0) return;
   const MutexLock lock(mutex_);
   retry_ = true;
   changed_.NotifyAll();

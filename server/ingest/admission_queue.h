@@ -51,7 +51,7 @@ class AdmissionQueue {
   };
   // Returns the place, or the reason why there is none. Returns nothing if the request waits: then
   // `done` is called later, by the queue's thread, with no lock held.
-  std::optional<Place> Ask(Request request);
+  std::optional<Place> Query(Request request);
 
  private:
   struct Waiting {
@@ -78,7 +78,7 @@ class AdmissionQueue {
   Counters* const counters_;
   const std::chrono::nanoseconds still_;
   // Not zero while a request is tried or waits. Changed with the lock.
-  std::atomic<size_t> asking_{0};
+  std::atomic<size_t> requesting_{0};
   Mutex mutex_;
   CondVar changed_;
   Queue queue_ PLUMB_GUARDED_BY(mutex_);

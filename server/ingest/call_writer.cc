@@ -17,19 +17,19 @@ v1::ServerMessage AckOf(CallStream* call_stream) {
 
 }  // namespace
 
-void CallWriter::Say(v1::ServerMessage message) {
+void CallWriter::Report(v1::ServerMessage message) {
   queue_.push_back(std::move(message));
   Pump();
 }
 
-void CallWriter::SayAck(CallStream* call_stream, const grpc::Status* ended) {
+void CallWriter::SendAck(CallStream* call_stream, const grpc::Status* ended) {
   v1::ServerMessage message = AckOf(call_stream);
   v1::Ack& ack = *message.mutable_ack();
   if (ended != nullptr) {
     ack.set_ended(ended->error_message());
     ack.set_ended_code(ended->error_code());
   }
-  Say(std::move(message));
+  Report(std::move(message));
 }
 
 void CallWriter::Owe(const std::shared_ptr<CallStream>& call_stream) {

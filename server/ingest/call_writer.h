@@ -23,10 +23,10 @@ class CallWriter {
   // `call` must outlive it.
   explicit CallWriter(Call* call) : call_(call) {}
 
-  void Say(v1::ServerMessage message);
-  // SayAck writes the stream's acknowledgement now, with its end if `ended` is given. Owe queues
+  void Report(v1::ServerMessage message);
+  // SendAck writes the stream's acknowledgement now, with its end if `ended` is given. Owe queues
   // it.
-  void SayAck(CallStream* call_stream, const grpc::Status* ended = nullptr);
+  void SendAck(CallStream* call_stream, const grpc::Status* ended = nullptr);
   void Owe(const std::shared_ptr<CallStream>& call_stream);
   // Count batches whose refusal is on its way to the journal, or subtract refusals that will not be
   // written.

@@ -107,14 +107,14 @@ absl::Status Intake::MayJoin(const v1::Hello& hello, const MayWrite& may_write) 
   return absl::OkStatus();
 }
 
-absl::StatusOr<Intake::Joined> Intake::Join(v1::Hello* said, std::weak_ptr<Connection> owner,
+absl::StatusOr<Intake::Joined> Intake::Join(v1::Hello* stated, std::weak_ptr<Connection> owner,
                                             const MayWrite& may_write, const Sender& sender,
                                             std::shared_ptr<NameTable::Hold> names) {
-  const v1::Hello& hello = *said;
+  const v1::Hello& hello = *stated;
   const auto may = [&](const std::string& run) { return may_write(run).ok(); };
   if (auto s = table_->MayTakeOver(hello, may); !s.ok()) return s;
   const uint32_t ahead = table_->AttemptsAhead(hello);
-  Attempts::Raise(ahead, said->mutable_sources());
+  Attempts::Raise(ahead, stated->mutable_sources());
   auto opened = table_->Open(hello.stream_id(), sender.entries, sender.connection);
   if (!opened.ok()) return opened.status();
   Joined joined;
@@ -465,7 +465,7 @@ bool Intake::NoteFinished(const StreamState& stream, const v1::Batch& batch) {
     ++finished;
     table_->Release(stream.id, batch.sources(static_cast<int>(progress.source())));
   }
-  if (finished > 0 && finished >= stream.ranks.size()) table_->SaidGoodbye(stream.id);
+  if (finished > 0 && finished >= stream.ranks.size()) table_->SentGoodbye(stream.id);
   return finished > 0;
 }
 

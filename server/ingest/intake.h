@@ -58,7 +58,7 @@ class Intake {
   // (admission_queue.h). If a process was restarted
   // without knowing it, it gets a later attempt: the attempts in `said` are raised, and those of
   // its batches with them.
-  absl::StatusOr<Joined> Join(v1::Hello* said, std::weak_ptr<Connection> owner,
+  absl::StatusOr<Joined> Join(v1::Hello* stated, std::weak_ptr<Connection> owner,
                               const MayWrite& may_write, const Sender& sender,
                               std::shared_ptr<NameTable::Hold> names);
   // Records that the connection is gone. `ended`: in the way it is when its process ends; false:

@@ -121,8 +121,8 @@ void Pacer::Uncount(const Stream& stream, Part* part) {
 void Pacer::Place(uint64_t id, const Stream& stream, Part* part) {
   Group& group = *part->group;
   // A stream without a reported position is at the position where the others began.
-  const int64_t said = part->position();
-  const int64_t position = said == kNever ? group.base : said;
+  const int64_t stated = part->position();
+  const int64_t position = stated == kNever ? group.base : stated;
   const bool comes = stream.backlog || stream.call == nullptr;
   const int64_t at = comes && position != kNoLimit ? position : kNever;
   Holders* const in = at == kNever             ? nullptr

@@ -53,7 +53,7 @@ bool RunShares::TakeOfReserves(const Sender& sender, Place* place) {
   // What a relay states about its processes may be made up, so their places are taken first, and a
   // connection has no more of the address's than one that is no relay's.
   const std::string process =
-      sender.behind.empty() ? "" : absl::StrCat(sender.address, " ", sender.behind);
+      sender.after.empty() ? "" : absl::StrCat(sender.address, " ", sender.after);
   if (!process.empty() && of_processes_.Take(process)) {
     place->process = process;
   } else if (of_addresses_by_.Of(sender.connection) < kOfConnection &&

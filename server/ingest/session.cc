@@ -39,7 +39,7 @@ void Session::End(const grpc::Status& status) {
   if (writer_.ending()) return;
   by_us_ = !status.ok() && status.error_code() != grpc::StatusCode::CANCELLED;
   for (const auto& [id, call_stream] : call_streams_) {
-    if (call_stream->acks.anything() && call_stream->welcomed) writer_.SayAck(call_stream.get());
+    if (call_stream->acks.anything() && call_stream->welcomed) writer_.SendAck(call_stream.get());
   }
   writer_.End(status);
 }
@@ -341,7 +341,7 @@ void Session::LeaveIntake(const CallStreamPtr& call_stream, bool ended) {
 // Reports to the peer of a shared call that one of its streams has ended.
 void Session::EndCallStream(const CallStreamPtr& call_stream, const grpc::Status& status) {
   const MutexLock lock(mutex_);
-  writer_.SayAck(call_stream.get(), &status);
+  writer_.SendAck(call_stream.get(), &status);
 }
 
 void Session::OnSuperseded(const CallStreamPtr& call_stream) {
@@ -368,7 +368,7 @@ void Session::Welcome(const CallStreamPtr& call_stream) {
   message.mutable_welcome()->set_acknowledged(call_stream->joined.held);
   message.mutable_welcome()->set_stream_id(call_stream->stream_id);
   const MutexLock lock(mutex_);
-  writer_.Say(std::move(message));
+  writer_.Report(std::move(message));
   call_stream->welcomed = true;
   OweLocked(call_stream);  // batches may have been held meanwhile
 }
@@ -395,7 +395,7 @@ void Session::OnDirective(const CallStreamPtr& call_stream, const v1::Directive&
   if (writer_.unwritten() >= (directive.has_stop() ? 2 : 1) * kMostUnwritten) return;
   v1::ServerMessage message;
   *message.mutable_directive() = directive;
-  writer_.Say(std::move(message));
+  writer_.Report(std::move(message));
 }
 
 // Queues an acknowledgement that is due, or schedules a later check.

@@ -27,7 +27,7 @@ bool Session::OnHello(v1::Hello* received) {
   if (!allowed.ok()) return Greet(call_stream, received, allowed);
   waiting_.erase(call_stream->stream_id);  // an older hello of the same stream
   auto kept = std::make_shared<v1::Hello>(std::move(*received));
-  auto place = context_->admission->Ask(
+  auto place = context_->admission->Query(
       {Intake::RunsOf(*kept), SenderOf(*kept, call_stream->shared), kept->SpaceUsedLong(),
        weak_from_this(),
        [weak = weak_from_this(), call_stream, kept](AdmissionQueue::Place granted) {
@@ -116,7 +116,7 @@ bool Session::Refuse(const CallStreamPtr& call_stream, const absl::Status& why) 
 Sender Session::SenderOf(const v1::Hello& hello, bool shared) const {
   Sender sender{lease_->Names(), address_, "", connection_, ""};
   if (!shared) return sender;
-  sender.behind = AddressOf(hello.origin());
+  sender.after = AddressOf(hello.origin());
   sender.line = ConnectionOf(hello.origin());
   return sender;
 }

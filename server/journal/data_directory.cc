@@ -59,7 +59,7 @@ void CloseToOthers(const std::string& directory) {
 
 // Warns if others may look into the directory. If plumbd did not create it, its mode is the user's
 // decision.
-void SayWhoMayLookIn(const std::string& directory) {
+void ReportTheReaders(const std::string& directory) {
   struct stat info {};
   if (stat(directory.c_str(), &info) != 0 || (info.st_mode & 066) == 0) return;
   LogWarning(
@@ -133,7 +133,7 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
     if (auto s = Create(directory); !s.ok()) return s;
   }
   CloseToOthers(path);
-  SayWhoMayLookIn(path);
+  ReportTheReaders(path);
   auto journal_id = JournalId(held->journal() + "/id");
   if (!journal_id.ok()) return journal_id.status();
   held->journal_id_ = std::move(*journal_id);

@@ -88,7 +88,7 @@ absl::Status GapTable::Add(const v1::JournalGaps& gaps, bool* known) {
 absl::Status GapTable::AddLost(const LostEntries& lost, bool* known) {
   const bool fresh = [&] {
     const MutexLock lock(mutex_);
-    return told_.emplace(lost.first, lost.last).second;
+    return reported_.emplace(lost.first, lost.last).second;
   }();
   if (fresh && on_lost_) on_lost_(lost);
   v1::JournalGaps gaps;

@@ -54,7 +54,8 @@ class GapTable {
   std::unique_ptr<FramedLogWriter> log_ PLUMB_GUARDED_BY(mutex_);  // null: in memory
   // First and last entry; true if retention removed them, false if they were lost.
   std::map<std::pair<uint64_t, uint64_t>, bool> known_ PLUMB_GUARDED_BY(mutex_);
-  std::set<std::pair<uint64_t, uint64_t>> told_ PLUMB_GUARDED_BY(mutex_);  // reported to on_lost_
+  std::set<std::pair<uint64_t, uint64_t>> reported_
+      PLUMB_GUARDED_BY(mutex_);  // reported to on_lost_
   std::vector<v1::Gap> merged_ PLUMB_GUARDED_BY(mutex_);
 };
 

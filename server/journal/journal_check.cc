@@ -53,14 +53,14 @@ void JournalCheck::Read() {
   StoredEntry entry;
   while (GoOn()) {
     const JournalReader::Result result = (*reader)->Next(&entry);
-    if (result == JournalReader::Result::kLost) Tell((*reader)->lost());
+    if (result == JournalReader::Result::kLost) Emit((*reader)->lost());
     if (result != JournalReader::Result::kEnd) continue;
     LogDebug("journal: entries {} to {} checked", first, options_.last);
     return;
   }
 }
 
-void JournalCheck::Tell(const LostEntries& lost) {
+void JournalCheck::Emit(const LostEntries& lost) {
   // If retention removed it meanwhile, it is recorded already.
   const auto segments = ListSegments(options_.directory);
   if (segments.ok() && !segments->empty() && lost.last < segments->front().first) return;

@@ -34,7 +34,7 @@ class JournalCheck {
  private:
   void Read();
   bool GoOn();
-  void Tell(const LostEntries& lost);
+  void Emit(const LostEntries& lost);
 
   const JournalCheckOptions options_;
   GapTable* const gaps_;

@@ -41,7 +41,7 @@ bool SpeaksOf(std::string_view batch_wire, const std::string& run) {
 
 // Reduces the event to what concerns `run`; returns false if nothing does.
 bool Narrow(v1::JudgeEvent* event, const std::string& run) {
-  if (TellsAhead(*event)) return false;
+  if (ReportsAhead(*event)) return false;
   if (event->has_run_finished()) return event->run_finished().run() == run;
   if (event->has_hung()) return event->hung().run() == run;
   if (event->has_stopped()) return event->stopped().run() == run;
@@ -107,8 +107,8 @@ class Cursor : public RunCursor {
   size_t next_event_ = 0;
   bool found_ = false;
   bool ended_ = false;
-  StreamPositions positions_{~size_t{0}};        // of streams whose sets were not passed on yet
-  std::map<uint64_t, std::set<uint64_t>> told_;  // sets that were passed on, by stream
+  StreamPositions positions_{~size_t{0}};            // of streams whose sets were not passed on yet
+  std::map<uint64_t, std::set<uint64_t>> reported_;  // sets that were passed on, by stream
   std::deque<v1::ReadRunItem> queue_;
 };
 
@@ -208,10 +208,10 @@ void Cursor::QueueEventsBefore(uint64_t entry) {
 }
 
 void Cursor::QueueSets(uint64_t stream_id, uint64_t entry, const std::vector<SetRecord>& sets) {
-  std::set<uint64_t>& told = told_[stream_id];
+  std::set<uint64_t>& reported = reported_[stream_id];
   v1::Batch fresh;
   for (const auto& [id, record] : sets) {
-    if (told.insert(id).second) fresh.MergeFromString(record);
+    if (reported.insert(id).second) fresh.MergeFromString(record);
   }
   if (fresh.series_sets_size() == 0) return;
   v1::ReadRunItem& item = queue_.emplace_back();
@@ -226,7 +226,7 @@ void Cursor::TakeStreams(std::string_view payload) {
   streams.Add(payload);
   for (const auto& [id, stream] : streams.streams()) {
     const std::vector<SetRecord> sets(stream.sets.begin(), stream.sets.end());
-    if (told_.contains(id)) {
+    if (reported_.contains(id)) {
       QueueSets(id, reader_->next(), sets);
     } else {
       positions_.Note(id, stream.sequence, sets);
@@ -239,7 +239,7 @@ void Cursor::TakeBatch(StoredEntry& entry) {
   const uint64_t number = entry.prefix.number;
   const std::vector<SetRecord> sets = FactsOf(entry.body()).sets;
   if (entry.prefix.sequence == 0 || !SpeaksOf(entry.body(), run_)) {
-    if (told_.contains(stream)) {
+    if (reported_.contains(stream)) {
       QueueSets(stream, number, sets);
     } else if (!sets.empty()) {
       positions_.Note(stream, 0, sets);
@@ -247,14 +247,14 @@ void Cursor::TakeBatch(StoredEntry& entry) {
     return;
   }
   QueueEventsBefore(number);
-  if (!told_.contains(stream)) {
+  if (!reported_.contains(stream)) {
     const auto known = positions_.streams().find(stream);
     QueueSets(stream, number,
               known == positions_.streams().end()
                   ? std::vector<SetRecord>()
                   : std::vector<SetRecord>(known->second.sets.begin(), known->second.sets.end()));
   }
-  for (const auto& [id, record] : sets) told_[stream].insert(id);
+  for (const auto& [id, record] : sets) reported_[stream].insert(id);
   v1::ReadRunItem& item = queue_.emplace_back();
   item.set_entry(number);
   item.set_batch(entry.payload.substr(EntryPrefix::kSize));

@@ -26,7 +26,7 @@ void InJudgedOrder(std::vector<StoredEvent>* events);
 // Returns true for an event without content. From it to the next checkpoint, entries of some runs
 // are judged before earlier ones of others. It changes no verdict, but the order of incidents of
 // different runs may differ from the journal.
-inline bool TellsAhead(const v1::JudgeEvent& event) {
+inline bool ReportsAhead(const v1::JudgeEvent& event) {
   return event.what_case() == v1::JudgeEvent::WHAT_NOT_SET;
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 using Read = FramedLogReader::Result;
 
-constexpr char kBeside[] = ".rewrite";
+constexpr char kAdjacent[] = ".rewrite";
 
 // Syncs often, because one large sync would delay commits.
 constexpr uint64_t kSyncEach = 8u << 20;
@@ -142,9 +142,9 @@ absl::StatusOr<bool> IsPacked(const Segment& segment) {
   return header.schema() == kPackedSchema;
 }
 
-std::string RewritePath(const Segment& segment) { return segment.path + kBeside; }
+std::string RewritePath(const Segment& segment) { return segment.path + kAdjacent; }
 bool IsRewritePath(const std::string& path) {
-  return path.ends_with(std::string(".plj") + kBeside);
+  return path.ends_with(std::string(".plj") + kAdjacent);
 }
 
 absl::Status RewriteSegment(const Segment& segment, uint64_t last_entry,

@@ -163,7 +163,7 @@ void HeldRuns::JudgeEvent(uint64_t entry, const v1::JudgeEvent& event) {
   parts_.threads->WithTakeover([&] {
     rules::ApplyCloses(event, run, engine_);
     if (event.has_hung() && event.hung().run() == run)
-      engine_->Tell(run, rules::kHangRule, analysis::HangVerdict(event.hung()));
+      engine_->Emit(run, rules::kHangRule, analysis::HangVerdict(event.hung()));
     if (event.run_finished().run() == run && event.has_run_finished()) parts_.store->FinishRun(run);
     parts_.store->EndEntry(run);
   });

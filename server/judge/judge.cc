@@ -213,7 +213,7 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
              stream_id, batch->sequence(), std::string(added.message()));
   held_runs_.Report();
   for (const std::string& run : runs) SetClosedStep(run);
-  CloseWhatWentOn(runs);
+  CloseContinued(runs);
 }
 
 // Counts refused items. Items that a retry refuses again were counted when they were first refused.
@@ -234,13 +234,13 @@ absl::Status Judge::AddToEngine(const std::shared_ptr<const v1::Batch>& batch) {
   return added;
 }
 
-void Judge::CloseWhatWentOn(const std::vector<std::string>& runs) {
-  std::vector<RunTable::WentOn> list;
+void Judge::CloseContinued(const std::vector<std::string>& runs) {
+  std::vector<RunTable::Continued> list;
   {
     const MutexLock lock(mutex_);
-    list = runs_.TakeWentOn(&runs);
+    list = runs_.TakeContinued(&runs);
   }
-  for (const RunTable::WentOn& w : list) incident_table_->WentOn(w.run, w.rule, w.why);
+  for (const RunTable::Continued& w : list) incident_table_->Continued(w.run, w.rule, w.why);
 }
 
 void Judge::SetClosedStep(const std::string& run) {

@@ -302,7 +302,7 @@ class Judge : private HeldRuns::Judging {
   MemoryBudget::OwnerOf OwnerOf() const;
   void MakeRoom(const std::string& run, Kind& kind);
   void KeepReplayWithinBudget(bool more_events);
-  void CloseWhatWentOn(const std::vector<std::string>& runs);
+  void CloseContinued(const std::vector<std::string>& runs);
   void CheckpointIfDue();
   void TakeCheckpoint(CheckpointSink* sink);
   Checkpointer::Take CheckpointTaker(std::future<void>* taken);
@@ -323,7 +323,7 @@ class Judge : private HeldRuns::Judging {
   JudgeThreads threads_;
   FairQueue fair_queue_;
   std::deque<JudgeItem> for_all_;  // decisions that concern every run
-  bool ahead_told_ = false;        // since the last checkpoint
+  bool ahead_reported_ = false;    // since the last checkpoint
   bool retry_next_ = false;        // before what waits
   bool kept_next_ = false;         // before what waits
   size_t keeping_ = 0;             // decisions that KeepLater wrote and ApplyKept has not applied

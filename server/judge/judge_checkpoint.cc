@@ -176,7 +176,7 @@ void Judge::HandInCheckpoint() {
   const bool beyond = std::any_of(ahead.begin(), ahead.end(),
                                   [this](const auto& run) { return run.second > applied_event_; });
   if (beyond && !RecordAhead()) return;
-  ahead_told_ = false;
+  ahead_reported_ = false;
   const CheckpointSchedule::At at{judged_entry_, applied_event_};
   if (checkpoints_.Taken(at)) held_runs_.CheckpointHandedIn();
   const auto start = JudgeQueue::Clock::now();

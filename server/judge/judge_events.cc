@@ -67,7 +67,7 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   threads_.WithTakeover([&] {
     rules::ApplyCloses(event, "", engine_.get());
     if (event.has_hung())
-      engine_->Tell(event.hung().run(), rules::kHangRule, analysis::HangVerdict(event.hung()));
+      engine_->Emit(event.hung().run(), rules::kHangRule, analysis::HangVerdict(event.hung()));
     if (event.has_run_finished()) store_->FinishRun(event.run_finished().run());
     for (const std::string& run : runs) store_->EndEntry(run);
   });

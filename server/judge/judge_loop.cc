@@ -91,7 +91,7 @@ bool Judge::Do(FairQueue::Begun begun) {
   if (fair_queue_.going_on() - keeping_ > 1) threads_.LowerSlow();
   if (item.place != 0) queue_.Began(item);
   const bool later = item.kind == JudgeItem::Kind::kDecision && MayKeepLater();
-  if ((begun.overtakes || later) && !ahead_told_) (void)RecordAhead();
+  if ((begun.overtakes || later) && !ahead_reported_) (void)RecordAhead();
   if (later) {
     KeepLater(std::move(begun));
     return EndWork();
@@ -101,10 +101,10 @@ bool Judge::Do(FairQueue::Begun begun) {
   return EndWork();
 }
 
-// Records once between two checkpoints that runs may be ahead (TellsAhead). Returns false if the
+// Records once between two checkpoints that runs may be ahead (ReportsAhead). Returns false if the
 // event could not be written.
 bool Judge::RecordAhead() {
-  ahead_told_ = true;
+  ahead_reported_ = true;
   return KeepAndApply(v1::JudgeEvent()).ok();
 }
 

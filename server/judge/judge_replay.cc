@@ -31,7 +31,7 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
     for (; next < replay.events.size() && replay.events[next].event.after() < entry; ++next) {
       const StoredEvent& event = replay.events[next];
       unix_ns_ = worker().unix_ns = event.unix_ns;
-      reordered |= TellsAhead(event.event.event());
+      reordered |= ReportsAhead(event.event.event());
       Apply(judged_entry_, event.event.event());
       applied_event_ = std::max(applied_event_, event.number);
     }

@@ -23,8 +23,8 @@ struct sigaction handled_before[std::size(kCrashes)];
 // thread is recorded.
 void NoteCrash(int signal) {
   if (JudgingMarkPage* page = noted.load()) {
-    uint32_t nobody = 0;
-    page->crashed.compare_exchange_strong(nobody, static_cast<uint32_t>(gettid()));
+    uint32_t none = 0;
+    page->crashed.compare_exchange_strong(none, static_cast<uint32_t>(gettid()));
   }
   for (size_t i = 0; i < std::size(kCrashes); ++i) {
     if (kCrashes[i] == signal) sigaction(signal, &handled_before[i], nullptr);

@@ -19,14 +19,14 @@ int64_t NowSeconds() {
 }
 
 void Log(gpr_log_func_args* line) {
-  static std::atomic<int64_t> said{-1};
+  static std::atomic<int64_t> stated{-1};
   static std::atomic<uint64_t> unsaid{0};
   if (line->severity != GPR_LOG_SEVERITY_ERROR) {
     return LogDebug("grpc: {:?}", std::string(line->message));
   }
   const int64_t now = NowSeconds();
-  int64_t before = said.load();
-  if (now == before || !said.compare_exchange_strong(before, now)) {
+  int64_t before = stated.load();
+  if (now == before || !stated.compare_exchange_strong(before, now)) {
     ++unsaid;
     return;
   }

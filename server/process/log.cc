@@ -37,7 +37,7 @@ LogLimit& Limit() {
   return *limit;
 }
 
-void SayLeftOut(spdlog::logger* logger, bool all) {
+void DescribeLeftOut(spdlog::logger* logger, bool all) {
   for (const std::string& line : Limit().LeftOut(std::chrono::steady_clock::now(), all)) {
     logger->log(spdlog::level::warn, spdlog::string_view_t(line));
   }
@@ -52,9 +52,9 @@ std::string_view KindOf(fmt::string_view format, std::string_view line) {
 
 }  // namespace
 
-void SayWhatWasLeftOut(bool all) {
+void ReportWhatWasLeftOut(bool all) {
   try {
-    SayLeftOut(spdlog::default_logger_raw(), all);
+    DescribeLeftOut(spdlog::default_logger_raw(), all);
   } catch (const std::exception&) {
   }
 }
@@ -68,7 +68,7 @@ void Log(LogLevel level, fmt::string_view format, fmt::format_args args) {
     if (Limit().Admit(KindOf(format, line), std::chrono::steady_clock::now())) {
       logger->log(at, spdlog::string_view_t(line));
     }
-    SayLeftOut(logger, false);
+    DescribeLeftOut(logger, false);
   } catch (const std::exception&) {  // no memory: the line is lost, as in spdlog
   }
 }

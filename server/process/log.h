@@ -14,7 +14,7 @@ namespace internal {
 void Log(LogLevel level, fmt::string_view format, fmt::format_args args);
 // Logs how many lines were left out by the limit per kind (server/process/log_limit.h). Called at
 // the end and from time to time, since no other line may follow.
-void SayWhatWasLeftOut(bool all);
+void ReportWhatWasLeftOut(bool all);
 }  // namespace internal
 
 template <typename... Args>

@@ -24,7 +24,7 @@ bool LogLimit::Admit(std::string_view name, Time now) {
     kind.tokens -= 1;
     return true;
   }
-  if (unsaid_ == 0) said_ = now;
+  if (unsaid_ == 0) stated_ = now;
   ++kind.left_out;
   ++unsaid_;
   ++left_out_;
@@ -34,7 +34,7 @@ bool LogLimit::Admit(std::string_view name, Time now) {
 std::vector<std::string> LogLimit::LeftOut(Time now, bool all) {
   const MutexLock lock(mutex_);
   std::vector<std::string> lines;
-  if (unsaid_ == 0 || (!all && now - said_ < kSayEach)) return lines;
+  if (unsaid_ == 0 || (!all && now - stated_ < kDescribeEach)) return lines;
   for (auto& [name, kind] : kinds_) {
     if (kind.left_out == 0) continue;
     lines.push_back(absl::StrCat(kind.left_out, " similar lines were not logged, such as \"", name,

@@ -22,13 +22,13 @@ class LogLimit {
   static constexpr double kBurst = 50;     // lines of a kind
   static constexpr double kPerSecond = 2;  // after that
   static constexpr size_t kMostKinds = 512;
-  static constexpr std::chrono::seconds kSayEach{10};
+  static constexpr std::chrono::seconds kDescribeEach{10};
 
   // Returns true if a line of this kind may be written. The kind is its format.
   bool Admit(std::string_view kind, Time now);
 
-  // Returns lines that report what was left out since the last report: at most once in kSayEach,
-  // unless `all`.
+  // Returns lines that report what was left out since the last report: at most once in
+  // kDescribeEach, unless `all`.
   std::vector<std::string> LeftOut(Time now, bool all = false);
 
   uint64_t left_out() const;  // lines, since the start
@@ -44,7 +44,7 @@ class LogLimit {
   std::map<std::string, Kind, std::less<>> kinds_ PLUMB_GUARDED_BY(mutex_);
   uint64_t unsaid_ PLUMB_GUARDED_BY(mutex_) = 0;
   uint64_t left_out_ PLUMB_GUARDED_BY(mutex_) = 0;
-  Time said_ PLUMB_GUARDED_BY(mutex_){};
+  Time stated_ PLUMB_GUARDED_BY(mutex_){};
 };
 
 }  // namespace plumbline::server

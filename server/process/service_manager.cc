@@ -38,11 +38,11 @@ ServiceManager ServiceManager::FromEnvironment() {
 void ServiceManager::Status(std::string_view text) const {
   std::string line = "STATUS=" + std::string(text);
   std::replace(line.begin(), line.end(), '\n', ' ');
-  Say(line);
+  Report(line);
 }
 
 // The address may be a path, or an abstract name ("@...").
-void ServiceManager::Say(std::string_view text) const {
+void ServiceManager::Report(std::string_view text) const {
   sockaddr_un to{};
   if (address_.empty() || address_.size() >= sizeof to.sun_path) return;
   to.sun_family = AF_UNIX;

@@ -15,11 +15,11 @@ class ServiceManager {
   // service. Call before any thread starts.
   static ServiceManager FromEnvironment();
 
-  void Ready() const { Say("READY=1"); }
-  void Stopping() const { Say("STOPPING=1"); }
-  void GetsOn() const { Say("WATCHDOG=1"); }
+  void Ready() const { Report("READY=1"); }
+  void Stopping() const { Report("STOPPING=1"); }
+  void GetsOn() const { Report("WATCHDOG=1"); }
   // Extends the start timeout: plumbd does not listen yet.
-  void StillStarting() const { Say("EXTEND_TIMEOUT_USEC=30000000"); }
+  void StillStarting() const { Report("EXTEND_TIMEOUT_USEC=30000000"); }
   // Sets the line in `systemctl status`.
   void Status(std::string_view text) const;
 
@@ -27,7 +27,7 @@ class ServiceManager {
   std::chrono::microseconds watchdog() const { return watchdog_; }
 
  private:
-  void Say(std::string_view text) const;
+  void Report(std::string_view text) const;
 
   std::string address_;  // empty: no service manager
   std::chrono::microseconds watchdog_{0};

@@ -238,9 +238,9 @@ class RelayService : public v1::Ingest::WithRawCallbackMethod_Stream<v1::Ingest:
 };
 
 // Answers each call that is not Ingest: the server above has the runs.
-class AskAbove : public grpc::CallbackGenericService {
+class QueryAbove : public grpc::CallbackGenericService {
  public:
-  explicit AskAbove(std::string upstream) : upstream_(std::move(upstream)) {}
+  explicit QueryAbove(std::string upstream) : upstream_(std::move(upstream)) {}
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override {
     context->AddTrailingMetadata(transport::kRelayOf, upstream_);
@@ -264,7 +264,7 @@ class RelayServer : public Server {
   explicit RelayServer(const Config& config)
       : board_(std::make_shared<StreamMultiplexer>(config.relay_upstream, CredentialsOf(config))),
         service_(board_, config.hello_seconds),
-        ask_above_(config.relay_upstream) {}
+        query_above_(config.relay_upstream) {}
   ~RelayServer() override { Stop(); }
 
   absl::Status Listen(const Config& config) {
@@ -288,7 +288,7 @@ class RelayServer : public Server {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookahead);
     builder.RegisterService(&service_);
-    builder.RegisterCallbackGenericService(&ask_above_);
+    builder.RegisterCallbackGenericService(&query_above_);
     grpc_ = builder.BuildAndStart();
     if (grpc_ == nullptr || port == 0) {
       grpc_ = nullptr;
@@ -320,7 +320,7 @@ class RelayServer : public Server {
   std::unique_ptr<Gate> gate_;
   const std::shared_ptr<StreamMultiplexer> board_;
   RelayService service_;
-  AskAbove ask_above_;
+  QueryAbove query_above_;
   std::unique_ptr<grpc::Server> grpc_;
   std::string address_;
 };

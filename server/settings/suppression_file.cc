@@ -27,7 +27,7 @@ SuppressionFile::Stamp SuppressionFile::StampNow() const {
   return stamp;
 }
 
-absl::Status SuppressionFile::ReadAndTell() {
+absl::Status SuppressionFile::ReadAndReport() {
   seen_ = StampNow();
   std::vector<rules::Suppression> list;
   if (!path_.empty()) {
@@ -35,12 +35,12 @@ absl::Status SuppressionFile::ReadAndTell() {
     if (!read.ok()) return read.status();
     list = *std::move(read);
   }
-  tell_(rules::ToMessage(list, seen_.day));
+  emit_(rules::ToMessage(list, seen_.day));
   return absl::OkStatus();
 }
 
 absl::Status SuppressionFile::Start() {
-  if (auto s = ReadAndTell(); !s.ok() || path_.empty()) return s;
+  if (auto s = ReadAndReport(); !s.ok() || path_.empty()) return s;
   thread_ = std::thread([this] { Loop(); });
   return absl::OkStatus();
 }
@@ -68,10 +68,10 @@ void SuppressionFile::Loop() {
     wake_.WaitFor(lock, kSuppressionLook,
                   [this]() PLUMB_REQUIRES(mutex_) { return stopped_ || reload_; });
     if (stopped_) return;
-    const bool asked = std::exchange(reload_, false);
+    const bool requested = std::exchange(reload_, false);
     lock.Unlock();
-    if (asked || StampNow() != seen_) {
-      if (auto s = ReadAndTell(); !s.ok()) {
+    if (requested || StampNow() != seen_) {
+      if (auto s = ReadAndReport(); !s.ok()) {
         LogError("suppressions: {}; the earlier suppressions stay in force",
                  std::string(s.message()));
       }

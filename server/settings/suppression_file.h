@@ -15,10 +15,10 @@ namespace plumbline::server {
 // Thread-safe, except Start and destruction.
 class SuppressionFile {
  public:
-  using Tell = std::function<void(v1::SuppressionSet)>;
+  using Emit = std::function<void(v1::SuppressionSet)>;
 
   // If `path` is empty, passes an empty set on once.
-  SuppressionFile(std::string path, Tell tell) : path_(std::move(path)), tell_(std::move(tell)) {}
+  SuppressionFile(std::string path, Emit emit) : path_(std::move(path)), emit_(std::move(emit)) {}
   ~SuppressionFile() { Stop(); }
 
   // Reads the file, passes it on, then watches it. An error names file, line and key; then the file
@@ -37,11 +37,11 @@ class SuppressionFile {
     bool operator==(const Stamp&) const = default;
   };
   Stamp StampNow() const;
-  absl::Status ReadAndTell();
+  absl::Status ReadAndReport();
   void Loop();
 
   const std::string path_;
-  const Tell tell_;
+  const Emit emit_;
   Mutex mutex_;
   CondVar wake_;
   bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;

@@ -53,7 +53,7 @@ void StopSender::Joined(uint64_t stream_id, uint64_t connection, std::weak_ptr<C
     Stream& known = streams_[stream_id];
     if (known.connection > connection) return;
     known = std::move(stream);
-    asking_ = streams_.size();
+    requesting_ = streams_.size();
   }
   // Send what arrived while it was disconnected. Findings from before it began belong to an earlier
   // attempt.
@@ -76,16 +76,16 @@ void StopSender::Joined(uint64_t stream_id, uint64_t connection, std::weak_ptr<C
 }
 
 void StopSender::Left(uint64_t stream_id, uint64_t connection) {
-  if (asking_ == 0) return;
+  if (requesting_ == 0) return;
   const MutexLock lock(mutex_);
   const auto stream = streams_.find(stream_id);
   if (stream == streams_.end() || stream->second.connection != connection) return;
   streams_.erase(stream);
-  asking_ = streams_.size();
+  requesting_ = streams_.size();
 }
 
 void StopSender::OnFound(const v1::Finding& merged, const v1::FindingSite& now) {
-  if (asking_ == 0 || merged.suppressed() || merged.level() < v1::LEVEL_WARNING) return;
+  if (requesting_ == 0 || merged.suppressed() || merged.level() < v1::LEVEL_WARNING) return;
   const auto change = incidents_->Get(incidents_->IncidentOf(merged.fingerprint()));
   if (!change.ok() || !Ends(*change, v1::LEVEL_WARNING)) return;
   const v1::StopTraining stop = StopOf(*change, now.step_last());

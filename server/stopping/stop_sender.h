@@ -73,7 +73,7 @@ class StopSender {
   const IncidentTable* const incidents_;
   Counters* const counters_;
   const std::function<void(v1::IncidentUpdate)> keep_;
-  std::atomic<size_t> asking_{0};  // streams that may get directives
+  std::atomic<size_t> requesting_{0};  // streams that may get directives
   Mutex mutex_;
   std::map<uint64_t, Stream> streams_ PLUMB_GUARDED_BY(mutex_);
   std::set<std::string> noted_ PLUMB_GUARDED_BY(mutex_);  // fingerprint and opening

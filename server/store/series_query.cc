@@ -149,13 +149,13 @@ class Query {
         }
       }
     }
-    const std::set<uint32_t> asked(request_.rank().begin(), request_.rank().end());
+    const std::set<uint32_t> requested(request_.rank().begin(), request_.rank().end());
     ranks_.resize(series_.size());
     for (size_t i = 0; i < series_.size(); ++i) {
       for (const auto& [block, mask] : masks[i]) {
         for (uint64_t left = mask; left != 0; left &= left - 1) {
           const uint32_t rank = block * kTileRanks + static_cast<uint32_t>(std::countr_zero(left));
-          if (asked.empty() || asked.contains(rank)) ranks_[i].push_back(rank);
+          if (requested.empty() || requested.contains(rank)) ranks_[i].push_back(rank);
         }
       }
     }

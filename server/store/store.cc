@@ -422,13 +422,13 @@ class StoreImpl : public Store {
   // Retries while the disk is full. Returns false if the store is closed meanwhile; the journal
   // restores what is not written.
   bool WriteUntilDone(const std::vector<StoreJob>& jobs) {
-    for (bool said = false;; said = true) {
+    for (bool stated = false;; stated = true) {
       const absl::Status status = database_->Write(jobs, options_.limits, unix_s_());
       if (status.ok()) {
-        if (said) LogInfo("{}: writing works again", options_.path);
+        if (stated) LogInfo("{}: writing works again", options_.path);
         return true;
       }
-      if (!said) LogError("the store cannot be written: {}", std::string(status.message()));
+      if (!stated) LogError("the store cannot be written: {}", std::string(status.message()));
       Problem(std::string(status.message()));
       if (status.code() == absl::StatusCode::kDataLoss) {
         database_->SetAside();

@@ -18,16 +18,16 @@ uint32_t Attempts::Ahead(const v1::Hello& hello) const {
   const auto own = streams_.find(hello.stream_id());
   if (own != streams_.end() && own->second.ahead) return *own->second.ahead;
   // Find the earliest attempt that the hello gives for each rank.
-  std::map<std::string, const v1::Source*> said;
+  std::map<std::string, const v1::Source*> stated;
   for (const v1::Source& source : hello.sources()) {
     if (!Counts(source)) continue;
     std::string key = RankKey(source);
-    if (said.size() >= kMostRanks && !said.contains(key)) continue;
-    const v1::Source*& first = said.try_emplace(std::move(key), &source).first->second;
+    if (stated.size() >= kMostRanks && !stated.contains(key)) continue;
+    const v1::Source*& first = stated.try_emplace(std::move(key), &source).first->second;
     if (source.attempt() < first->attempt()) first = &source;
   }
   uint32_t ahead = 0;
-  for (const auto& [key, source] : said) {
+  for (const auto& [key, source] : stated) {
     uint32_t given = source->attempt();
     if (own == streams_.end()) {
       given = GivenTo(*source);
@@ -41,9 +41,9 @@ uint32_t Attempts::Ahead(const v1::Hello& hello) const {
 
 // Returns the attempt to give to a source whose stream is not known.
 uint32_t Attempts::GivenTo(const v1::Source& source) const {
-  const uint32_t said = source.attempt();
+  const uint32_t stated = source.attempt();
   const auto found = runs_.find(source.run());
-  if (found == runs_.end() || said > found->second.latest) return said;
+  if (found == runs_.end() || stated > found->second.latest) return stated;
   const Run& run = found->second;
   // Its place in the latest attempt is taken, or the latest attempt was a job of another size.
   const auto rank = ranks_.find(RankKey(source));
@@ -51,10 +51,10 @@ uint32_t Attempts::GivenTo(const v1::Source& source) const {
   const bool other_size =
       source.world_size() != 0 && run.world != 0 && source.world_size() != run.world;
   if (taken || other_size)
-    return run.there.empty() && run.latest < UINT32_MAX ? run.latest + 1 : said;
+    return run.there.empty() && run.latest < UINT32_MAX ? run.latest + 1 : stated;
   // Another process of its launch was given the latest attempt.
   const bool alone = run.there.empty() || run.there.begin()->first == run.latest;
-  return run.raised && alone ? run.latest : said;
+  return run.raised && alone ? run.latest : stated;
 }
 
 void Attempts::Count(const Stream& stream, int change) {

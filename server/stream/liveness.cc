@@ -144,7 +144,7 @@ void Liveness::Heard(uint64_t stream_id, const v1::Heartbeat& beat, Time now) {
   Process& process = found->second;
   process.heard = process.beat = now;
   if (beat.any_step()) Advance(&process, beat.newest_step(), now);
-  process.tells = beat.still_ns() > 0;
+  process.reports = beat.still_ns() > 0;
   process.still_since =
       now - Nanos(static_cast<int64_t>(std::min<uint64_t>(beat.still_ns(), uint64_t{1} << 55)));
   process.ended = beat.steps_ended();
@@ -176,8 +176,8 @@ void Liveness::Measure(Group* group, int64_t newest, Time now) {
   }
   group->newest = newest;
   group->newest_at = now;
-  group->told = group->told_error = false;
-  group->stop_told = group->stop_told_error = false;
+  group->reported = group->reported_error = false;
+  group->stop_ordered = group->stop_ordered_error = false;
 }
 
 std::vector<v1::RanksHung> Liveness::Look(Time now, std::vector<v1::StepsStopped>* stopped) {
@@ -203,7 +203,7 @@ std::vector<v1::RanksHung> Liveness::Look(Time now, std::vector<v1::StepsStopped
     }
   }
   std::erase_if(groups_, [&](const auto& g) { return members.count(g.first) == 0; });
-  std::vector<v1::RanksHung> told;
+  std::vector<v1::RanksHung> reported;
   for (auto& [key, m] : members) {
     Group& group = groups_[key];
     m.group = &group;
@@ -216,14 +216,15 @@ std::vector<v1::RanksHung> Liveness::Look(Time now, std::vector<v1::StepsStopped
     group.pause = std::max(group.pause, Nanos(static_cast<int64_t>(hung.still_ns())));
     const bool named = !hung.ranks().empty() && !hung.waiting().empty();
     const bool error = named || hung.still_ns() >= hung.error_ns();
-    if (hung.still_ns() < hung.threshold_ns() || (group.told && (!error || group.told_error))) {
+    if (hung.still_ns() < hung.threshold_ns() ||
+        (group.reported && (!error || group.reported_error))) {
       continue;
     }
-    group.told = true;
-    group.told_error |= error;
-    told.push_back(std::move(hung));
+    group.reported = true;
+    group.reported_error |= error;
+    reported.push_back(std::move(hung));
   }
-  return told;
+  return reported;
 }
 
 // Returns a number that grows with progress: within a step, or after its end.
@@ -244,14 +245,14 @@ bool Liveness::Sort(const Members& members, Time now, Standing* out) {
       continue;
     }
     // A busy process sends no heartbeats, so its last one may be out of date.
-    const bool said = p->beat > p->moved;
-    if (said && Declared(p->stage)) return false;
+    const bool stated = p->beat > p->moved;
+    if (stated && Declared(p->stage)) return false;
     if (now - p->heard > kSilent) {
       if (std::max(p->ended, p->newest - p->first) < kFirstSteps) return false;
       silent.push_back(p);
       continue;
     }
-    if (!p->tells || !said || p->ended < kFirstSteps) return false;
+    if (!p->reports || !stated || p->ended < kFirstSteps) return false;
     others = std::max(others, p->still_since);
     out->standing.push_back(p);
   }
@@ -353,7 +354,7 @@ std::map<std::string, uint64_t> Liveness::States(const std::string& run, Time no
   for (const uint64_t id : listed->second) {
     const Process& p = processes_.at(id);
     if (p.finished) continue;
-    const bool still = p.tells && p.beat > p.moved && now - p.still_since > hang_;
+    const bool still = p.reports && p.beat > p.moved && now - p.still_since > hang_;
     const char* state = !p.connected              ? (p.unreachable ? "unreachable" : "gone")
                         : now - p.heard > kSilent ? "silent"
                         : Declared(p.stage)       ? "late"

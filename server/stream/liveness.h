@@ -92,7 +92,7 @@ class Liveness {
     Time excused{};             // time of the last heartbeat within a declared stage
     bool in_step = false;
     v1::Span::Kind last_stage = v1::Span::KIND_UNSPECIFIED;  // the last that ended
-    bool tells = false;  // it reports how long it has been blocked
+    bool reports = false;  // it reports how long it has been blocked
     v1::Span::Kind stage = v1::Span::KIND_UNSPECIFIED;
   };
   struct Group {
@@ -101,8 +101,8 @@ class Liveness {
     Time newest_at{};
     Nanos pause{0};    // of all processes, so far
     Nanos longest{0};  // longest pause that the run recovered from
-    bool told = false, told_error = false;
-    bool stop_told = false, stop_told_error = false;
+    bool reported = false, reported_error = false;
+    bool stop_ordered = false, stop_ordered_error = false;
   };
   struct Members {
     std::vector<const Process*> all;

@@ -33,7 +33,7 @@ void Liveness::LookBetween(const Key& key, const Members& members, Time now,
   for (const Process* p : members.all) {
     // A process without messages may have ended; a busy one sends no heartbeat.
     if (!p->connected || now - p->heard > kSilent || p->beat <= p->moved) return;
-    if (!p->tells || p->ended == 0 || p->stage != v1::Span::KIND_OTHER) return;
+    if (!p->reports || p->ended == 0 || p->stage != v1::Span::KIND_OTHER) return;
     still = std::min<Nanos>(still, now - std::max(p->still_since, p->excused));
     for (const v1::Source& source : p->sources) stopped.add_ranks(source.rank());
     const auto rank = [](const Process* of) { return of->sources.front().rank(); };
@@ -46,9 +46,9 @@ void Liveness::LookBetween(const Key& key, const Members& members, Time now,
   const bool error = stopped.still_ns() >= stopped.error_ns();
   Group& group = *members.group;
   if (stopped.still_ns() < stopped.threshold_ns()) return;
-  if (group.stop_told && (!error || group.stop_told_error)) return;
-  group.stop_told = true;
-  group.stop_told_error |= error;
+  if (group.stop_ordered && (!error || group.stop_ordered_error)) return;
+  group.stop_ordered = true;
+  group.stop_ordered_error |= error;
   std::sort(stopped.mutable_ranks()->begin(), stopped.mutable_ranks()->end());
   stopped.set_run(std::get<0>(key));
   stopped.set_attempt(std::get<1>(key));

@@ -81,13 +81,13 @@ RunTable::RankState* RunTable::Find(Run& run, uint64_t stream_id, const v1::Sour
   return rank == run.ranks.end() || rank->second.stream_id != stream_id ? nullptr : &rank->second;
 }
 
-void RunTable::Say(const Role& role, RankState& rank, bool backlog, Time now) const {
+void RunTable::Report(const Role& role, RankState& rank, bool backlog, Time now) const {
   rank.heard = now;
   rank.backlog = backlog;
   rank.clear_at = backlog ? kNever : role.newest;
-  const bool behind = !backlog && role.newest != kNever &&
-                      (rank.through == kNever || rank.through < role.newest - window_ / 2);
-  rank.slow_since = behind ? std::min(rank.slow_since, now) : Time::max();
+  const bool after = !backlog && role.newest != kNever &&
+                     (rank.through == kNever || rank.through < role.newest - window_ / 2);
+  rank.slow_since = after ? std::min(rank.slow_since, now) : Time::max();
 }
 
 void RunTable::Connected(uint64_t stream_id, const v1::Source& source, bool backlog, Time now,
@@ -100,7 +100,7 @@ void RunTable::Connected(uint64_t stream_id, const v1::Source& source, bool back
     rank->queued = backlog;
     rank->gone = rank->server_left = rank->unreachable = false;
     rank->since = rank->flowed = now;
-    Say(run.roles[source.role()], *rank, backlog, now);
+    Report(run.roles[source.role()], *rank, backlog, now);
   }
 }
 
@@ -163,7 +163,7 @@ void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, bool backlog,
     // If it is further than what it has sent, the rest is still to come, whatever it reports of its
     // batches.
     const bool more = rank->through != kNever && progress.newest_step() > rank->through + 1;
-    Say(role, *rank, backlog || more, now);
+    Report(role, *rank, backlog || more, now);
   }
   for (int i = 0; batch.progress().empty() && i < batch.sources_size(); ++i) {
     if (RankState* rank = Find(*by_source[static_cast<size_t>(i)], stream_id, batch.sources(i)))
@@ -177,7 +177,7 @@ void RunTable::Beat(uint64_t stream_id, const v1::Source& source, bool backlog, 
   RankState* rank = Find(run->second, stream_id, source);
   if (rank == nullptr) return;
   rank->queued = backlog;
-  Say(run->second.roles[source.role()], *rank, backlog, now);
+  Report(run->second.roles[source.role()], *rank, backlog, now);
 }
 
 void RunTable::Disconnected(uint64_t stream_id, const v1::Source& source, Time now, bool ended) {
@@ -306,22 +306,22 @@ std::string RunTable::Absent(const Run& run, int role) {
 }
 
 std::vector<std::string> RunTable::TakeAwaited(Time now, std::chrono::nanoseconds longer_than) {
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   for (auto& [name, run] : runs_) {
     if (run.ended) continue;
     for (auto& [id, role] : run.roles) {
-      if (role.absent_gone || role.absent_told || now - role.since < longer_than) continue;
+      if (role.absent_gone || role.absent_reported || now - role.since < longer_than) continue;
       if (AllSeen(run, id)) continue;
-      role.absent_told = true;
+      role.absent_reported = true;
       const std::chrono::duration<double> grace = grace_;
-      told.push_back(
+      reported.push_back(
           absl::StrFormat("run %s: waits for %s %s of its world of %d, which have not connected; "
                           "steps close without them %.3g s after the first one connected (--grace)",
                           Printable(name), role.world - Seen(run, id) == 1 ? "rank" : "ranks",
                           Absent(run, id), role.world, grace.count()));
     }
   }
-  return told;
+  return reported;
 }
 
 // Returns the step that all awaited ranks have delivered.
@@ -404,7 +404,7 @@ bool RunTable::MayClose(const std::string& name, const rules::Lag& lag,
   const auto run = runs_.find(name);
   if (run == runs_.end() || lag.unseen || lag.attempt != run->second.attempt) return false;
   int64_t through = lag.through;
-  std::vector<const RankState*> behind;
+  std::vector<const RankState*> after;
   for (const uint32_t number : lag.ranks) {
     const auto rank = run->second.ranks.find({lag.role, number});
     if (rank == run->second.ranks.end() || rank->second.over()) continue;
@@ -413,14 +413,14 @@ bool RunTable::MayClose(const std::string& name, const rules::Lag& lag,
                       state.heard - state.slow_since >= kSlowFor;
     if (!slow) return false;
     through = std::min(through, state.clear_at - window_);
-    behind.push_back(&state);
+    after.push_back(&state);
   }
   if (through < lag.oldest) return false;
   closed->set_run(name);
   closed->set_attempt(lag.attempt);
   closed->set_role(lag.role);
   closed->set_through(through);
-  for (const RankState* rank : behind) {
+  for (const RankState* rank : after) {
     if (rank->through < through) closed->add_ranks(rank->source.rank());
   }
   return true;

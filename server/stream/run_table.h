@@ -88,12 +88,13 @@ class RunTable {
   std::vector<std::string> TakeBadEnds(Time now, const Skip& skip = nullptr);
   // A condition that is over: hung ranks of the run progress, a run that had died was started
   // again, or a rank that was gone is back. `rule` is the rule whose incidents are over.
-  struct WentOn {
+  struct Continued {
     std::string run;
     std::string rule;
     std::string why;
   };
-  std::vector<WentOn> TakeWentOn(const std::vector<std::string>* runs = nullptr);  // null: any run
+  std::vector<Continued> TakeContinued(
+      const std::vector<std::string>* runs = nullptr);  // null: any run
   // Records that a condition was reported. `restarted`: a later attempt had begun by then.
   void NoteDied(const std::string& run, bool restarted);
   void NoteHung(const v1::RanksHung& hung);
@@ -194,12 +195,12 @@ class RunTable {
   };
   struct Role {
     uint32_t world = 0;
-    bool absent_gone = false;   // ranks that never came are no longer awaited
-    bool absent_told = false;   // it was reported that they are awaited
-    Time since{};               // when its first rank became known
-    Time changed{};             // when the set of awaited ranks last changed
-    int64_t newest = kNever;    // newest step of any rank
-    int64_t furthest = kNever;  // newest step that any rank has delivered
+    bool absent_gone = false;      // ranks that never came are no longer awaited
+    bool absent_reported = false;  // it was reported that they are awaited
+    Time since{};                  // when its first rank became known
+    Time changed{};                // when the set of awaited ranks last changed
+    int64_t newest = kNever;       // newest step of any rank
+    int64_t furthest = kNever;     // newest step that any rank has delivered
     void Persist(Archive& archive) { archive(world, absent_gone); }
   };
   struct Run {
@@ -227,13 +228,13 @@ class RunTable {
   void NoteProgress(Run& run, const v1::Source& source, const v1::Progress& progress,
                     int64_t unix_ns);
   void NoteSteps(Run& run, const v1::Progress& progress, int64_t unix_ns);
-  void SayWentOn(const Run& run, const char* rule, const std::string& why);
+  void DescribeContinued(const Run& run, const char* rule, const std::string& why);
   void NoteNotWaiting(Run& run, const v1::Source& source);
   void NoteNotStuck(Run& run, const v1::Source& source, const std::string& why);
   static RankState* Find(Run& run, uint64_t stream_id, const v1::Source& source);
   Run& RunOf(const v1::Source& source, int64_t unix_ns);
   void AccountItems(const v1::Batch& batch, const std::vector<Run*>& by_source);
-  void Say(const Role& role, RankState& rank, bool backlog, Time now) const;
+  void Report(const Role& role, RankState& rank, bool backlog, Time now) const;
   bool Stalled(const Role& role, RankState& rank, int64_t slowest, Time now) const;
   v1::RanksGone::Cause CauseOf(const Role& role, RankState& rank, int64_t slowest, Time now) const;
   static int64_t Slowest(const Run& run, int role);
@@ -252,8 +253,8 @@ class RunTable {
   static constexpr uint64_t kCountEach = 1024;
   size_t ranks_over_at_most_ = 0;  // those that were counted last, and of runs that ended since
   uint64_t ends_ = 0;
-  std::vector<WentOn>
-      went_on_;  // not taken yet; the table of incidents holds the reports themselves
+  std::vector<Continued>
+      continued_;  // not taken yet; the table of incidents holds the reports themselves
 };
 
 }  // namespace plumbline::server

@@ -11,8 +11,8 @@
 
 namespace plumbline::server {
 
-void RunTable::SayWentOn(const Run& run, const char* rule, const std::string& why) {
-  went_on_.push_back({run.info.run(), rule, why});
+void RunTable::DescribeContinued(const Run& run, const char* rule, const std::string& why) {
+  continued_.push_back({run.info.run(), rule, why});
 }
 
 // Records how a process ends, and the end of hangs and deaths. Uses only journalled facts.
@@ -31,9 +31,9 @@ void RunTable::NoteProgress(Run& run, const v1::Source& source, const v1::Progre
   if (progress.finished() || !progress.any_step()) return;
   if (run.reborn) {
     run.died = run.reborn = false;
-    SayWentOn(run, analysis::kRunDiedRule,
-              absl::StrCat("the run continues: attempt ", run.attempt, ", step ",
-                           progress.newest_step()));
+    DescribeContinued(run, analysis::kRunDiedRule,
+                      absl::StrCat("the run continues: attempt ", run.attempt, ", step ",
+                                   progress.newest_step()));
   }
   const std::string words = absl::StrCat("the run continues, in step ", progress.newest_step());
   const auto stuck = run.stuck.find({source.role(), source.rank()});
@@ -49,7 +49,7 @@ void RunTable::NoteSteps(Run& run, const v1::Progress& progress, int64_t unix_ns
   const bool next = progress.any_step() && progress.newest_step() > run.stopped_step;
   if (!next && (!progress.finished() || bad)) return;
   const double lasted = static_cast<double>(unix_ns - std::exchange(run.stopped_since, 0)) * 1e-9;
-  SayWentOn(
+  DescribeContinued(
       run, rules::kStepsStoppedRule,
       absl::StrCat(next ? absl::StrCat("step ", progress.newest_step(), " has begun")
                         : std::string("the run has ended"),
@@ -62,7 +62,7 @@ void RunTable::NoteNotStuck(Run& run, const v1::Source& source, const std::strin
   if (!run.unstuck) return;
   run.unstuck = false;
   run.waits.clear();
-  SayWentOn(run, rules::kHangRule, why);
+  DescribeContinued(run, rules::kHangRule, why);
 }
 
 // Records that a rank no longer waits. Once all that waited have ended well, the hang is over,
@@ -70,17 +70,18 @@ void RunTable::NoteNotStuck(Run& run, const v1::Source& source, const std::strin
 void RunTable::NoteNotWaiting(Run& run, const v1::Source& source) {
   if (run.waits.erase({source.role(), source.rank()}) == 0 || !run.waits.empty()) return;
   run.stuck.clear();
-  SayWentOn(run, rules::kHangRule, "all waiting ranks have ended");
+  DescribeContinued(run, rules::kHangRule, "all waiting ranks have ended");
 }
 
-std::vector<RunTable::WentOn> RunTable::TakeWentOn(const std::vector<std::string>* runs) {
-  const auto theirs =
-      std::stable_partition(went_on_.begin(), went_on_.end(), [runs](const WentOn& went_on) {
-        return runs != nullptr && std::find(runs->begin(), runs->end(), went_on.run) == runs->end();
+std::vector<RunTable::Continued> RunTable::TakeContinued(const std::vector<std::string>* runs) {
+  const auto theirs = std::stable_partition(
+      continued_.begin(), continued_.end(), [runs](const Continued& continued) {
+        return runs != nullptr &&
+               std::find(runs->begin(), runs->end(), continued.run) == runs->end();
       });
-  std::vector<WentOn> taken(std::make_move_iterator(theirs),
-                            std::make_move_iterator(went_on_.end()));
-  went_on_.erase(theirs, went_on_.end());
+  std::vector<Continued> taken(std::make_move_iterator(theirs),
+                               std::make_move_iterator(continued_.end()));
+  continued_.erase(theirs, continued_.end());
   return taken;
 }
 

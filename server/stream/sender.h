@@ -9,7 +9,7 @@ namespace plumbline::server {
 struct Sender {
   std::string entries;  // access entries of the caller (Lease::Names); empty: no access control
   std::string address;  // of the caller, without its port
-  std::string behind;   // address of a process connected through a relay, as the relay reports it;
+  std::string after;    // address of a process connected through a relay, as the relay reports it;
                         // empty: none
   std::string connection = {};  // by which the hello came; empty: unknown
   std::string line = {};        // the process's own connection to its relay; empty: none

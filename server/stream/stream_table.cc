@@ -270,7 +270,7 @@ void StreamTable::Greeted(const v1::Hello& hello, uint32_t ahead) {
   attempts_.Joined(hello.stream_id(), {hello.sources().begin(), hello.sources().end()}, ahead);
 }
 
-void StreamTable::SaidGoodbye(uint64_t stream_id) {
+void StreamTable::SentGoodbye(uint64_t stream_id) {
   const MutexLock lock(mutex_);
   attempts_.Left(stream_id);
 }

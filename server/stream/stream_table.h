@@ -123,7 +123,7 @@ class StreamTable {
   // Records the stream with the attempts that were given.
   void Greeted(const v1::Hello& hello, uint32_t ahead);
   // Records that all its ranks have ended, though its connection may stay open a little longer.
-  void SaidGoodbye(uint64_t stream_id);
+  void SentGoodbye(uint64_t stream_id);
 
   bool Knows(uint64_t stream_id) const;
   size_t size() const;

@@ -66,11 +66,13 @@ bool InState(const IncidentTable::Change& change, const std::string& state) {
 }
 
 // Parses the page's request. Returns InvalidArgument if it is malformed.
-absl::StatusOr<v1::IncidentUpdate> UpdateOf(const Json& asked) {
-  if (!asked.is_object()) return absl::InvalidArgumentError("expected an update as a JSON object");
+absl::StatusOr<v1::IncidentUpdate> UpdateOf(const Json& requested) {
+  if (!requested.is_object())
+    return absl::InvalidArgumentError("expected an update as a JSON object");
   const auto text = [&](const char* key) {
-    const auto found = asked.find(key);
-    return found != asked.end() && found->is_string() ? found->get<std::string>() : std::string();
+    const auto found = requested.find(key);
+    return found != requested.end() && found->is_string() ? found->get<std::string>()
+                                                          : std::string();
   };
   v1::IncidentUpdate update;
   const std::string state = text("state");
@@ -82,8 +84,8 @@ absl::StatusOr<v1::IncidentUpdate> UpdateOf(const Json& asked) {
   if (update.reason().size() + update.who().size() > kMostWords) {
     return absl::InvalidArgumentError("a reason and a name have at most 4,096 bytes");
   }
-  const auto step = asked.find("until_step");
-  if (step != asked.end()) {
+  const auto step = requested.find("until_step");
+  if (step != requested.end()) {
     const bool fits = step->is_number_unsigned() && step->get<uint64_t>() <= INT64_MAX;
     if (!fits) return absl::InvalidArgumentError("until_step: expected a step, 0 or more");
     update.set_until_step(step->get<int64_t>());
@@ -276,8 +278,8 @@ absl::Status WebViews::CheckStep(const v1::IncidentUpdate& update, const std::st
 
 absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& name,
                                         const std::string& text) const {
-  const Json asked = Json::parse(text, nullptr, false);
-  auto update = UpdateOf(asked);
+  const Json requested = Json::parse(text, nullptr, false);
+  auto update = UpdateOf(requested);
   if (!update.ok()) return update.status();
   const auto fingerprint = Resolve(lease, name);
   if (!fingerprint.ok()) return fingerprint.status();
@@ -291,8 +293,8 @@ absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& n
   if (auto s = CheckStep(*update, change->incident.finding().site().run()); !s.ok()) return s;
   // If an incident is found again, its revision changes; its state is what people decided, so the
   // state is compared.
-  const auto seen = asked.find("seen");
-  if (seen != asked.end() && seen->is_string() &&
+  const auto seen = requested.find("seen");
+  if (seen != requested.end() && seen->is_string() &&
       seen->get<std::string>() != rules::StateName(change->incident.state())) {
     return absl::AbortedError(absl::StrCat(
         "it is ", rules::StateName(change->incident.state()), " now",

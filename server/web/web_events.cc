@@ -57,8 +57,8 @@ class WebEvents : public EventSource {
       return "";
     }
     std::string out;
-    if (!said_hello_) {
-      said_hello_ = true;
+    if (!sent_hello_) {
+      sent_hello_ = true;
       out = EventText("hello", {{"now", NsText(static_cast<int64_t>(UnixNs()))}}, Id());
     }
     AddIncidents(&out);
@@ -92,10 +92,11 @@ class WebEvents : public EventSource {
     const auto runs = runs_->Take();
     for (const v1::RunInfo& run : *runs) {
       if (!lease_->Over(Scope::kRead, run.run())) continue;
-      const Told told{run.newest_step(), run.ranks_connected(), run.open_incidents(), run.lost()};
-      auto [known, fresh] = told_.try_emplace(run.run(), told);
-      if (!fresh && known->second == told) continue;
-      known->second = told;
+      const Reported reported{run.newest_step(), run.ranks_connected(), run.open_incidents(),
+                              run.lost()};
+      auto [known, fresh] = reported_.try_emplace(run.run(), reported);
+      if (!fresh && known->second == reported) continue;
+      known->second = reported;
       changed.push_back({{"run", run.run()},
                          {"newest_step", run.newest_step()},
                          {"closed_step", run.closed_step()},
@@ -118,7 +119,7 @@ class WebEvents : public EventSource {
                         {"replay", sources_->query.judge->catching_up()}}));
   }
 
-  using Told = std::tuple<int64_t, uint32_t, uint64_t, uint64_t>;
+  using Reported = std::tuple<int64_t, uint32_t, uint64_t, uint64_t>;
 
   const WebSources* const sources_;
   RunSnapshot* const runs_;
@@ -131,9 +132,9 @@ class WebEvents : public EventSource {
   std::string identity_;
   uint64_t cursor_ = 0;
   bool sees_all_ = false;
-  bool said_hello_ = false;
+  bool sent_hello_ = false;
   Clock::time_point next_runs_{}, next_beat_{};
-  std::map<std::string, Told> told_;  // by run
+  std::map<std::string, Reported> reported_;  // by run
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace plumbline::analysis {
 namespace {
 
-TEST(Evenly, KeepsAllThatFitAndWhatIsAskedForOtherwise) {
+TEST(Evenly, KeepsAllThatFitAndWhatIsRequestedOtherwise) {
   EXPECT_EQ(Evenly(3, 8), (std::vector<size_t>{0, 1, 2}));
   EXPECT_TRUE(Evenly(0, 8).empty());
   const auto kept = Evenly(1000, 10, {501, 999});

@@ -107,7 +107,7 @@ TEST_F(Cli, NoVerdictIsAFindingWhateverCouldNotBeRead) {
 }
 
 // help2man makes sections of a manual page from them.
-TEST_F(Cli, HelpTellsExitStatusesAndExamples) {
+TEST_F(Cli, HelpNamesExitStatusesAndExamples) {
   const std::string all = RunPlumb({"--help"}).output;
   EXPECT_THAT(all, HasSubstr("\nExit status:\n  0  "));
   std::istringstream lines(all.substr(all.find("Subcommands:\n")));
@@ -150,9 +150,9 @@ TEST_F(Cli, ASpoolIsNamedWithTheCommandThatDeliversIt) {
   EXPECT_EQ(alone.status, 2);
   EXPECT_THAT(alone.output, HasSubstr("this is a spool for a server; an audit reads a run record"));
   dir_.Write("kept/clean.safetensors", DroplessDump().File());
-  const Ended beside = RunPlumb({"audit", folder});
-  EXPECT_EQ(beside.status, 0);
-  const std::string shown = std::regex_replace(beside.output, std::regex("\\s+"), " ");
+  const Ended adjacent = RunPlumb({"audit", folder});
+  EXPECT_EQ(adjacent.status, 0);
+  const std::string shown = std::regex_replace(adjacent.output, std::regex("\\s+"), " ");
   EXPECT_THAT(shown, HasSubstr(note));
   EXPECT_THAT(shown, Not(HasSubstr("an unknown format")));
   // Files with these names that are not a spool are counted as before.
@@ -162,7 +162,7 @@ TEST_F(Cli, ASpoolIsNamedWithTheCommandThatDeliversIt) {
               HasSubstr("2 files have an unknown format"));
 }
 
-TEST_F(Cli, AMissingInputBesideAReadableOneIsSaid) {
+TEST_F(Cli, AMissingInputNextToAReadableOneIsStated) {
   const Ended result = RunPlumb({"audit", clean_, "/nonexistent/a"});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.errors, StartsWith("plumb: /nonexistent/a: expected a readable file"));
@@ -177,14 +177,14 @@ TEST_F(Cli, WhatIsPackedIsToBeUnpacked) {
       {tar, "unpack it with tar -xf FILE, then audit its contents"},
       {std::string("\x28\xb5\x2f\xfd", 4) + tar, "unpack it with tar -xf FILE (a tar) or unzstd"},
       {"BZh91AY", "bunzip2"}};
-  for (const auto& [bytes, said] : cases) {
+  for (const auto& [bytes, stated] : cases) {
     const Ended result = RunPlumb({"audit", dir_.Write("runs.packed", bytes)});
     EXPECT_EQ(result.status, 2);
-    EXPECT_THAT(result.errors, HasSubstr(said));
+    EXPECT_THAT(result.errors, HasSubstr(stated));
   }
 }
 
-TEST_F(Cli, WhatCouldBeReadIsReportedBesideTheProblem) {
+TEST_F(Cli, WhatCouldBeReadIsReportedNextToTheProblem) {
   const Ended result = RunPlumb({"audit", leaky_, cut_, "--format", "json"});
   const auto report = CheckReport(result.output);
   EXPECT_FALSE(report["findings"].empty());
@@ -231,10 +231,10 @@ TEST_F(Cli, RefusalsNameTheWay) {
       {"<!DOCTYPE html><html></html>", "a web page: export the run's data"},
       {"PAR1xxxx", "a Parquet file: write it as CSV"},
       {std::string("SQLite format 3\0", 16), "an SQLite database of an unknown tracker"}};
-  for (const auto& [bytes, said] : cases) {
+  for (const auto& [bytes, stated] : cases) {
     const Ended result = RunPlumb({"audit", dir_.Write("some.file", bytes)});
     EXPECT_EQ(result.status, 2);
-    EXPECT_THAT(result.errors, HasSubstr(said));
+    EXPECT_THAT(result.errors, HasSubstr(stated));
   }
   dir_.Write("folder/metrics.csv", "step,loss\n1,2.5\n2,2.25\n");
   dir_.Write("folder/other.log", "nothing of 5 lines\n");
@@ -257,7 +257,7 @@ TEST_F(Cli, AMissingLossIsStated) {
               Not(HasSubstr("no series was recognised")));
 }
 
-TEST_F(Cli, TextSaysWhatMatters) {
+TEST_F(Cli, TextStatesWhatMatters) {
   const Ended result = RunPlumb({"audit", leaky_});
   const Ended full = RunPlumb({"audit", leaky_, "-v"});
   for (const char* part : {"error  causality/moe-future-leak", "layers.3 routing", "run demo",
@@ -274,7 +274,7 @@ TEST_F(Cli, TextSaysWhatMatters) {
   EXPECT_EQ(result.errors, "");
 }
 
-TEST_F(Cli, AllInconclusiveSaysSo) {
+TEST_F(Cli, AllInconclusiveIsStated) {
   const Ended result = RunPlumb({"audit", InconclusiveFile(), "--rules", "causality/*"});
   EXPECT_THAT(LastLine(result.output),
               ::testing::MatchesRegex("0 judged, [1-9][0-9]* inconclusive"));
@@ -329,7 +329,7 @@ TEST_F(Cli, OutputIsWrittenThroughALinkOrAPipe) {
   CheckReport(result.output);
 }
 
-TEST_F(Cli, AFullDiskIsSaid) {
+TEST_F(Cli, AFullDiskIsStated) {
   const std::string link = dir_.File("full");
   std::filesystem::create_symlink("/dev/full", link);
   const Ended result = RunPlumb({"audit", leaky_, "--output", link});
@@ -344,7 +344,7 @@ TEST_F(Cli, OutputNeverOverwritesAnInput) {
   EXPECT_EQ(ReadFile(leaky_), before);
 }
 
-TEST_F(Cli, WrongUsageExitsTwoAndSaysWhy) {
+TEST_F(Cli, WrongUsageExitsTwoWithTheReason) {
   const struct {
     std::vector<std::string> arguments;
     const char* expected;

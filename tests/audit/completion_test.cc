@@ -35,7 +35,7 @@ TEST(PlumbCompletion, Bash) {
 }
 
 // The script runs the plumb on the PATH.
-TEST(PlumbCompletion, RulesAreAskedFor) {
+TEST(PlumbCompletion, RulesAreRequested) {
   const std::string programs =
       std::string(PLUMB_PROGRAM).substr(0, std::string(PLUMB_PROGRAM).rfind('/'));
   const std::string script =

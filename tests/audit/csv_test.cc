@@ -88,7 +88,7 @@ TEST(Csv, TheStepByItsName) {
   }
 }
 
-TEST(Csv, TheStepAsTheUserSays) {
+TEST(Csv, TheStepAsTheUserStates) {
   ScalarOptions options;
   options.step = "tokens";
   const PointsRead read = Csv("step,tokens,loss\n1,100,2\n2,200,3\n", options);
@@ -98,7 +98,7 @@ TEST(Csv, TheStepAsTheUserSays) {
   options.step = "batch";
   const PointsRead own = Csv("step,loss\n1,2\n", options);
   EXPECT_EQ(own.Steps("loss"), (Steps{1}));
-  EXPECT_EQ(own.report.step_said, StepSaid::kMissing);
+  EXPECT_EQ(own.report.step_stated, StepStated::kMissing);
   EXPECT_EQ(own.Problems(),
             "note 0: expected the column that --map declares as the step, found none: it is "
             "\"step\" here\n");

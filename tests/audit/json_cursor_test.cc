@@ -142,7 +142,7 @@ TEST(JsonCursor, ListsOfNumbersAgainstAnotherParser) {
   EXPECT_GT(good, 100000);
 }
 
-TEST(JsonCursor, TellsHowNumbersWereWritten) {
+TEST(JsonCursor, ReportsHowNumbersWereWritten) {
   const auto written = [](const std::string& text) {
     NumberText w;
     ReadOne(text, &w);

@@ -246,34 +246,35 @@ TEST(LogEnding, TheLastOfChainedExceptionsCounts) {
 }
 
 TEST(ScalerSentences, EveryFormCounts) {
-  ScalerSentences said;
-  said.Take(
+  ScalerSentences stated;
+  stated.Take(
       "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to "
       "32768.0",
       0);
-  said.Take("Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 16384.0", 100);
-  said.Take("NOTE: gradient overflow detected, ignoring gradient, setting loss scale to: 8192.0",
-            200);
-  said.Take("overflow detected, setting loss scale to 4096", 300);
-  said.Take("loss 1.4, no overflow here", 400);
-  said.Take("OVERFLOW! reducing to nan", 500);
-  EXPECT_EQ(said.events(), 4u);
-  EXPECT_EQ(said.first(), 65536);
-  EXPECT_EQ(said.last(), 4096);
-  EXPECT_FALSE(said.storm(1000)) << "four halvings are a start";
+  stated.Take("Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 16384.0",
+              100);
+  stated.Take("NOTE: gradient overflow detected, ignoring gradient, setting loss scale to: 8192.0",
+              200);
+  stated.Take("overflow detected, setting loss scale to 4096", 300);
+  stated.Take("loss 1.4, no overflow here", 400);
+  stated.Take("OVERFLOW! reducing to nan", 500);
+  EXPECT_EQ(stated.events(), 4u);
+  EXPECT_EQ(stated.first(), 65536);
+  EXPECT_EQ(stated.last(), 4096);
+  EXPECT_FALSE(stated.storm(1000)) << "four halvings are a start";
 }
 
 TEST(ScalerSentences, AStormFallsToTheEnd) {
-  ScalerSentences said;
+  ScalerSentences stated;
   double scale = 65536;
   for (int i = 0; i < 14; ++i) {
     scale /= 2;
-    said.Take("Gradient overflow. Skipping step, loss scaler 0 reducing loss scale to " +
-                  std::to_string(scale),
-              static_cast<uint64_t>(100 * i));
+    stated.Take("Gradient overflow. Skipping step, loss scaler 0 reducing loss scale to " +
+                    std::to_string(scale),
+                static_cast<uint64_t>(100 * i));
   }
-  EXPECT_TRUE(said.storm(1400));
-  EXPECT_FALSE(said.storm(100'000)) << "training went on for long";
+  EXPECT_TRUE(stated.storm(1400));
+  EXPECT_FALSE(stated.storm(100'000)) << "training went on for long";
 }
 
 TEST(LogEnding, PoisonedLinesAreNoCrash) {

@@ -320,9 +320,9 @@ TEST(LogSteps, TheFirstRowAboveABar) {
 TEST(LogSteps, ADictionaryThatIsPrintedTwice) {
   std::string log;
   for (int step = 100; step <= 200; step += 100) {
-    const std::string said = "Step " + std::to_string(step) + " per-step time 0.6s\n";
+    const std::string stated = "Step " + std::to_string(step) + " per-step time 0.6s\n";
     const std::string values = "{'Loss/total_loss': 2.5,\n 'learning_rate': 0.01}\n";
-    log += "INFO:tensorflow:" + said + "I0514 03:22:10.123456 1 model_lib_v2.py:705] " + said +
+    log += "INFO:tensorflow:" + stated + "I0514 03:22:10.123456 1 model_lib_v2.py:705] " + stated +
            "INFO:tensorflow:" + values + "I0514 03:22:10.123456 1 model_lib_v2.py:708] " + values;
   }
   EXPECT_EQ(ReadPoints(TrainerLogFormat(), log).Steps("Loss/total_loss"),

@@ -103,7 +103,7 @@ TEST(LogitsDumps, RowsAndTheirSumsAreMeasured) {
   }
 }
 
-TEST(LogitsDumps, KindIsToldByTheTensors) {
+TEST(LogitsDumps, KindIsRecognisedByTheTensors) {
   Dump dump = LogitsDump();
   dump.metadata.erase("kind");
   EXPECT_TRUE(EvidenceOf(dump).has_logits());

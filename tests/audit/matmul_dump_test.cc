@@ -81,7 +81,7 @@ Dump Nvfp4Dump() {
   return dump;
 }
 
-std::string Said(const Dump& dump) {
+std::string Stated(const Dump& dump) {
   const AuditResult result = AuditBytes(dump.File());
   EXPECT_EQ(Problems(result), "");
   const v1::Verdict* verdict = VerdictOf(result, kRule);
@@ -90,7 +90,7 @@ std::string Said(const Dump& dump) {
 }
 
 TEST(MatmulDump, Nvfp4IsUnpackedAndReplayed) {
-  EXPECT_THAT(Said(Nvfp4Dump()), ::testing::HasSubstr("48 of 48 elements: "));
+  EXPECT_THAT(Stated(Nvfp4Dump()), ::testing::HasSubstr("48 of 48 elements: "));
   // Swapped nibbles make another product.
   Dump swapped = Nvfp4Dump();
   for (const char* name : {"a", "b"}) {
@@ -106,7 +106,7 @@ TEST(MatmulDump, Nvfp4IsUnpackedAndReplayed) {
   EXPECT_EQ(verdict->details().fields().at("beyond_bound").number_value(), 48);
 }
 
-TEST(MatmulDump, DtypesOfTheFormatSayTheSame) {
+TEST(MatmulDump, DtypesOfTheFormatGiveTheSame) {
   const Nvfp4 p = Make(1);
   Dump dump = Nvfp4Dump();
   dump.metadata.erase("input_format");
@@ -115,7 +115,7 @@ TEST(MatmulDump, DtypesOfTheFormatSayTheSame) {
     dump.Tensor(name).shape = {kRows, kInner};
   }
   for (const char* name : {"a_scale", "b_scale"}) dump.Tensor(name).dtype = "F8_E4M3";
-  EXPECT_THAT(Said(dump), ::testing::HasSubstr("48 of 48 elements: "));
+  EXPECT_THAT(Stated(dump), ::testing::HasSubstr("48 of 48 elements: "));
 }
 
 TEST(MatmulDump, Mxfp4ScalesArePowersOfTwo) {
@@ -142,10 +142,10 @@ TEST(MatmulDump, Mxfp4ScalesArePowersOfTwo) {
   dump.Tensor("d").data = Bytes(p.d);
   dump.Remove("a_tensor_scale");
   dump.Remove("b_tensor_scale");
-  EXPECT_THAT(Said(dump), ::testing::HasSubstr("48 of 48 elements: "));
+  EXPECT_THAT(Stated(dump), ::testing::HasSubstr("48 of 48 elements: "));
   for (const char* name : {"a_scale", "b_scale"}) dump.Tensor(name).dtype = "F8_E8M0";
   dump.metadata.erase("scale_format");
-  EXPECT_THAT(Said(dump), ::testing::HasSubstr("48 of 48 elements: "));
+  EXPECT_THAT(Stated(dump), ::testing::HasSubstr("48 of 48 elements: "));
 }
 
 TEST(MatmulDump, EveryFormatsNameIsTaken) {
@@ -178,7 +178,7 @@ TEST(MatmulDump, BytesOfAnEightBitFormatAreRead) {
   dump.tensors = {{"a", "U8", {48, 32}, Bytes(a)},
                   {"b", "U8", {48, 32}, Bytes(b)},
                   {"d", "F32", {48}, Bytes(d)}};
-  EXPECT_THAT(Said(dump), ::testing::HasSubstr("48 of 48 elements: "));
+  EXPECT_THAT(Stated(dump), ::testing::HasSubstr("48 of 48 elements: "));
 }
 
 TEST(MatmulDump, WhatDoesNotFitIsRefusedByName) {

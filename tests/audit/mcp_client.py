@@ -29,9 +29,9 @@ class Client:
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.last = 0
         self.schemas = {}
-        self.hello = self.ask("initialize", protocolVersion=version, capabilities={},
+        self.hello = self.request("initialize", protocolVersion=version, capabilities={},
                               clientInfo={"name": "test", "version": "1"})["result"]
-        self.tell("notifications/initialized")
+        self.notify("notifications/initialized")
 
     def send(self, line):
         self.process.stdin.write(line if isinstance(line, bytes) else line.encode())
@@ -46,10 +46,10 @@ class Client:
             check_message(one)
         return message
 
-    def tell(self, method, **params):
+    def notify(self, method, **params):
         self.send(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}))
 
-    def ask(self, method, **params):
+    def request(self, method, **params):
         self.last += 1
         self.send(json.dumps({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params}))
         answer = self.receive()
@@ -57,7 +57,7 @@ class Client:
         return answer
 
     def call(self, tool, **arguments):
-        return self.ask("tools/call", name=tool, arguments=arguments)["result"]
+        return self.request("tools/call", name=tool, arguments=arguments)["result"]
 
     def close(self):
         """Closes its input and returns the exit status."""

@@ -31,7 +31,7 @@ class McpSession : public ::testing::Test {
     EXPECT_EQ(sent.size(), 1u) << line;
     return sent.empty() ? Json() : sent[0];
   }
-  Json Ask(const std::string& method, const Json& params = Json::object()) {
+  Json Query(const std::string& method, const Json& params = Json::object()) {
     Json request = {{"jsonrpc", "2.0"}, {"id", ++id_}, {"method", method}};
     request["params"] = params;
     const Json answer = One(request.dump());
@@ -40,12 +40,12 @@ class McpSession : public ::testing::Test {
     return answer;
   }
   Json Begin(const std::string& version = "2025-06-18") {
-    return Ask("initialize", {{"protocolVersion", version},
-                              {"capabilities", Json::object()},
-                              {"clientInfo", {{"name", "test"}, {"version", "1"}}}});
+    return Query("initialize", {{"protocolVersion", version},
+                                {"capabilities", Json::object()},
+                                {"clientInfo", {{"name", "test"}, {"version", "1"}}}});
   }
   Json Call(const std::string& tool, const Json& arguments) {
-    return Ask("tools/call", {{"name", tool}, {"arguments", arguments}});
+    return Query("tools/call", {{"name", tool}, {"arguments", arguments}});
   }
 
   std::vector<Json> sent_;
@@ -69,10 +69,10 @@ TEST_F(McpSession, AgreesOnAVersion) {
 }
 
 TEST_F(McpSession, PingsAlwaysAndTheRestAfterInitialize) {
-  EXPECT_EQ(Ask("ping")["result"], Json::object());
-  EXPECT_EQ(Ask("tools/list")["error"]["code"], kInvalidRequest);
+  EXPECT_EQ(Query("ping")["result"], Json::object());
+  EXPECT_EQ(Query("tools/list")["error"]["code"], kInvalidRequest);
   Begin();
-  EXPECT_TRUE(Ask("tools/list")["result"]["tools"].is_array());
+  EXPECT_TRUE(Query("tools/list")["result"]["tools"].is_array());
 }
 
 TEST_F(McpSession, ErrorsByCode) {
@@ -93,13 +93,13 @@ TEST_F(McpSession, ErrorsByCode) {
     EXPECT_FALSE(answer.contains("id")) << id;
   }
   EXPECT_EQ(code(R"({"jsonrpc":"2.0","id":1,"method":"ping","params":[]})"), kInvalidParams);
-  EXPECT_EQ(Ask("prompts/list")["error"]["code"], kMethodNotFound);
-  EXPECT_EQ(Ask("tools/list", {{"cursor", "x"}})["error"]["code"], kInvalidParams);
-  EXPECT_EQ(Ask("tools/call")["error"]["code"], kInvalidParams);
+  EXPECT_EQ(Query("prompts/list")["error"]["code"], kMethodNotFound);
+  EXPECT_EQ(Query("tools/list", {{"cursor", "x"}})["error"]["code"], kInvalidParams);
+  EXPECT_EQ(Query("tools/call")["error"]["code"], kInvalidParams);
   EXPECT_EQ(Call("rm", Json::object())["error"]["code"], kInvalidParams);
   EXPECT_EQ(Call("list_runs", Json::array())["error"]["code"], kInvalidParams);
-  EXPECT_EQ(Ask("resources/read")["error"]["code"], kInvalidParams);
-  EXPECT_EQ(Ask("resources/read", {{"uri", "file:///etc/passwd"}})["error"]["code"],
+  EXPECT_EQ(Query("resources/read")["error"]["code"], kInvalidParams);
+  EXPECT_EQ(Query("resources/read", {{"uri", "file:///etc/passwd"}})["error"]["code"],
             kResourceNotFound);
   session_.TakeTooLong(10);
   EXPECT_EQ(sent_.back()["error"]["code"], kInvalidRequest);
@@ -143,10 +143,10 @@ TEST_F(McpSession, Batches) {
   EXPECT_EQ(sent_[0]["error"]["code"], kInvalidRequest);
 }
 
-TEST_F(McpSession, ToolsSayWhatTheyTakeAndGive) {
+TEST_F(McpSession, ToolsDescribeTheirInputsAndOutputs) {
   Begin();
   std::set<std::string> names;
-  const Json tools = Ask("tools/list")["result"]["tools"];
+  const Json tools = Query("tools/list")["result"]["tools"];
   for (const Json& tool : tools) {
     names.insert(tool["name"].get<std::string>());
     for (const char* schema : {"inputSchema", "outputSchema"}) {
@@ -161,7 +161,7 @@ TEST_F(McpSession, ToolsSayWhatTheyTakeAndGive) {
                                           "get_series", "explain_rule", "audit_path"}));
 }
 
-TEST_F(McpSession, WithoutAServerItsToolsSaySo) {
+TEST_F(McpSession, WithoutAServerItsToolsReportIt) {
   Begin();
   const std::vector<std::pair<std::string, Json>> calls = {{"list_runs", Json::object()},
                                                            {"list_incidents", Json::object()},
@@ -189,15 +189,15 @@ TEST_F(McpSession, ExplainsARule) {
 
 TEST_F(McpSession, EveryPageIsAResource) {
   Begin();
-  const Json list = Ask("resources/list")["result"]["resources"];
+  const Json list = Query("resources/list")["result"]["resources"];
   ASSERT_GT(list.size(), 20u);
   for (const Json& resource : list) {
-    const Json page = Ask("resources/read", {{"uri", resource["uri"]}})["result"]["contents"][0];
+    const Json page = Query("resources/read", {{"uri", resource["uri"]}})["result"]["contents"][0];
     EXPECT_EQ(page["uri"], resource["uri"]);
     EXPECT_EQ(page["mimeType"], "text/markdown");
     EXPECT_THAT(page["text"].get<std::string>(), HasSubstr(resource["name"].get<std::string>()));
   }
-  EXPECT_EQ(Ask("resources/templates/list")["result"]["resourceTemplates"].size(), 1u);
+  EXPECT_EQ(Query("resources/templates/list")["result"]["resourceTemplates"].size(), 1u);
 }
 
 TEST_F(McpSession, AuditsAPath) {
@@ -229,7 +229,7 @@ TEST_F(McpSession, AuditsAPath) {
 }
 
 // Ids name training text: an assistant gets them only if it asks for them.
-TEST_F(McpSession, AnswersNameNoIdsUnlessAsked) {
+TEST_F(McpSession, AnswersNameNoIdsUnlessRequested) {
   Begin();
   const testing::TempFolder dir;
   const std::string leaky = dir.Write("leaky.safetensors", testing::LeakyDump().File());
@@ -250,7 +250,7 @@ TEST_F(McpSession, AnswersNameNoIdsUnlessAsked) {
 }
 
 // Problems do not quote the value that a rollout file holds in place of an expected one.
-TEST_F(McpSession, ProblemsQuoteNoIdsUnlessAsked) {
+TEST_F(McpSession, ProblemsQuoteNoIdsUnlessRequested) {
   Begin();
   const testing::TempFolder dir;
   const std::string end = R"("loss_mask":[1],"rollout_logprobs":[-1],"train_logprobs":[-1]})";
@@ -309,7 +309,7 @@ TEST_F(McpSession, NothingThatAClientSendsEndsIt) {
     seeds.resize(8);
   }
   for (size_t i = 4; i < 8; ++i) EXPECT_TRUE(One(seeds[i]).contains("error"));
-  EXPECT_EQ(Ask("ping")["result"], Json::object());
+  EXPECT_EQ(Query("ping")["result"], Json::object());
 }
 
 TEST(McpArguments, AreHeldToTheirSchema) {

@@ -20,7 +20,7 @@ class Served(unittest.TestCase):
         for name in ("night", HOSTILE):
             recorded_run.train(name, server=cls.server.address, record=cls.folder / f"record{len(name)}")
         cls.client = Client("--server", cls.server.address)
-        cls.tools = {t["name"]: t for t in cls.client.ask("tools/list")["result"]["tools"]}
+        cls.tools = {t["name"]: t for t in cls.client.request("tools/list")["result"]["tools"]}
         support.wait_until("both runs to be judged", lambda: len(cls.answer("list_incidents")["incidents"]) >= 2)
 
     @classmethod
@@ -105,9 +105,9 @@ class Served(unittest.TestCase):
         self.assertIn("  series     loss, steps 0-59", recorded_run.plumb(*of_run, "text")[1])
 
     def test_resources(self):
-        resources = self.client.ask("resources/list")["result"]["resources"]
+        resources = self.client.request("resources/list")["result"]["resources"]
         uri = next(r["uri"] for r in resources if r["name"] == "precision/non-finite")
-        content = self.client.ask("resources/read", uri=uri)["result"]["contents"][0]
+        content = self.client.request("resources/read", uri=uri)["result"]["contents"][0]
         self.assertTrue(content["text"].startswith("# precision/non-finite"))
 
 
@@ -127,7 +127,7 @@ class Alone(unittest.TestCase):
             result = client.call("list_runs")
             self.assertTrue(result["isError"])
             self.assertIn("no server answers", result["content"][0]["text"])
-            self.assertEqual(client.ask("ping")["result"], {})
+            self.assertEqual(client.request("ping")["result"], {})
 
     def test_broken_clients(self):
         with Client(version="2025-03-26") as client:
@@ -139,7 +139,7 @@ class Alone(unittest.TestCase):
             client.send(b"\r\n   ")
             client.send('[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":"b","method":"ping"}]')
             self.assertEqual([m["id"] for m in client.receive()], [1, "b"])
-            self.assertEqual(client.ask("ping")["result"], {})
+            self.assertEqual(client.request("ping")["result"], {})
             # A last line without a line end is answered, then the program ends.
             client.process.stdin.write(b'{"jsonrpc":"2.0","id":"z","method":"ping"}')
             client.process.stdin.close()

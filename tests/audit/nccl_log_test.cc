@@ -52,32 +52,32 @@ class Process {
     return begin_ + ":" + pid + ":" + std::to_string(pid_ + 100) + " [" +
            std::to_string(rank_ % 4) + "] NCCL INFO ";
   }
-  void Say(const std::string& text) { lines_.push_back(Head() + text + "\n"); }
+  void Report(const std::string& text) { lines_.push_back(Head() + text + "\n"); }
 
   // `id`: of the communicator; `more`: the text that a split adds.
   void Make(uint64_t comm, int rank, int nranks, uint64_t id, const std::string& more = "") {
-    std::string said = "comm 0x" + Hex(comm) + " rank " + std::to_string(rank) + " nranks " +
-                       std::to_string(nranks) + " cudaDev " + std::to_string(rank_ % 4) +
-                       " nvmlDev 0 busId 1b000";
+    std::string stated = "comm 0x" + Hex(comm) + " rank " + std::to_string(rank) + " nranks " +
+                         std::to_string(nranks) + " cudaDev " + std::to_string(rank_ % 4) +
+                         " nvmlDev 0 busId 1b000";
     if (!more.empty()) {
-      said += " " + more;
+      stated += " " + more;
     } else if (ids_) {
-      said += " commId 0x" + Hex(id);
+      stated += " commId 0x" + Hex(id);
     }
-    if (ids_) Say("ncclCommInitRank " + said + " - Init START");
+    if (ids_) Report("ncclCommInitRank " + stated + " - Init START");
     if (rank == 0) {
       for (int channel = 0; channel < 2; ++channel) {
         std::string ring = "Channel 0" + std::to_string(channel) + "/02 :";
         for (int i = 0; i < nranks; ++i)
           ring += " " + std::to_string(channel == 0 ? i : (nranks - i) % nranks);
-        Say(ring);
+        Report(ring);
       }
     }
-    Say("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM");
-    Say(said + " - Init COMPLETE");
+    Report("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM");
+    Report(stated + " - Init COMPLETE");
   }
   void Destroy(uint64_t comm) {
-    Say("comm 0x" + Hex(comm) + " rank 0 nranks 4 cudaDev 0 busId 1b000 - Destroy COMPLETE");
+    Report("comm 0x" + Hex(comm) + " rank 0 nranks 4 cudaDev 0 busId 1b000 - Destroy COMPLETE");
   }
   static std::string Text(uint64_t comm, int nranks, const Call& call) {
     return call.name + ": opCount " + Hex(call.number) +
@@ -86,7 +86,7 @@ class Process {
            " root " + std::to_string(call.root) + " comm 0x" + Hex(comm) +
            " [nranks=" + std::to_string(nranks) + "] stream 0x5581c0de task 0 globalrank " + "0";
   }
-  void Calls(uint64_t comm, int nranks, const Call& call) { Say(Text(comm, nranks, call)); }
+  void Calls(uint64_t comm, int nranks, const Call& call) { Report(Text(comm, nranks, call)); }
 
   std::string File() const {
     std::string bytes = begin_ + ":1:1 [0] NCCL INFO Bootstrap : Using eth0\n";
@@ -255,7 +255,7 @@ TEST(NcclLog, OneFileForAllProcesses) {
 
 // Processes whose buffers are flushed at any point, into each other's lines: incomplete calls are
 // ignored, so that healthy ranks never seem to disagree.
-TEST(NcclLog, MixedLinesAccuseNobody) {
+TEST(NcclLog, MixedLinesAccuseNone) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     std::mt19937 random(seed);
     std::vector<std::string> left;
@@ -523,7 +523,7 @@ TEST(NcclLog, Recognised) {
 }
 
 // A log cut at any position is read without an error and without an accusation.
-TEST(NcclLog, ACutLogAccusesNobody) {
+TEST(NcclLog, ACutLogAccusesNone) {
   const std::string bytes = Interleaved(World(3, 8), 3);
   for (size_t size = 0; size < bytes.size(); size += size < 700 ? 3 : 37) {
     const AuditResult result = AuditFiles({bytes.substr(0, size)});

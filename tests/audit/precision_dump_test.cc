@@ -105,7 +105,7 @@ TEST(PrecisionDumps, ALargeUpdateIsSampled) {
   EXPECT_EQ(FindingOf(result, "precision/lost-update").sample_size(), 1u << 20);
 }
 
-TEST(PrecisionDumps, KindsAreToldByTheirTensors) {
+TEST(PrecisionDumps, KindsAreRecognisedByTheirTensors) {
   Dump update = LostUpdateDump();
   update.metadata.erase("kind");
   EXPECT_EQ(KindOf(AuditBytes(update.File()), "precision/lost-update"), v1::Verdict::KIND_FINDING);

@@ -106,7 +106,7 @@ TEST(ReductionDumps, ARecordOfAllRanksIsReplayed) {
   EXPECT_EQ(result.inputs[0].records, 3u);
 }
 
-TEST(ReductionDumps, ToldByItsTensors) {
+TEST(ReductionDumps, RecognisedByItsTensors) {
   Dump dump = WholeDump();
   dump.metadata.erase("kind");
   EXPECT_EQ(ModelOf(AuditBytes(dump.File())), "ring");

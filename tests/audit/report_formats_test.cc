@@ -177,7 +177,7 @@ TEST(HtmlReport, ForeignTextIsTextAndNothingElse) {
   }
 }
 
-TEST(HtmlReport, SaysWhatThereIs) {
+TEST(HtmlReport, StatesWhatThereIs) {
   const std::string whole = RenderHtml(Result({}));
   const std::string page = WithoutScripts(whole);
   for (const char* part :
@@ -253,7 +253,7 @@ nlohmann::json Log(const AuditResult& result, int status = 1) {
   return nlohmann::json::parse(RenderSarif(result, status, "/data/folder"));
 }
 
-TEST(SarifReport, SaysWhatTheReportSays) {
+TEST(SarifReport, StatesWhatTheReportStates) {
   AuditResult result = Result({});
   const auto run = Log(result)["runs"][0];
   ASSERT_EQ(run["results"].size(), 2u);

@@ -121,7 +121,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertEqual(audit("--format", "sarif", "--baseline", "odd.json", "--fail-on", "note")[0], 1)
 
-    def test_sarif_of_a_damaged_input_says_so(self):
+    def test_sarif_of_a_damaged_input_states_so(self):
         record = next((self.folder / "runs" / "night").rglob("*.plr*"), None) or next(
             p for p in (self.folder / "runs" / "night").rglob("*") if p.is_file())
         (self.folder / "cut").write_bytes(record.read_bytes()[:-7] + b"garbage")

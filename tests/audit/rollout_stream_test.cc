@@ -62,7 +62,7 @@ TEST(RolloutStream, CompressedByContent) {
 
 // A step is judged as a whole and held until then. Beyond a limit its sequences are left out, with
 // the first such line and their number; other steps are not affected.
-TEST(RolloutStream, AStepThatIsTooLargeIsCutAndTold) {
+TEST(RolloutStream, AStepThatIsTooLargeIsCutAndReported) {
   const std::string small = Steps(0, 0, "s"), large = Steps(1, 1, "t", 200);
   const TempFolder dir;
   InputReport report;

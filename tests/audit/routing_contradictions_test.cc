@@ -101,19 +101,19 @@ TEST(RoutingContradictions, CountsAreThoseOfTheRecording) {
               HasSubstr(std::to_string(127 - static_cast<int>(dropped)) + " choices of them"));
 }
 
-TEST(RoutingContradictions, MoreKeptThanTheCapacityIsSaid) {
+TEST(RoutingContradictions, MoreKeptThanTheCapacityIsStated) {
   Dump dump = WithMask(1);
   dump.metadata["capacity"] = "12";
   ExpectReason(dump, "capacity-exceeded: ");
 }
 
-TEST(RoutingContradictions, AMapThatHoldsNothingOfTheMaskIsSaid) {
+TEST(RoutingContradictions, AMapThatHoldsNothingOfTheMaskIsStated) {
   Dump dump = WithMask(1);
   dump.tensors.push_back({"routing_map", "BOOL", {64, 4}, std::string(256, '\0')});
   ExpectReason(dump, "masks-differ: keep_mask keeps 128 choices that routing_map does not contain");
 }
 
-TEST(RoutingContradictions, APolicyRecordedAsAnotherIsSaid) {
+TEST(RoutingContradictions, APolicyRecordedAsAnotherIsStated) {
   Dump dropless = DroplessDump();
   dropless.metadata["policy"] = "expert-choice";
   const AuditResult passed = AuditBytes(dropless.File());
@@ -130,7 +130,7 @@ TEST(RoutingContradictions, APolicyRecordedAsAnotherIsSaid) {
 }
 
 // The report shows next to a pass what it assumes because it was not recorded.
-TEST(RoutingContradictions, APassSaysWhatItAssumes) {
+TEST(RoutingContradictions, APassStatesWhatItAssumes) {
   Dump dump = DroplessDump();
   const TextStyle verbose = {.verbose = true};
   EXPECT_THAT(RenderText(AuditBytes(dump.File()), verbose), Not(HasSubstr("no capacity is set")));

@@ -254,7 +254,7 @@ void Widen(Dump& dump, const char* name, const char* dtype) {
   tensor.data = Bytes(wide);
 }
 
-TEST(RoutingDump, IntegersOfAnyWidthSayTheSame) {
+TEST(RoutingDump, IntegersOfAnyWidthGiveTheSame) {
   const std::string fingerprint =
       AuditBytes(LeakyDump().File()).report.findings().at(0)->fingerprint();
   const std::vector<std::function<void(Dump&)>> widths = {

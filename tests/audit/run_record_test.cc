@@ -121,7 +121,7 @@ TEST(RunRecord, FramesThatAreNoneAreNamed) {
 
 // The spool that the server has not taken yet is below the record, and its content is already in
 // the record.
-TEST(RunRecord, ASpoolBesideItIsLeftAlone) {
+TEST(RunRecord, ASpoolNextToItIsLeftAlone) {
   const TempFolder dir;
   dir.Write("rank0", RecordFile({}, LeakyDump()));
   const std::string spool =

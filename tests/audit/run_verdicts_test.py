@@ -145,7 +145,7 @@ class Verdicts(unittest.TestCase):
                 found = self.audit(self.log(rows, lambda i, v=value: f"Epoch {i + 1}/{rows} loss: {v} acc: 0.5000 val_loss: {v}\n"))
                 self.assertEqual(found, [("warning", "health/not-learning", "loss", cause)], (rows, value))
 
-    def test_constant_losses_that_tell_nothing(self):
+    def test_constant_losses_that_report_nothing(self):
         """Few points, few digits, a loss that changes in its last digit, a rate of 0 (which another rule judges)."""
         cases = ((9, lambda i: f"step {i} loss 0.6931\n"), (50, lambda i: f"step {i} loss 0.69\n"),
                  (50, lambda i: f"step {i} loss 1.0000\n"), (50, lambda i: f"step {i} loss {0.6931 - 0.0001 * (i // 20):.4f}\n"))
@@ -192,7 +192,7 @@ class Verdicts(unittest.TestCase):
                 found = self.audit({"log.jsonl": "".join(row(i) for i in range(240))})
                 self.assertEqual([f[:2] for f in found], [("note", "performance/memory-creep")] if grows else [], name)
 
-    def test_a_nan_that_a_resume_left_behind(self):
+    def test_a_nan_that_a_resume_left_after(self):
         def line(i, bad):
             return f"step {i} loss {'nan' if bad else f'{self.noisy(2 * math.exp(-i / 300), 0.005):.4f}'} lr 1e-4\n"
         first = "".join(line(i, i > 300) for i in range(1, 320))
@@ -214,7 +214,7 @@ class Verdicts(unittest.TestCase):
                 if jump:
                     self.assertIn(f"the steps go back from 120 to {121 - rows_back} there", self.whole[0]["explanation"])
 
-    def test_returns_beside_a_loss_that_rises(self):
+    def test_returns_next_to_a_loss_that_rises(self):
         """A score beyond [0, 1], or with an epsilon, is what an episode brought."""
         for column in ("return", "returns", "avg_return", "score,epsilon", "episode_reward", "mean_return", "epsilon", "score", "avg_score",
                        "episode_score"):

@@ -79,7 +79,7 @@ TEST(Since, LeavesOutWhatWasOverBefore) {
   EXPECT_EQ(result.selection.Of(result.report.findings()).before, 1u);
 }
 
-TEST(Baseline, SaysWhatIsNoReport) {
+TEST(Baseline, StatesWhatIsNoReport) {
   const auto wrong = [](const std::string& text) {
     const auto baseline = Baseline::Parse(text, "b.json");
     return baseline.ok() ? "" : std::string(baseline.status().message());

@@ -49,7 +49,7 @@ v1::Finding FindingAt(const std::string& op, const std::string& layer = "") {
 }
 
 // For any steps: few buckets, in order, each of which summarises the values of its steps.
-TEST(SeriesCollector, BucketsSayWhatTheValuesSay) {
+TEST(SeriesCollector, BucketsGiveWhatTheValuesGive) {
   for (const uint64_t seed : {1u, 2u, 3u, 4u, 5u, 6u}) {
     std::mt19937_64 random(seed);
     SeriesCollector collector;

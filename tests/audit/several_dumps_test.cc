@@ -51,7 +51,7 @@ TEST(Dumps, RanksAndCallsOfOneStepJoin) {
 }
 
 // What the engine receives: processes, calls, and progress once all dumps of a step are read.
-TEST(Dumps, BatchesSayWhoAndHowFar) {
+TEST(Dumps, BatchesStateTheSourceAndItsProgress) {
   const TempFolder dir;
   std::deque<InputReport> reports;
   std::vector<InputReport*> files;
@@ -137,7 +137,7 @@ std::vector<uint32_t> Worlds(const std::vector<std::map<std::string, std::string
   return worlds;
 }
 
-TEST(Dumps, TheWorldIsWhatTheySay) {
+TEST(Dumps, TheWorldIsWhatTheyState) {
   using Sizes = std::vector<uint32_t>;
   EXPECT_EQ(Worlds({{}}), (Sizes{1}));
   EXPECT_EQ(Worlds({{{"rank", "3"}}}), (Sizes{0}));

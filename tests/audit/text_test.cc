@@ -34,8 +34,8 @@ TEST(Printable, EscapesWhatIsNoUtf8) {
   EXPECT_EQ(ValidUtf8("a\n\xFF"), "a\n\\xff");
 }
 
-v1::Verdict Told(v1::Verdict::Kind kind, const std::string& rule, const std::string& reason,
-                 const std::string& layer) {
+v1::Verdict Reported(v1::Verdict::Kind kind, const std::string& rule, const std::string& reason,
+                     const std::string& layer) {
   v1::Verdict verdict;
   verdict.set_kind(kind);
   verdict.set_rule(rule);
@@ -50,11 +50,11 @@ TEST(TextReport, ManyInconclusiveReasonsAreCounted) {
   AuditResult result;
   result.coverage.judged = 1;
   result.coverage.inconclusive = 5;
-  result.report.Add(Told(v1::Verdict::KIND_PASS, "a/good", "well", "x"));
+  result.report.Add(Reported(v1::Verdict::KIND_PASS, "a/good", "well", "x"));
   for (const char* rule : {"a/one", "a/two", "b/three"})
-    result.report.Add(Told(v1::Verdict::KIND_INCONCLUSIVE, rule, "few-steps: long words", "x"));
-  result.report.Add(Told(v1::Verdict::KIND_INCONCLUSIVE, "b/four", "no-rate: none", "x"));
-  result.report.Add(Told(v1::Verdict::KIND_INCONCLUSIVE, "b/four", "no-rate: none", "y"));
+    result.report.Add(Reported(v1::Verdict::KIND_INCONCLUSIVE, rule, "few-steps: long words", "x"));
+  result.report.Add(Reported(v1::Verdict::KIND_INCONCLUSIVE, "b/four", "no-rate: none", "x"));
+  result.report.Add(Reported(v1::Verdict::KIND_INCONCLUSIVE, "b/four", "no-rate: none", "y"));
   EXPECT_EQ(RenderText(result, {}).find("a/good"), std::string::npos) << "only with -v";
   EXPECT_TRUE(
       RenderText(result, {})
@@ -74,11 +74,11 @@ TEST(TextReport, ManyInconclusiveReasonsAreCounted) {
   EXPECT_NE(RenderText(result, {}).find("long words"), std::string::npos);
 }
 
-TEST(TextReport, PathsThatLeadNowhereAreAllThatIsSaid) {
+TEST(TextReport, PathsThatLeadNowhereAreAllThatIsStated) {
   AuditResult result;
   result.nothing_there = true;
   result.judged_any = false;
-  v1::Verdict verdict = Told(v1::Verdict::KIND_FINDING, "meta/probe-coverage", "", "");
+  v1::Verdict verdict = Reported(v1::Verdict::KIND_FINDING, "meta/probe-coverage", "", "");
   verdict.mutable_finding()->set_rule("meta/probe-coverage");
   verdict.mutable_finding()->set_fingerprint("f");
   result.report.Add(verdict);
@@ -267,7 +267,7 @@ TEST(Reasons, ACodeIsNotShownInText) {
   EXPECT_EQ(rules::ReasonName("poisoned: NaN"), "NaN or infinite values");
 }
 
-TEST(Finding, ColourOnlyWhenAsked) {
+TEST(Finding, ColourOnlyWhenRequested) {
   TextStyle style;
   style.colour = true;
   EXPECT_NE(RenderFinding(Hostile(), style).find("\x1b[1;31merror\x1b[0m"), std::string::npos);

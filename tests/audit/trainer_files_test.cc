@@ -97,7 +97,7 @@ TEST_P(TrainerFiles, OneFormatTakesEach) {
 
 // A file cut at any position gives points of the whole file and never another value: values that
 // may be cut are left out.
-TEST_P(TrainerFiles, ACutFileSaysNothingElse) {
+TEST_P(TrainerFiles, ACutFileReportsNothingElse) {
   const TrainerFile& file = GetParam();
   const std::string bytes = Data(file.name).substr(0, 3000);
   const std::vector<ReadPoint> whole = ReadPoints(file.format(), Data(file.name), {}).points;

@@ -122,7 +122,7 @@ TEST(TrainerLog, Shapes) {
   }
 }
 
-TEST(TrainerLog, LinesThatSayNothing) {
+TEST(TrainerLog, LinesThatStaySilent) {
   const char* lines[] = {
       "  Gradient Accumulation steps = 8",
       "  Total optimization steps = 1,000",

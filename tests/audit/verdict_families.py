@@ -71,12 +71,12 @@ def norms_that_are_lost(seed, points):
         run = Run(seed, points)
         first = 0 if where != "later" else run.at(0.3, 0.6)
         run.put("norm", NAN, first)
-        beside = run.random.choice(("finite", "zero", "nan"))
-        if beside != "finite":
-            run.put("loss", 0.0 if beside == "zero" else NAN, first)
+        adjacent = run.random.choice(("finite", "zero", "nan"))
+        if adjacent != "finite":
+            run.put("loss", 0.0 if adjacent == "zero" else NAN, first)
         if run.random.random() < 0.4 and run.writer is not hugging_face:
             run.put("scale", 1.0)
-        yield Case("1 norm is NaN", f"{where}, loss {beside}", True, ("health/loss-non-finite", "error"), run.file())
+        yield Case("1 norm is NaN", f"{where}, loss {adjacent}", True, ("health/loss-non-finite", "error"), run.file())
     run = Run(seed, points)
     run.rows[run.at(0.2, 0.9)]["norm"] = 0.0
     yield Case("1 norm is NaN", "a norm of 0 once", False, None, run.file())
@@ -285,17 +285,17 @@ def overflows(seed, points):
         return
     for storm in (True, False):
         run = Run(seed, points, words)
-        say = OVERFLOWS[seed % len(OVERFLOWS)]
+        report = OVERFLOWS[seed % len(OVERFLOWS)]
         text = list(run.file().values())[0].splitlines()
         out, scale = [], 65536
         for i, line in enumerate(text):
             out.append(line)
             due = i >= points // 2 if storm else i == points // 2
             if due and scale > 1:
-                out.append(say(scale, max(1, scale // 2)))
+                out.append(report(scale, max(1, scale // 2)))
                 scale = max(1, scale // 2)
             elif storm and due:
-                out.append(say(1, 1))
+                out.append(report(1, 1))
         expects = ("health/loss-scale", "error") if storm else "note"
         yield Case("12 overflow", "a storm" if storm else "one", storm, expects, {"train.log": "\n".join(out) + "\n"})
 

@@ -19,7 +19,7 @@ TEST(Archive, AnObjectOfAnotherTypeIsRefused) {
   EXPECT_EQ(b.error(), "at byte 32: expected an object of this type");
 }
 
-TEST(Archive, EveryTruncationIsNoticedAndSaysWhere) {
+TEST(Archive, EveryTruncationIsNoticedAndStatesWhere) {
   Random random(2);
   Everything e = random.Next();
   const std::string bytes = Written(e);

@@ -177,7 +177,7 @@ TEST(ExactSum, SingleValuesRoundAsMpfrRounds) {
 
 // A sum close to a tie of the target format: a sum in double would be at the tie, and rounding that
 // again would be wrong.
-TEST(ExactSum, RoundsOnceBesideEveryKindOfTie) {
+TEST(ExactSum, RoundsOnceAroundEveryKindOfTie) {
   for (const DType t : kFormats) {
     const FloatFormat f = FormatOf(t);
     for (int e : {f.min_exponent - 1, f.min_exponent, 0, f.max_exponent}) {

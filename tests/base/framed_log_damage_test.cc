@@ -85,7 +85,7 @@ TEST_F(DamageTest, DamageIsFinal) {
   EXPECT_EQ((*reader)->offset(), 16u);
 }
 
-TEST_F(DamageTest, RandomBytesBehindAValidHeaderNeverBecomeAPayload) {
+TEST_F(DamageTest, RandomBytesAfterAValidHeaderNeverBecomeAPayload) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
     std::string bad = bytes_.substr(0, 16);
@@ -160,7 +160,7 @@ TEST_F(DamageTest, LyingLengthsAreDamageBeforeAnythingIsAllocated) {
   EXPECT_EQ(ReadLog(path_).payloads, std::vector<std::string>{payloads_[3]});
 }
 
-TEST_F(DamageTest, ReadingResumesBehindTheDamagedFrame) {
+TEST_F(DamageTest, ReadingResumesAfterTheDamagedFrame) {
   for (size_t at = 16; at < bytes_.size(); ++at) {
     std::string bad = bytes_;
     bad[at] = static_cast<char>(bad[at] ^ 0x10);

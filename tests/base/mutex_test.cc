@@ -88,7 +88,7 @@ TEST(MutexLock, HoldsForItsScopeAloneAndLeavesInBetween) {
   EXPECT_TRUE(Free(&mutex));
 }
 
-TEST(SharedMutex, ReadersBesideEachOther) {
+TEST(SharedMutex, ReadersNextToEachOther) {
   SharedMutex mutex;
   std::atomic<int> inside{0};
   // Each continues only when both are inside: if only one were admitted, neither would.
@@ -162,7 +162,7 @@ TEST(CondVar, ABareWaitLeavesTheMutexAndIsWoken) {
   other.join();
 }
 
-TEST(CondVar, ADeadlineThatPassesIsSaid) {
+TEST(CondVar, ADeadlineThatPassesIsStated) {
   Flag flag;
   MutexLock lock(flag.mutex);
   const auto set = [&]() PLUMB_REQUIRES(flag.mutex) { return flag.set; };

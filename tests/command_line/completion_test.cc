@@ -39,9 +39,9 @@ class Completion : public ::testing::Test {
     CLI::App* follow = app_.add_subcommand("follow", "Follow it");
     follow->add_option("RUN", word_, "Of any name");
     follow->add_option("--once", flag_)->type_name("TIMES");
-    CLI::App* ask = app_.add_subcommand("ask", "Ask");
-    ask->add_option("--format", word_)->check(OneOf({"csv", "xml"}));
-    CLI::App* all = ask->add_subcommand("everything", "All of it");
+    CLI::App* query = app_.add_subcommand("ask", "Ask");
+    query->add_option("--format", word_)->check(OneOf({"csv", "xml"}));
+    CLI::App* all = query->add_subcommand("everything", "All of it");
     all->add_option("RULE", word_, "A rule")
         ->check(OfferPrinted("cat " + dir_.Write("rules", "a/one  first\nb/two  second\n")));
     all->add_option("--as", word_)->check(Offer({"known", "named"}));

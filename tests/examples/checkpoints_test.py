@@ -15,9 +15,9 @@ def audited(*options):
         done = subprocess.run([support.warm.python(), "-W", "ignore", str(TRAINER), str(folder / "exp"), "--quiet", *options],
                               capture_output=True, text=True, timeout=support.PATIENCE)
         assert done.returncode == 0, done.stdout + done.stderr
-        told = subprocess.run([support.program("plumb"), "audit", str(folder), "--format", "json", "--quiet"],
+        reported = subprocess.run([support.program("plumb"), "audit", str(folder), "--format", "json", "--quiet"],
                               capture_output=True, text=True, timeout=support.PATIENCE)
-        return told.returncode, json.loads(told.stdout)
+        return reported.returncode, json.loads(reported.stdout)
 
 
 def warned(report):
@@ -29,8 +29,8 @@ class Checkpoints(unittest.TestCase):
         for kind in ("plain", "ddp", "ema", "resumed", "bf16"):
             with self.subTest(kind):
                 status, report = audited("--kind", kind, "--steps", "120", "--every", "20")
-                said = [(f["rule"], f["title"], f["site"]) for f in report["findings"] if f["level"] != "note"]
-                self.assertEqual((status, said), (0, []))
+                stated = [(f["rule"], f["title"], f["site"]) for f in report["findings"] if f["level"] != "note"]
+                self.assertEqual((status, stated), (0, []))
                 self.assertEqual([i["problems"] for i in report["inputs"] if i["problems"]], [])
                 self.assertEqual(len(report["inputs"]), 12 if kind == "ddp" else 6)
                 self.assertTrue(all(i["format"] == "checkpoint" and i["records"] > 20 for i in report["inputs"]))

@@ -94,37 +94,37 @@ class Page:
     def run(self, text, entry):
         """Returns (exit status, output) of a command that ends by itself. A umask holds for the page's later commands,
         as in one terminal."""
-        if said := re.search(r"\bumask \d+", text):
-            self.umask = said[0]
+        if stated := re.search(r"\bumask \d+", text):
+            self.umask = stated[0]
         done = subprocess.run([entry.get("shell", "bash"), "-c", f"{self.umask}; {text}"], cwd=self.folder, input=entry.get("input", ""), text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=support.PATIENCE, check=False)
         return done.returncode, done.stdout
 
-    def serve(self, text, says):
+    def serve(self, text, states):
         """Starts a command that runs until it is stopped, and waits until its output contains `says`."""
-        said = tempfile.NamedTemporaryFile("w+", dir=self.folder, prefix="said-")  # noqa: SIM115 (closed by stop)
-        process = subprocess.Popen(["bash", "-c", f"exec {text}"], cwd=self.folder, stdin=subprocess.PIPE, stdout=said,
+        stated = tempfile.NamedTemporaryFile("w+", dir=self.folder, prefix="said-")  # noqa: SIM115 (closed by stop)
+        process = subprocess.Popen(["bash", "-c", f"exec {text}"], cwd=self.folder, stdin=subprocess.PIPE, stdout=stated,
                                    stderr=subprocess.STDOUT)
-        self.started.append((process, said))
+        self.started.append((process, stated))
 
         def found():
-            output = pathlib.Path(said.name).read_text()
-            if says not in output and process.poll() is not None:
+            output = pathlib.Path(stated.name).read_text()
+            if states not in output and process.poll() is not None:
                 raise AssertionError(f"{text} ended with {process.returncode}: {output}")
-            return says in output
+            return states in output
 
-        support.wait_until(f"{text} to print {says!r}", found)
+        support.wait_until(f"{text} to print {states!r}", found)
 
     def stop(self):
         """Ends the newest program like Ctrl-C; returns its exit status."""
-        process, said = self.started.pop()
+        process, stated = self.started.pop()
         process.stdin.close()
         process.send_signal(signal.SIGINT)
         try:
             return process.wait(support.PATIENCE)
         finally:
             process.kill()
-            said.close()
+            stated.close()
 
     def end(self):
         while self.started:

@@ -40,10 +40,10 @@ def _train_once(shared):
                                                                                            # recorded
         try:
             def finding():
-                said = subprocess.run([support.program("plumb"), "query", "--run", "exp1", "--rule", FUTURE, "--format", "json"],
+                stated = subprocess.run([support.program("plumb"), "query", "--run", "exp1", "--rule", FUTURE, "--format", "json"],
                                       capture_output=True, text=True, check=False).stdout  # there is none until the run is
                                                                                            # known
-                found = re.search(r'"fingerprint":\s*"(\w+)"', said)
+                found = re.search(r'"fingerprint":\s*"(\w+)"', stated)
                 return found and found[1]
 
             _leak["finding"] = support.wait_until("a finding", finding)
@@ -311,9 +311,9 @@ def ledger(page):
 def downloaded_capsule(page):
     """Provides the tar that plumbd's page offers for download."""
     name = f"capsule-{page.words['FINDING']}"
-    done, said = page.run(f"plumb capsule {page.words['FINDING']} --output {name} && tar -cf {name}.tar {name} && rm -r {name}", {})
+    done, stated = page.run(f"plumb capsule {page.words['FINDING']} --output {name} && tar -cf {name}.tar {name} && rm -r {name}", {})
     if done != 0:
-        raise AssertionError(said)
+        raise AssertionError(stated)
 
 
 def sources(page):

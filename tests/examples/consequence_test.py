@@ -100,7 +100,7 @@ class Command(unittest.TestCase):
         self.assertEqual(*texts)
 
     def test_nonsense_is_refused_with_what_was_expected(self):
-        for options, said in ((["--routers", "switch"], "invalid choice: 'switch'"),
+        for options, stated in ((["--routers", "switch"], "invalid choice: 'switch'"),
                               (["--batches", "0"], "expected >= 1"),
                               (["--level", "99"], "expected between 0 and 1"),
                               (["--router", "fifo"], "expected --routers"),
@@ -109,7 +109,7 @@ class Command(unittest.TestCase):
             with self.subTest(options):
                 status, _, error = run(*options)
                 self.assertEqual(status, 2)
-                self.assertIn(said, error)
+                self.assertIn(stated, error)
 
 
 class Switched(unittest.TestCase):

@@ -118,8 +118,8 @@ class Accumulation(unittest.TestCase):
         for _ in range(5):  # an agent on a busy machine may lose calls and reports that: inconclusive
             report = audited("--steps", 1, "--micro-batches", 1024, "--batch", 1, "--seq", 16,
                              "--hidden", 32, "--accumulator", dtype, "--watch", "gradients")[0]
-            said = {v["verdict"] for v in support.verdicts_of(report, self.RULE)}
-            if said != {"inconclusive"} or support.findings_of(report, self.RULE):
+            stated = {v["verdict"] for v in support.verdicts_of(report, self.RULE)}
+            if stated != {"inconclusive"} or support.findings_of(report, self.RULE):
                 break
         return report
 

@@ -42,14 +42,14 @@ class Demo(unittest.TestCase):
 
     def test_nonsense_is_refused_with_what_was_expected(self):
         with support.scratch() as folder:
-            for name, value, said in (("SECONDS", "1", "expected a whole number, 5 or more"),
+            for name, value, stated in (("SECONDS", "1", "expected a whole number, 5 or more"),
                                       ("RANKS", "none", "expected 1 or more"),
                                       ("ROUTER", "switch", "expected dropless"),
                                       ("BUILD", str(folder), "does not hold plumb")):
                 with self.subTest(name):
                     done = demo(folder, **{name: value})
                     self.assertNotEqual(done.returncode, 0)
-                    self.assertIn(said, done.stdout)
+                    self.assertIn(stated, done.stdout)
 
 
 if __name__ == "__main__":

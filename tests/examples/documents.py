@@ -109,9 +109,9 @@ def inline(page):
         rows[begin:end] = [""] * (end - begin)
     text = "\n".join(rows)
     for code in re.finditer(r"`([^`\n]+(?:\n[^`\n]+)?)`", text):
-        said = " ".join(code[1].split()).replace(r"\|", "|")
-        if INLINE.match(said):
-            yield Command(page, text.count("\n", 0, code.start()) + 1, said, inline=True)
+        stated = " ".join(code[1].split()).replace(r"\|", "|")
+        if INLINE.match(stated):
+            yield Command(page, text.count("\n", 0, code.start()) + 1, stated, inline=True)
 
 
 def commands(page):

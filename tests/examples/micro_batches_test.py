@@ -51,10 +51,10 @@ class MicroBatches(unittest.TestCase):
             ratio = train(folder, torch.bfloat16)
             self.assertLess(ratio, 0.7)  # the planted loss occurs
             report = audit(folder)
-        told = [f for f in report["findings"] if f["level"] in ("warning", "error")]
-        self.assertEqual({f["site"]["layer"] for f in told}, {"skewed.weight"}, told)
-        self.assertEqual({f["rule"] for f in told}, {"precision/grad-accumulation"})
-        self.assertIn("bf16", told[0]["title"] + told[0]["explanation"])
+        reported = [f for f in report["findings"] if f["level"] in ("warning", "error")]
+        self.assertEqual({f["site"]["layer"] for f in reported}, {"skewed.weight"}, reported)
+        self.assertEqual({f["rule"] for f in reported}, {"precision/grad-accumulation"})
+        self.assertIn("bf16", reported[0]["title"] + reported[0]["explanation"])
 
     def test_fp32_is_silent(self):
         with support.scratch() as folder:

@@ -25,7 +25,7 @@ def losses(output):
     return re.findall(r"step +\d+  loss (\S+)", output)
 
 
-def said(report, rule):
+def stated(report, rule):
     """Returns the essential fields of a rule's findings: where, how strong, why."""
     return {(f["site"]["layer"], f["strength"], f["level"], f["cause"]["id"],
              f["details"]["policy"]) for f in support.findings_of(report, rule)}
@@ -63,16 +63,16 @@ class CppTrainer(unittest.TestCase):
     def test_drop_by_score_is_proved_to_leak(self):
         status, report = self.audits["score-drop"]
         self.assertEqual(status, 1)
-        self.assertEqual(said(report, FUTURE),
+        self.assertEqual(stated(report, FUTURE),
                          {(layer, "proved", "error", "drop-by-score", "score-capacity")
                           for layer in LAYERS})
 
-    def test_the_python_trainer_is_told_the_same(self):
+    def test_the_python_trainer_is_reported_the_same(self):
         for router in ROUTERS:
             for rule in (FUTURE, BATCH):
                 with self.subTest(router=router, rule=rule):
-                    self.assertEqual(said(self.audits[router][1], rule),
-                                     said(self.python[router][1], rule))
+                    self.assertEqual(stated(self.audits[router][1], rule),
+                                     stated(self.python[router][1], rule))
 
     def test_it_learns(self):
         out = train("--router", "dropless", "--steps", 60)
@@ -84,7 +84,7 @@ class CppTrainer(unittest.TestCase):
         self.assertEqual(losses(train("--router", "score-drop", "--steps", 12)),
                          losses(self.output["score-drop"]))
 
-    def test_wrong_options_are_said(self):
+    def test_wrong_options_are_stated(self):
         self.assertIn("expected dropless, fifo or score-drop", train("--router", "x", status=2))
         self.assertIn("expected 1 to", train("--experts", "0", status=2))
         self.assertIn("expected an option and its value", train("--steps", status=2))
@@ -93,13 +93,13 @@ class CppTrainer(unittest.TestCase):
         self.assertIn("found steps", train("steps", "3", status=2))
 
     def test_help_names_every_option(self):
-        for ask in (["--help"], ["-h"], ["--steps", "3", "--help"]):
-            said = train(*ask)
-            self.assertTrue(said.startswith("Usage: moe_cpp"), said)
-            self.assertNotIn("parameters,", said)  # nothing is trained
-        options = re.findall(r"^  --([a-z-]+) ", said, re.M)
+        for request in (["--help"], ["-h"], ["--steps", "3", "--help"]):
+            stated = train(*request)
+            self.assertTrue(stated.startswith("Usage: moe_cpp"), stated)
+            self.assertNotIn("parameters,", stated)  # nothing is trained
+        options = re.findall(r"^  --([a-z-]+) ", stated, re.M)
         self.assertIn("router", options)
-        self.assertIn("--steps     how many to train (100)", said)
+        self.assertIn("--steps     how many to train (100)", stated)
         unknown = train("--nonsense", status=2)
         for option in options:
             self.assertIn(f"--{option}", unknown)

@@ -53,10 +53,10 @@ def own_rows(layer, seed, rank, world):
     tensors = {"router_logits": routing.logits[own], "topk_indices": routing.indices[own],
                "keep_mask": routing.keep[own], "sequence_id": rows // LENGTH,
                "position": rows % LENGTH, "pool_id": torch.full_like(rows, pool)}
-    said = {"top_k": TOP_K, "score_function": "softmax", "capacity": routing.capacity,
+    stated = {"top_k": TOP_K, "score_function": "softmax", "capacity": routing.capacity,
             "policy": {"score-drop": "score-capacity", "fifo": "fifo-capacity"}[layer.policy],
             "pool": layer.pool, "flatten": "batch-major", "mode": "train"}
-    return tensors, said
+    return tensors, stated
 
 
 def wait_for_the_others(run):
@@ -83,12 +83,12 @@ def main():
             for layer, call in itertools.product(layers(args.world), range(CALLS)):
                 if args.rank in layer.absent:  # the same number of bytes as the others: one cadence for all
                     layer = dataclasses.replace(layer, name="stray")
-                tensors, said = own_rows(layer, CALLS * step + call, args.rank, args.world)
-                run.observe_routing(layer.name, **tensors, **said)
+                tensors, stated = own_rows(layer, CALLS * step + call, args.rank, args.world)
+                run.observe_routing(layer.name, **tensors, **stated)
                 where = {"kind": "routing", "run": args.run, "layer": layer.name, "step": step,
                          "rank": args.rank, "world_size": args.world}
                 write(f"{args.dumps}/{layer.name}-{step}-{args.rank}-{call}.safetensors", tensors,
-                      {**where, **said})
+                      {**where, **stated})
     if not run.flush(support.PATIENCE) or not run.finish(support.PATIENCE):
         raise SystemExit("the rank's evidence was not delivered")
 

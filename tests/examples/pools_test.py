@@ -43,9 +43,9 @@ def run_ranks(run, ranks, server, folder):
 
 
 def query(server, what, run):
-    said = support.plumb("query", what, "--run", run, "--server", server.address, "--format", "json",
+    stated = support.plumb("query", what, "--run", run, "--server", server.address, "--format", "json",
                          statuses=(0, 1))
-    return [json.loads(line) for line in said.splitlines()]
+    return [json.loads(line) for line in stated.splitlines()]
 
 
 def of_pools(list_of):
@@ -119,7 +119,7 @@ class Pools(unittest.TestCase):
                     files = {"dumps": STEPS * 2 * len(LAYERS) * len(ranks), "records": len(ranks)}
                     self.assertEqual(len(report["inputs"]), files[form])
 
-    def test_the_audit_says_what_was_said_live(self):
+    def test_the_audit_states_what_was_stated_live(self):
         for run in self.RUNS:
             for form, (_, report) in self.audits[run].items():
                 with self.subTest(run=run, form=form):

@@ -81,7 +81,7 @@ class Judged(unittest.TestCase):
                 offline = self.audits[router][1]["findings"]
                 self.assertEqual(fingerprints(self.live[router]), fingerprints(offline))
 
-    def test_a_live_finding_says_what_the_audit_says(self):
+    def test_a_live_finding_states_what_the_audit_states(self):
         offline = {f["fingerprint"]: f for f in self.audits["score-drop"][1]["findings"]}
         for finding in self.live["score-drop"]:
             twin = offline[finding["fingerprint"]]

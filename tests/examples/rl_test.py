@@ -91,7 +91,7 @@ class Rollouts(unittest.TestCase):
         self.assertLess(splits[0]["k2_trainer_itself"], 1e-12)
         self.assertLess(whole, 1)
 
-    def test_the_live_server_says_the_same(self):
+    def test_the_live_server_states_the_same(self):
         with support.scratch() as folder, support.Server(folder) as server:
             train(folder, "top-p", "--steps", "40", "--server", server.address)
             live = support.watched(server, "rl")
@@ -99,8 +99,8 @@ class Rollouts(unittest.TestCase):
         found = {f["fingerprint"]: f["cause"]["id"] for f in record["findings"]
                  if f["rule"].startswith("drift/")}
         self.assertIn("truncation", found.values())
-        said = {f["fingerprint"]: f["cause"]["id"] for f in live if f["rule"].startswith("drift/")}
-        self.assertEqual(said, found)
+        stated = {f["fingerprint"]: f["cause"]["id"] for f in live if f["rule"].startswith("drift/")}
+        self.assertEqual(stated, found)
 
 
 if __name__ == "__main__":

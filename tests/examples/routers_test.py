@@ -26,7 +26,7 @@ def random_logits(seed, experts, dtype=torch.float32, rows=SEQUENCES * LENGTH):
 
 
 class Truth(unittest.TestCase):
-    def test_every_router_leaks_exactly_where_the_taxonomy_says(self):
+    def test_every_router_leaks_exactly_where_the_taxonomy_states(self):
         shapes = [(4, 1), (8, 2), (16, 3)]
         types = (torch.float32, torch.bfloat16, torch.float16)
         for policy, seed, (experts, top_k) in itertools.product(POLICIES, range(3), shapes):
@@ -93,7 +93,7 @@ class Mechanics(unittest.TestCase):
         self.assertEqual(set(routing.assigned.sum(dim=0).tolist()), {routing.capacity})
         self.assertGreater(len(set(routing.assigned.sum(dim=1).tolist())), 1)
 
-    def test_nobody_holds_more_than_its_capacity_and_drops_happen(self):
+    def test_none_holds_more_than_its_capacity_and_drops_happen(self):
         for policy, seed in itertools.product(("fifo", "score-drop"), range(5)):
             with self.subTest(policy=policy, seed=seed):
                 logits, _ = random_logits(seed, 8)
@@ -105,7 +105,7 @@ class Mechanics(unittest.TestCase):
         routing = route("score-drop", torch.ones(6, 1), 1, 0.5)
         self.assertEqual(routing.keep.squeeze(1).tolist(), [True] * 3 + [False] * 3)
 
-    def test_bad_arguments_say_what_was_expected(self):
+    def test_bad_arguments_describe_what_was_expected(self):
         logits = torch.zeros(4, 2)
         with self.assertRaisesRegex(ValueError, "expected one of dropless"):
             route("top-2", logits, 1)

@@ -113,16 +113,16 @@ class Server:
         self.address = port_file.read_text().strip()
 
     def _start(self):
-        self.said_before = self.log.seek(0, os.SEEK_END)
+        self.stated_before = self.log.seek(0, os.SEEK_END)
         self.process = subprocess.Popen(self.command, stdout=self.log, stderr=subprocess.STDOUT)
 
     def _started(self, port_file):
         if self.process.poll() is None:
             return port_file.exists()
-        self.log.seek(self.said_before)
-        said = self.log.read()
-        if "cannot listen on" not in said:
-            raise AssertionError(f"plumbd ended with {self.process.returncode}: {said}")
+        self.log.seek(self.stated_before)
+        stated = self.log.read()
+        if "cannot listen on" not in stated:
+            raise AssertionError(f"plumbd ended with {self.process.returncode}: {stated}")
         self._start()  # another process may have the former port: wait until it is free
         return False
 

@@ -41,7 +41,7 @@ def train(*options):
     return support.finish(start(*options, python=support.warm.python()))
 
 
-def told(findings, notes=True):
+def reported(findings, notes=True):
     """Returns the findings of the performance rules. On a busy machine slow data loading may be a note, which is correct."""
     return {(f["rule"], f["cause"]["id"]) for f in findings
             if f["rule"].startswith("performance/") and (notes or f["level"] != "note")}
@@ -53,36 +53,36 @@ class TimeTest(unittest.TestCase):
             with support.scratch() as folder:
                 train("--steps", 18, "--pause", 0.25, "--seed", seed, "--record", folder / "run")
                 _, report = support.audit(folder / "run")
-                self.assertEqual(told(report["findings"], notes=False), set(), seed)
+                self.assertEqual(reported(report["findings"], notes=False), set(), seed)
                 passed = {v["rule"] for v in support.verdicts_of(report, "performance/idle-comb")
                           + support.verdicts_of(report, "performance/data-stall")
                           + support.verdicts_of(report, "performance/straggler") if v["verdict"] == "pass"}
-                passed |= {rule for rule, _ in told(report["findings"])}  # a note
+                passed |= {rule for rule, _ in reported(report["findings"])}  # a note
                 self.assertEqual(passed, {"performance/idle-comb", "performance/data-stall", "performance/straggler"})
 
-    def test_a_slow_loader_and_checkpoints_are_told_from_a_record(self):
+    def test_a_slow_loader_and_checkpoints_are_reported_from_a_record(self):
         with support.scratch() as folder:
             train("--steps", 34, "--pause", 0.04, "--slow-loader", 0.03, "--checkpoint-every", 4,
                   "--checkpoint-seconds", 0.05, "--record", folder / "run")
             _, report = support.audit(folder / "run")
-            said = told(report["findings"])
-            self.assertIn(("performance/data-stall", "data-loading"), said)
-            self.assertIn(("performance/checkpoint-stall", "checkpoint"), said)
-            self.assertEqual({rule for rule, _ in said},
+            stated = reported(report["findings"])
+            self.assertIn(("performance/data-stall", "data-loading"), stated)
+            self.assertIn(("performance/checkpoint-stall", "checkpoint"), stated)
+            self.assertEqual({rule for rule, _ in stated},
                              {"performance/idle-comb", "performance/data-stall", "performance/checkpoint-stall"})
             stall = support.findings_of(report, "performance/data-stall")[0]
             self.assertEqual(stall["site"]["layer"], "loop")
             self.assertGreaterEqual(stall["details"]["share"], 0.1)
 
-    def test_garbage_collections_are_told_from_a_record(self):
+    def test_garbage_collections_are_reported_from_a_record(self):
         with support.scratch() as folder:
             # A process of its own: in a fork of the warm one, collections skip the objects of torch and are short.
             support.finish(start("--launch", 1, "--steps", 18, "--pause", 0.1, "--collect-every", 3, "--record", folder / "run"))
             _, report = support.audit(folder / "run")
-            self.assertIn(("performance/idle-comb", "garbage-collection"), told(report["findings"]))
-            self.assertLessEqual(told(report["findings"], notes=False), {("performance/idle-comb", "garbage-collection")})
+            self.assertIn(("performance/idle-comb", "garbage-collection"), reported(report["findings"]))
+            self.assertLessEqual(reported(report["findings"], notes=False), {("performance/idle-comb", "garbage-collection")})
 
-    def test_a_slow_rank_is_told_live(self):
+    def test_a_slow_rank_is_reported_live(self):
         with support.scratch() as folder, support.Server(folder, "--data", folder / "data") as server:
             for attempt in range(4):  # on a busy machine the other rank may be as slow; then no rank is slow
                 run = f"slow{attempt}"
@@ -92,12 +92,12 @@ class TimeTest(unittest.TestCase):
                 late = support.findings_of({"findings": findings}, "performance/straggler")
                 if late:
                     break
-            self.assertEqual(len(late), 1, told(findings))
+            self.assertEqual(len(late), 1, reported(findings))
             self.assertEqual(late[0]["details"]["ranks"], [1])
             self.assertEqual(late[0]["details"]["waiting"], [0])
             self.assertEqual(late[0]["details"]["kind"], "slow")
             self.assertEqual(late[0]["site"]["ranks"], [1])
-            self.assertEqual(told(findings, notes=False), {("performance/straggler", "slow")})
+            self.assertEqual(reported(findings, notes=False), {("performance/straggler", "slow")})
 
     def test_the_rank_that_stops_before_a_collective_is_named_live(self):
         with support.scratch() as folder:
@@ -137,7 +137,7 @@ class TimeTest(unittest.TestCase):
                 time.sleep(3)  # several polls: twice as long as a hang needs
                 notebook.communicate("on\n")
                 self.assertEqual(notebook.returncode, 0)
-                self.assertEqual(told(support.watched(server, "notebook")), set())
+                self.assertEqual(reported(support.watched(server, "notebook")), set())
 
     def test_the_rank_whose_shape_differs_is_named_by_the_record(self):
         """Without torch's own checks Gloo ends the process within the call; its arguments were recorded before."""
@@ -153,10 +153,10 @@ class TimeTest(unittest.TestCase):
                                          stderr=subprocess.DEVNULL) for rank in range(3)]
             for trainer in trainers:
                 self.assertNotEqual(trainer.wait(), 0)
-            told = [f for f in support.audit(folder / "record")[1]["findings"]
+            reported = [f for f in support.audit(folder / "record")[1]["findings"]
                     if f["rule"] == "precision/collective-mismatch"]
-            self.assertEqual([f["site"]["ranks"] for f in told], [[1]])
-            self.assertIn("1000 on rank 1", told[0]["explanation"])
+            self.assertEqual([f["site"]["ranks"] for f in reported], [[1]])
+            self.assertIn("1000 on rank 1", reported[0]["explanation"])
 
     def test_the_rank_whose_shape_differs_is_named_live(self):
         """torch checks shapes before the call (otherwise Gloo ends the process within it), and fails on all ranks."""

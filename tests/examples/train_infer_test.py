@@ -98,7 +98,7 @@ class TrainInfer(unittest.TestCase):
         for layer in range(STALE):
             self.assertGreater(overlap[f"layers.{layer}"], 0.98)
 
-    def test_choices_of_minus_one_are_told(self):
+    def test_choices_of_minus_one_are_reported(self):
         found = support.findings_of(audited(unrecorded), RULE)
         self.assertEqual([(f["site"]["layer"], f["strength"], f["cause"]["id"]) for f in found],
                          [("layers.5", "proved", "sentinels")])

@@ -211,7 +211,7 @@ def torchtitan(steps, width):
 # ---- two processes in turn ----------------------------------------------------------------------
 
 
-def take_turns(kind, block, asks, answers):
+def take_turns(kind, block, requests, answers):
     """Before each `block`-th call of the model's forward, the process states its CPU time and waits until it may go on."""
     plain, calls = kind.forward, 0
 
@@ -219,7 +219,7 @@ def take_turns(kind, block, asks, answers):
     def forward(self, *arguments, **options):
         nonlocal calls
         if calls % block == 0:
-            os.write(asks, struct.pack("d", time.process_time()))
+            os.write(requests, struct.pack("d", time.process_time()))
             os.read(answers, 1)
         calls += 1
         return plain(self, *arguments, **options)
@@ -240,15 +240,15 @@ class Trainer:
     """A forked process that trains, and waits at each block's end."""
 
     def __init__(self, name, options, watched):
-        self.asked, asks = os.pipe()
+        self.requested, requests = os.pipe()
         answers, self.answered = os.pipe()
         self.pid = os.fork()
         if not self.pid:
-            self._child(name, options, watched, asks, answers)
-        os.close(asks)
+            self._child(name, options, watched, requests, answers)
+        os.close(requests)
         os.close(answers)
 
-    def _child(self, name, options, watched, asks, answers):
+    def _child(self, name, options, watched, requests, answers):
         try:
             with tempfile.TemporaryDirectory() as folder, open(f"{folder}/output", "w", encoding="utf-8") as output:
                 os.dup2(output.fileno(), 1)
@@ -257,7 +257,7 @@ class Trainer:
                 import harness
 
                 harness.seed()
-                take_turns(model_kind(name), options.steps, asks, answers)
+                take_turns(model_kind(name), options.steps, requests, answers)
                 globals()[name](options.blocks * options.steps + 1, options.width).finish()
                 os.chdir("/")
             os._exit(0)
@@ -267,7 +267,7 @@ class Trainer:
 
     def next(self):
         """CPU seconds so far, at the end of its block."""
-        stated = os.read(self.asked, 8)
+        stated = os.read(self.requested, 8)
         if len(stated) != 8:
             raise RuntimeError("the training ended early")
         return struct.unpack("d", stated)[0]

@@ -45,7 +45,7 @@ class Case:
     level: str = "error"
     opens: bool = True
     others: bool = False
-    says: str = r"plumbline: watching [1-9]"
+    states: str = r"plumbline: watching [1-9]"
     reads: str = None
     records: dict = dataclasses.field(default_factory=dict)
 
@@ -241,7 +241,7 @@ def check_findings(one, report):
 
 def check_record(one, folder):
     text = (folder / "stderr").read_text()
-    require(re.search(one.says, text, re.M), f"stderr has no line like {one.says!r}")
+    require(re.search(one.states, text, re.M), f"stderr has no line like {one.states!r}")
     require("Traceback" not in text, "stderr has a traceback")
     report = audit(folder)
     require(not [p for i in report["inputs"] for p in i["problems"]], f"the record is damaged: {report['inputs']}")

@@ -59,17 +59,17 @@ def accumulate(run, scaled, watched=lambda optimizer: optimizer):
     return losses, model.state_dict()
 
 
-@case(steps=STEPS, level="warning", says="AdamW$")
+@case(steps=STEPS, level="warning", states="AdamW$")
 def micro_batches(run):
     return accumulate(run, False)
 
 
-@case(steps=STEPS, level="warning", says="AdamW$")
+@case(steps=STEPS, level="warning", states="AdamW$")
 def micro_batches_of_the_inner_optimizer(run):
     return accumulate(run, False, lambda optimizer: optimizer.optimizer)
 
 
-@case(steps=STEPS, level="warning", says="AdamW$")
+@case(steps=STEPS, level="warning", states="AdamW$")
 def micro_batches_scaled(run):
     return accumulate(run, True)
 
@@ -97,17 +97,17 @@ def train_scaled(run, overflows=(), watched=lambda optimizer: optimizer):
     return losses, model.state_dict()
 
 
-@case(steps=2 * STEPS, level="warning", says="AdamW$")
+@case(steps=2 * STEPS, level="warning", states="AdamW$")
 def scaled(run):
     return train_scaled(run)
 
 
-@case(steps=2 * STEPS, level="warning", says="AdamW$")
+@case(steps=2 * STEPS, level="warning", states="AdamW$")
 def scaled_and_skipped(run):
     return train_scaled(run, overflows=(0, 12))
 
 
-@case(steps=2 * STEPS, level="warning", says="AdamW$")
+@case(steps=2 * STEPS, level="warning", states="AdamW$")
 def scaled_and_skipped_inner_optimizer(run):
     return train_scaled(run, (0, 12), lambda optimizer: optimizer.optimizer)
 

@@ -62,32 +62,32 @@ def train(run, stage, bf16=False, given=True, several=True, model=None, clip=0.1
     return losses, model.state_dict()
 
 
-@case(steps=STEPS, level="warning", says="AdamW$")
+@case(steps=STEPS, level="warning", states="AdamW$")
 def stage_0(run):
     return train(run, 0)
 
 
-@case(steps=STEPS, level="warning", says="AdamW$")
+@case(steps=STEPS, level="warning", states="AdamW$")
 def stage_1_of_two_groups(run):
     return train(run, 1)
 
 
-@case(steps=STEPS, level="warning", says="AdamW$")
+@case(steps=STEPS, level="warning", states="AdamW$")
 def stage_1_of_the_engine_alone(run):
     return train(run, 1, given=False)
 
 
-@case(steps=STEPS, level="warning", says="AdamW$")
+@case(steps=STEPS, level="warning", states="AdamW$")
 def stage_2_in_bf16(run):
     return train(run, 2, bf16=True)
 
 
-@case(steps=STEPS, level="warning", says="AdamW$")
+@case(steps=STEPS, level="warning", states="AdamW$")
 def bf16(run):
     return train(run, 0, bf16=True)
 
 
-@case(steps=STEPS, level="warning", says="AdamW$")
+@case(steps=STEPS, level="warning", states="AdamW$")
 def stage_3_of_sub_groups(run):
     return train(run, 3, sub_group_size=3000, stage3_param_persistence_threshold=0)
 
@@ -129,31 +129,31 @@ def two(*arguments):
 COPIES, SUMS = "AdamW, the copies and sums of 2 processes$", "AdamW, the sums of 2 processes$"
 
 
-@case(steps=STEPS, level="warning", says=COPIES, opens=False)
+@case(steps=STEPS, level="warning", states=COPIES, opens=False)
 def two_ranks_stage_0(_):
     return two(0)
 
 
-@case(steps=STEPS, level="warning", says=COPIES, opens=False)
+@case(steps=STEPS, level="warning", states=COPIES, opens=False)
 def two_ranks_stage_1(_):
     return two(1)
 
 
-@case(steps=STEPS, level="warning", says=COPIES, opens=False)
+@case(steps=STEPS, level="warning", states=COPIES, opens=False)
 def two_ranks_stage_2_in_bf16(_):
     return two(2, False, True, STEPS, True)
 
 
-@case(steps=STEPS, level="warning", says=SUMS, opens=False)
+@case(steps=STEPS, level="warning", states=SUMS, opens=False)
 def two_ranks_stage_3(_):
     return two(3)
 
 
-@case(level="warning", says=COPIES, finds={"health/same-data": None}, opens=False)
+@case(level="warning", states=COPIES, finds={"health/same-data": None}, opens=False)
 def two_ranks_of_one_batch(_):
     return two(1, True, True, 100)
 
 
-@case(level="warning", says=COPIES, finds={"precision/replica-divergence": 0}, others=True, opens=False)
+@case(level="warning", states=COPIES, finds={"precision/replica-divergence": 0}, others=True, opens=False)
 def two_ranks_that_do_not_sum(_):
     return two(0, False, False)

@@ -55,7 +55,7 @@ def results(module):
     return module.losses, module.state_dict()
 
 
-@case(steps=STEPS, level="warning", says="AdamW$")
+@case(steps=STEPS, level="warning", states="AdamW$")
 def trainer(run):
     module = fit([Watch(run)])
     expect(loss=module.losses, tokens=[8 * 16] * STEPS)
@@ -101,7 +101,7 @@ class Validated(Module):
         return torch.utils.data.DataLoader(words(16), batch_size=8)
 
 
-@case(steps=STEPS, level="warning", says="AdamW$", opens=False)
+@case(steps=STEPS, level="warning", states="AdamW$", opens=False)
 def by_callback(_):
     callback = PlumblineCallback()
     module = fit([callback], Validated(), val_check_interval=5, default_root_dir="out")
@@ -133,14 +133,14 @@ class Game(lightning.LightningModule):
         return [torch.optim.AdamW(model.parameters(), lr=1e-3) for model in (self.one, self.other)]
 
 
-@case(level="warning", says="2 of AdamW$")
+@case(level="warning", states="2 of AdamW$")
 def two_optimizers(run):
     module = fit([Watch(run)], Game(), max_steps=2 * STEPS)
     expect(**{"partial_loss": module.losses[::2], "partial_loss.1": module.losses[1::2]})
     return results(module)
 
 
-@case(level="warning", says="2 of AdamW$")
+@case(level="warning", states="2 of AdamW$")
 def two_wrapped_optimizers(run):
     """As module.optimizers() gives them."""
 
@@ -173,17 +173,17 @@ def fabric(run, micro=1, scaled=False):
     return losses, model.state_dict()
 
 
-@case(steps=STEPS, level="warning", says="AdamW$")
+@case(steps=STEPS, level="warning", states="AdamW$")
 def of_fabric(run):
     return fabric(run)
 
 
-@case(steps=STEPS, level="warning", says="AdamW$")
+@case(steps=STEPS, level="warning", states="AdamW$")
 def of_fabric_micro_batches(run):
     return fabric(run, micro=4)
 
 
-@case(steps=STEPS, level="warning", says="AdamW$")
+@case(steps=STEPS, level="warning", states="AdamW$")
 def of_fabric_scaled(run):
     return fabric(run, scaled=True)
 

@@ -62,7 +62,7 @@ POSITION = torch.arange(LENGTH).unsqueeze(0)
 MASK = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)[None, None]
 
 
-@case(steps=STEPS, level="warning", says="AdamW")
+@case(steps=STEPS, level="warning", states="AdamW")
 def gpt(run):
     begin()
     model = gpt_model()
@@ -113,10 +113,10 @@ def train(run, bf16=False, distributed=False, experts=None, deallocate=False, cl
     for _ in range(steps):
         model.zero_grad_buffer()
         optimizer.zero_grad()
-        told = schedules.forward_backward_no_pipelining(forward_step_func=forward, data_iterator=data, model=[model], num_microbatches=MICRO,
+        reported = schedules.forward_backward_no_pipelining(forward_step_func=forward, data_iterator=data, model=[model], num_microbatches=MICRO,
                                                         seq_length=LENGTH, micro_batch_size=8, forward_only=False)  # fmt: skip
         made, norm, _ = optimizer.step()
-        losses.append(torch.stack([one["loss"] for one in told]).mean())
+        losses.append(torch.stack([one["loss"] for one in reported]).mean())
         norms.append(norm)
     if several:
         if not run.finish():
@@ -126,37 +126,37 @@ def train(run, bf16=False, distributed=False, experts=None, deallocate=False, cl
     return losses, norms, {k: v for k, v in model.state_dict().items() if torch.is_tensor(v)}
 
 
-@case(steps=STEPS, level="warning", says="AdamW")
+@case(steps=STEPS, level="warning", states="AdamW")
 def ddp_and_schedule(run):
     return train(run)
 
 
-@case(steps=STEPS, level="warning", says="AdamW")
+@case(steps=STEPS, level="warning", states="AdamW")
 def the_engine_called_directly(run):
     return train(run, deallocate=True)
 
 
-@case(steps=STEPS, level="warning", says="AdamW")
+@case(steps=STEPS, level="warning", states="AdamW")
 def bf16(run):
     return train(run, bf16=True)
 
 
-@case(steps=STEPS, level="warning", says="AdamW")
+@case(steps=STEPS, level="warning", states="AdamW")
 def distributed_optimizer(run):
     return train(run, distributed=True)
 
 
-@case(steps=STEPS, level="warning", says="AdamW")
+@case(steps=STEPS, level="warning", states="AdamW")
 def distributed_optimizer_bf16(run):
     return train(run, bf16=True, distributed=True)
 
 
-@case(steps=STEPS, level="warning", says="2 of AdamW")
+@case(steps=STEPS, level="warning", states="2 of AdamW")
 def chained_optimizers(run):
     return train(run, optimizer_of=chained)
 
 
-@case(steps=STEPS, says=r"2 routers \(decoder.layers.0.mlp and 1 more: top-2 of 4, Megatron-like structure\)$")
+@case(steps=STEPS, states=r"2 routers \(decoder.layers.0.mlp and 1 more: top-2 of 4, Megatron-like structure\)$")
 def experts(run):
     return train(run, experts=4)
 
@@ -168,21 +168,21 @@ def two(**options):
 COPIES = "AdamW, the copies and sums of 2 processes$"
 
 
-@case(steps=STEPS, level="warning", says=COPIES, opens=False)
+@case(steps=STEPS, level="warning", states=COPIES, opens=False)
 def two_ranks(_):
     return two()
 
 
-@case(steps=STEPS, level="warning", says=COPIES, opens=False)
+@case(steps=STEPS, level="warning", states=COPIES, opens=False)
 def two_ranks_distributed_optimizer_bf16(_):
     return two(bf16=True, distributed=True)
 
 
-@case(level="warning", says=COPIES, finds={"health/same-data": None}, others=True, opens=False)  # nothing can be learned of random words
+@case(level="warning", states=COPIES, finds={"health/same-data": None}, others=True, opens=False)  # nothing can be learned of random words
 def two_ranks_of_one_batch(_):
     return two(same=True, steps=100)
 
 
-@case(level="warning", says=COPIES, finds={"precision/replica-divergence": 0}, others=True, opens=False)
+@case(level="warning", states=COPIES, finds={"precision/replica-divergence": 0}, others=True, opens=False)
 def two_ranks_that_do_not_sum(_):
     return two(summed=False)

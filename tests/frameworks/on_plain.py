@@ -68,7 +68,7 @@ def compiled_in_place(run):
     return *train(run, model, optimizer), graphs()
 
 
-@case(says="watching [1-9]")
+@case(states="watching [1-9]")
 def compiled_step(run):
     """Loss, backward and clip in a compiled function, which breaks at backward by itself."""
     model = Language()
@@ -359,7 +359,7 @@ def without_dropout():
     return model
 
 
-@case(level="warning", says="watching [1-9](.|\n)*watching [1-9]")
+@case(level="warning", states="watching [1-9](.|\n)*watching [1-9]")
 def two_trainers_in_two_threads(run):
     """A run each: no run records the other's losses."""
     other, results, turns = plumbline.init(run="other", record="other", every=1), {}, threading.Barrier(2)

@@ -59,7 +59,7 @@ def adamw(model):
 SUMS = "the ranks' copies and sums of DistributedDataParallel"
 
 
-@case(steps=STEPS, level="warning", says=SUMS, opens=False)
+@case(steps=STEPS, level="warning", states=SUMS, opens=False)
 def bare_module(_):
     return of_ranks(lambda: own_loop(adamw))
 
@@ -84,32 +84,32 @@ def without_a_wrapper(own=False, averaged=0):
     return model.state_dict()
 
 
-@case(steps=STEPS, level="note", says="one of 2 processes", finds={"meta/probe-coverage": None, "precision/replica-divergence": 3}, opens=False)
+@case(steps=STEPS, level="note", states="one of 2 processes", finds={"meta/probe-coverage": None, "precision/replica-divergence": 3}, opens=False)
 def no_wrapper(_):
     return of_ranks(without_a_wrapper)
 
 
-@case(steps=STEPS, level="note", says="one of 2 processes", finds={"meta/probe-coverage": None}, opens=False)
+@case(steps=STEPS, level="note", states="one of 2 processes", finds={"meta/probe-coverage": None}, opens=False)
 def no_wrapper_and_models_of_their_own(_):
     return of_ranks(lambda: without_a_wrapper(own=True))
 
 
-@case(steps=STEPS, level="note", says="one of 2 processes", finds={"meta/probe-coverage": None}, opens=False)
+@case(steps=STEPS, level="note", states="one of 2 processes", finds={"meta/probe-coverage": None}, opens=False)
 def no_wrapper_and_weights_that_are_averaged_now_and_then(_):
     return of_ranks(lambda: without_a_wrapper(averaged=10))
 
 
-@case(steps=STEPS, level="warning", says="one of 2 processes(.|\n)*" + SUMS, opens=False)
+@case(steps=STEPS, level="warning", states="one of 2 processes(.|\n)*" + SUMS, opens=False)
 def watched_before_the_wrapper(_):
     return of_ranks(lambda: own_loop(adamw, early=True))
 
 
-@case(level="warning", says=SUMS, finds={"health/same-data": None}, opens=False)
+@case(level="warning", states=SUMS, finds={"health/same-data": None}, opens=False)
 def bare_module_same_data(_):
     return of_ranks(lambda: own_loop(adamw, same=True, steps=100))
 
 
-@case(steps=STEPS, level="warning", says="AdamW, " + SUMS, opens=False)
+@case(steps=STEPS, level="warning", states="AdamW, " + SUMS, opens=False)
 def zero_redundancy(_):
     return of_ranks(lambda: own_loop(lambda model: ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3)))
 
@@ -150,22 +150,22 @@ def sharded(run_steps=STEPS, evaluated=False, early_optimizer=False, clip=None, 
 SHARDS = "AdamW, the sums of 2 processes"
 
 
-@case(steps=STEPS, level="warning", says=SHARDS, opens=False)
+@case(steps=STEPS, level="warning", states=SHARDS, opens=False)
 def fsdp2_watched_after_an_evaluation(_):
     return of_ranks(lambda: sharded(evaluated=True))
 
 
-@case(steps=STEPS, level="warning", says=SHARDS, opens=False)
+@case(steps=STEPS, level="warning", states=SHARDS, opens=False)
 def fsdp2_norm_of_all_shards(_):
     return of_ranks(lambda: sharded(clip=0.1))
 
 
-@case(level="warning", says=SHARDS, finds={"health/same-data": None}, opens=False)
+@case(level="warning", states=SHARDS, finds={"health/same-data": None}, opens=False)
 def fsdp2_same_data(_):
     return of_ranks(lambda: sharded(run_steps=100, same=True))
 
 
-@case(level="warning", says="no optimizer holds any of them", finds={"health/no-gradient": None}, opens=False)
+@case(level="warning", states="no optimizer holds any of them", finds={"health/no-gradient": None}, opens=False)
 def fsdp2_optimizer_made_before_the_shards(_):
     return of_ranks(lambda: sharded(early_optimizer=True))
 
@@ -200,12 +200,12 @@ def together(gradients):
         gradient.copy_(part.view_as(gradient) / RANKS)
 
 
-@case(steps=STEPS, level="note", says="one of 2 processes", opens=False)
+@case(steps=STEPS, level="note", states="one of 2 processes", opens=False)
 def summed_by_hand_each(_):
     return of_ranks(lambda: summed_by_hand(each))
 
 
-@case(steps=STEPS, level="note", says="one of 2 processes", opens=False)
+@case(steps=STEPS, level="note", states="one of 2 processes", opens=False)
 def summed_by_hand_together(_):
     return of_ranks(lambda: summed_by_hand(together))
 
@@ -229,7 +229,7 @@ def of_lightning():
     return module.state_dict()
 
 
-@case(steps=STEPS, level="warning", says=SUMS, opens=False)
+@case(steps=STEPS, level="warning", states=SUMS, opens=False)
 def lightning_module(_):
     return of_ranks(of_lightning)
 
@@ -242,6 +242,6 @@ def of_transformers():
     return trainer.model.state_dict()
 
 
-@case(steps=STEPS, level="warning", says=SUMS, opens=False)
+@case(steps=STEPS, level="warning", states=SUMS, opens=False)
 def trainer_callback(_):
     return of_ranks(of_transformers)

@@ -9,7 +9,7 @@ from small import Language, batches
 STEPS = 20
 
 
-@case(steps=STEPS, level="warning", says="AdamW$")
+@case(steps=STEPS, level="warning", states="AdamW$")
 def container(run):
     model = Language()
     config = default_adamw(lr=1e-3)

@@ -89,13 +89,13 @@ def trainer(run):
     return train(Watch(run), llama())
 
 
-@case(level="warning", says=r"8 trained parameters, AdamW, LoRA r=4 on q_proj, v_proj \(4 adapters\), base frozen$")
+@case(level="warning", states=r"8 trained parameters, AdamW, LoRA r=4 on q_proj, v_proj \(4 adapters\), base frozen$")
 def lora(run):
     model = peft.get_peft_model(llama(), peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
     return train(Watch(run), model, learning_rate=1e-3)
 
 
-@case(steps=STEPS, level="warning", says="AdamW$", opens=False)
+@case(steps=STEPS, level="warning", states="AdamW$", opens=False)
 def by_callback(_):
     callback = PlumblineCallback()
     trainer = fit(llama(), [callback], max_grad_norm=0.1)
@@ -236,12 +236,12 @@ def routed(model):
     return finish(callback, fit(model, [callback]))
 
 
-@case(says=r"2 routers \(model.layers.0.mlp and 1 more: top-2 of 4, Mixtral-like structure\)$", steps=STEPS, opens=False)
+@case(states=r"2 routers \(model.layers.0.mlp and 1 more: top-2 of 4, Mixtral-like structure\)$", steps=STEPS, opens=False)
 def mixture_with_a_small_vocabulary(_):
     return routed(mixture(MixtralForCausalLM, MixtralConfig, num_local_experts=4))
 
 
-@case(says=r"2 routers \(model.layers.0.mlp and 1 more: top-2 of 4, Mixtral-like structure\)$", steps=STEPS, opens=False)
+@case(states=r"2 routers \(model.layers.0.mlp and 1 more: top-2 of 4, Mixtral-like structure\)$", steps=STEPS, opens=False)
 def mixture_whose_gate_is_a_router(_):
     return routed(mixture(PhimoeForCausalLM, PhimoeConfig, num_local_experts=4))
 
@@ -261,17 +261,17 @@ def unlabel(row):
     row["labels"][:] = -100
 
 
-@case(level="warning", finds={"health/batch-facts": 1}, says="2 rows have no valid label", opens=False)
+@case(level="warning", finds={"health/batch-facts": 1}, states="2 rows have no valid label", opens=False)
 def rows_without_a_label(_):
     return labelled(lambda number, row: unlabel(row) if number in (1, 2) else None)
 
 
-@case(level="warning", finds={"health/batch-facts": 3, "health/loss-non-finite": 3}, says="4 rows have no valid label", opens=False)
+@case(level="warning", finds={"health/batch-facts": 3, "health/loss-non-finite": 3}, states="4 rows have no valid label", opens=False)
 def a_batch_without_a_label(_):
     return labelled(lambda number, row: unlabel(row) if 8 <= number < 12 else None)
 
 
-@case(level="warning", finds={"health/batch-facts": 1}, says="labels are at positions that the attention mask excludes", opens=False)
+@case(level="warning", finds={"health/batch-facts": 1}, states="labels are at positions that the attention mask excludes", opens=False)
 def padding_is_learned(_):
     return labelled(lambda number, row: row["attention_mask"][-4:].zero_())
 
@@ -285,7 +285,7 @@ def padding_is_ignored(_):
     return labelled(change)
 
 
-@case(level="error", finds={"health/batch-facts": 2}, says="the model shifts labels again", opens=False)
+@case(level="error", finds={"health/batch-facts": 2}, states="the model shifts labels again", opens=False)
 def labels_are_shifted_twice(_):
     def change(number, row):
         row["labels"] = torch.cat([row["input_ids"][1:], torch.tensor([-100])])
@@ -293,13 +293,13 @@ def labels_are_shifted_twice(_):
     return labelled(change)
 
 
-@case(steps=STEPS, level="warning", says='stop_on="error" needs a server', opens=False)
+@case(steps=STEPS, level="warning", states='stop_on="error" needs a server', opens=False)
 def stop_on_without_a_server(_):
     callback = PlumblineCallback(stop_on="error")
     return finish(callback, fit(llama(), [callback]))
 
 
-@case(says=r"1 router \(model.layers.1.mlp: top-2 of 4, Mixtral-like structure\)$", steps=STEPS, opens=False)
+@case(states=r"1 router \(model.layers.1.mlp: top-2 of 4, Mixtral-like structure\)$", steps=STEPS, opens=False)
 def deepseek_v4_whose_first_layer_is_a_table(_):
     config = DeepseekV4Config(vocab_size=VOCABULARY, hidden_size=32, moe_intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
                               max_position_embeddings=64, pad_token_id=0, num_experts_per_tok=2, n_routed_experts=4, head_dim=16, q_lora_rank=16,

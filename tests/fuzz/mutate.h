@@ -46,9 +46,9 @@ class FuzzRounds {
   bool Due(int round) const { return round < least_ || std::chrono::steady_clock::now() < end_; }
 
  private:
-  static int Seconds(const char* said) {
-    if (said == nullptr || *said == '\0') return 0;
-    const int seconds = std::atoi(said);
+  static int Seconds(const char* stated) {
+    if (stated == nullptr || *stated == '\0') return 0;
+    const int seconds = std::atoi(stated);
     return seconds > 1 ? seconds : 20;
   }
 

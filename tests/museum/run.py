@@ -71,7 +71,7 @@ def check(one, folder):
     if plain != watched:
         return "the results with and without Plumbline differ"
     stderr, report = (folder / "watched/stderr").read_text(), harness.audit(folder / "watched")
-    if not re.search(one.says, stderr, re.M) or "Traceback" in stderr:
+    if not re.search(one.states, stderr, re.M) or "Traceback" in stderr:
         return f"stderr: {stderr[-300:]}"
     if [p for i in report["inputs"] for p in i["problems"]]:
         return f"the record is damaged: {report['inputs']}"

@@ -5,7 +5,7 @@ import re
 import time
 
 from machine import machine, missing
-from support import Case, ROOT, long_form, main, product, said
+from support import Case, ROOT, long_form, main, product, stated
 
 EVIDENCE = """
 import plumbline
@@ -92,7 +92,7 @@ class BackupAndRestore(Booted):
         self.do("systemctl", "stop", "plumbd")
         self.do("bash", "-c", "rm -r /var/lib/plumbd/journal")
         refused = self.machine.run(*restore[1].split())
-        self.assertEqual(refused.returncode, 1, said(refused))
+        self.assertEqual(refused.returncode, 1, stated(refused))
         self.assertIn("expected an empty folder, found", refused.stderr)
         self.shell([*aside, *restore])
         self.active()
@@ -123,7 +123,7 @@ class BackupAndRestore(Booted):
         self.train(0, 5)
         self.shell(commands("operating.md", "Backup"))
         refused = self.machine.run(*commands("operating.md", "Restore")[1].split())
-        self.assertEqual(refused.returncode, 1, said(refused))
+        self.assertEqual(refused.returncode, 1, stated(refused))
         self.assertIn("another plumbd uses this data directory", refused.stderr)
         self.active()
 
@@ -145,7 +145,7 @@ class Secrets(Booted):
         self.do("bash", "-c", ": > /etc/plumbline/agents.tokens")
         time.sleep(3)
         refused = self.machine.run("plumb", "runs", "--server", "localhost:7433", environment=environment)
-        self.assertNotEqual(refused.returncode, 0, said(refused))
+        self.assertNotEqual(refused.returncode, 0, stated(refused))
         for name in ("server.key", "agents.tokens", "agents.token"):
             seen = self.machine.run("setpriv", "--reuid=65534", "--clear-groups", "cat", f"/etc/plumbline/{name}")
             self.assertNotEqual(seen.returncode, 0, name)

@@ -12,7 +12,7 @@ from support import (
     ROOT,
     UNPACKED,
     clean_environment,
-    said,
+    stated,
     run,
     unpack,
 )
@@ -75,7 +75,7 @@ def record():
             environment=environment,
         )
     if done.returncode != 0:
-        sys.exit(f"no record was made: {said(done)}")
+        sys.exit(f"no record was made: {stated(done)}")
 
 
 if __name__ == "__main__":

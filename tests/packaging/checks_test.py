@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 
 import support
-from support import Case, ROOT, UNPACKED, clean_environment, main, run, said
+from support import Case, ROOT, UNPACKED, clean_environment, main, run, stated
 
 import checks
 from elf import Elf, elf_hash
@@ -74,7 +74,7 @@ class Small(Case):
             text=True,
             capture_output=True,
         )
-        self.assertEqual(done.returncode, 0, said(done))
+        self.assertEqual(done.returncode, 0, stated(done))
         return path
 
 
@@ -127,7 +127,7 @@ class Refused(Small):
         self.assertNotIn("PIE", found)
         fixed = self.folder / "fixed"
         done = run("cc", "-no-pie", "-x", "c", "-", "-o", fixed, input="int main(void){return 0;}")
-        self.assertEqual(done.returncode, 0, said(done))
+        self.assertEqual(done.returncode, 0, stated(done))
         self.assertIn("expected PIE", "\n".join(checks.check_hardening(Elf(fixed), True)))
         # Third-party libraries need only the effects of Debian's flags.
         lazy = self.library("liblazy-plumb0.so", COPIES, "-fno-stack-protector", "-Wl,-z,relro", "-Wl,-z,lazy")
@@ -148,7 +148,7 @@ class Refused(Small):
         for name in ("small", "libpart.so"):
             self.assertEqual(list(checks.check_hardening(Elf(self.folder / "b" / name), True)), [])
 
-    def test_a_library_that_nobody_carries(self):
+    def test_a_library_that_none_carries(self):
         path = self.library(
             "libneeds-plumb0.so",
             "unsigned long zlibCompileFlags(void);unsigned long g(void){return zlibCompileFlags();}",
@@ -196,7 +196,7 @@ class Refused(Small):
         self.assertIn("stranger", found)
         self.assertIn("bin/plumb is missing", found)
 
-    def test_the_whole_tool_says_so_and_fails(self):
+    def test_the_whole_tool_states_so_and_fails(self):
         copy = self.folder / "prefix"
         shutil.copytree(prefix() / "lib/plumbline", copy / "lib/plumbline")
         done = run("/usr/bin/python3", checks.__file__, copy)
@@ -251,7 +251,7 @@ class Relinked(Small):
         self.assertEqual([(s.name, s.binding, s.version) for s in file.symbols()], before)
         self.assertEqual(ctypes.CDLL(str(self.high)).high(), 42)
 
-    def test_a_wait_asks_for_the_version_that_gcc_11_has_too(self):
+    def test_a_wait_requests_the_version_that_gcc_11_has_too(self):
         path = self.library("libwait.so", WAITS, language="c++")
         relink(path, {}, "$ORIGIN", "libwait-plumb1.so")
         self.assertEqual(list(checks.check_versions(Elf(path))), [])

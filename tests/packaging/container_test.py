@@ -139,7 +139,7 @@ class Steps(Case):
         # It owns its folder, so there is no warning.
         self.assertNotIn("other users may", errors[0])
 
-    def test_its_configuration_is_short_and_says_what_it_lets_in(self):
+    def test_its_configuration_is_short_and_states_what_it_lets_in(self):
         lines = (ROOT / "packaging/container.toml").read_text().splitlines()
         self.assertLessEqual(len(lines), 10)
         user, entry = self.build()

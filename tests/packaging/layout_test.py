@@ -25,7 +25,7 @@ from support import (
     plumbd,
     product,
     run,
-    said,
+    stated,
     unpack,
 )
 
@@ -89,7 +89,7 @@ class Tree(Case):
         )
         done = run(self.plumb, "audit", record, "--format", "json", "--quiet")
         self.assertIn(
-            "causality/moe-future-leak", {rule for rule, _, _ in findings(done.stdout)}, said(done)
+            "causality/moe-future-leak", {rule for rule, _, _ in findings(done.stdout)}, stated(done)
         )
 
 
@@ -274,7 +274,7 @@ class Contents(Tree):
         for name, language, status in ((names[0], "c", 0), (names[1], "c++", 0), (names[1], "c", 1)):
             done = run("cc", "-x", language, "-std=c++20" if language == "c++" else "-std=c11", "-fsyntax-only",
                        "-I", self.prefix / "include", "-include", name, "/dev/null")  # fmt: skip
-            self.assertEqual(done.returncode, status, f"{name} as {language}: {said(done)}")
+            self.assertEqual(done.returncode, status, f"{name} as {language}: {stated(done)}")
 
     def test_an_example_runs_where_it_is_installed(self):
         self.need_module("torch")
@@ -313,7 +313,7 @@ class Contents(Tree):
         for pattern in (f"plumbline_{version}_amd64.deb", f"plumbline-{version}-linux-x86_64.tar.gz"):
             self.assertTrue((product("*.deb").parent / pattern).exists(), pattern)
 
-    def test_the_wheel_says_nothing_of_files_beside_it(self):
+    def test_the_wheel_stays_silent_of_files_next_to_it(self):
         with zipfile.ZipFile(product("*.whl")) as wheel:
             (name,) = [n for n in wheel.namelist() if n.endswith("/METADATA")]
             text = wheel.read(name).decode()
@@ -356,9 +356,9 @@ class Installed(Case):
 
     def test_whatever_builds_plumb_builds_what_is_installed_with_it(self):
         self.need("ninja")
-        asked = run("ninja", "-C", BUILD, "-t", "query", "bin/plumb").stdout
+        requested = run("ninja", "-C", BUILD, "-t", "query", "bin/plumb").stdout
         self.assertTrue(
-            "|| bin/plumb-load-check" in asked, "plumb does not depend on plumb-load-check"
+            "|| bin/plumb-load-check" in requested, "plumb does not depend on plumb-load-check"
         )
 
     def test_programs_and_libraries_run_where_they_are_put(self):

@@ -3,7 +3,7 @@ explain."""
 
 import shutil
 
-from support import Case, long_form, main, product, run, said
+from support import Case, long_form, main, product, run, stated
 
 
 class Lintian(Case):
@@ -14,7 +14,7 @@ class Lintian(Case):
     @long_form
     def test_no_errors_and_no_warnings(self):
         done = run("lintian", "--allow-root", "--no-cfg", "--fail-on", "error,warning", "--color", "never", product("*.deb"), timeout=540)
-        self.assertEqual(done.returncode, 0, said(done))
+        self.assertEqual(done.returncode, 0, stated(done))
         self.assertNotIn("mismatched-override", done.stdout)
         self.assertNotIn("unused-override", done.stdout)
 

@@ -116,7 +116,7 @@ def make(release, source, packages, target, options=()):
     partial.rename(target)
 
 
-def make_root(target=ROOT_FILES, packages=PACKAGES, release=None, beside=None):
+def make_root(target=ROOT_FILES, packages=PACKAGES, release=None, adjacent=None):
     """`release`: another release than this machine's, from the same mirror. `beside`: a second release, for the
     packages named NAME/BESIDE."""
     if os.geteuid() != 0 or not can_mount():
@@ -129,11 +129,11 @@ def make_root(target=ROOT_FILES, packages=PACKAGES, release=None, beside=None):
         print(f"{target} is there")
         return
     subprocess.run(["rm", "-rf", "--one-file-system", target], check=True)
-    suites = f"{release} {beside}" if beside else release
+    suites = f"{release} {adjacent}" if adjacent else release
     source = sources_of(suites) if release else sources(codename())
     if not source:
         skip("this machine has no package source of Debian")
-    options = [f'--aptopt=APT::Default-Release "{release}"'] if beside else []
+    options = [f'--aptopt=APT::Default-Release "{release}"'] if adjacent else []
     if release:  # an outdated mirror is sufficient; its signature is still checked
         options.append('--aptopt=Acquire::Check-Valid-Until "false"')
     make(release or codename(), source, packages, target, options)

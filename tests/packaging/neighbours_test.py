@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import textwrap
 
-from support import Case, PYTHON, UNPACKED, clean_environment, main, plumbd, run, said
+from support import Case, PYTHON, UNPACKED, clean_environment, main, plumbd, run, stated
 
 PACKAGE = next(UNPACKED.iterdir()) / "lib/python3/dist-packages" if UNPACKED.exists() else ""
 
@@ -103,7 +103,7 @@ print("done")
 """
 
 
-class Beside(Case):
+class Adjacent(Case):
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="plumb-beside-"))
@@ -130,7 +130,7 @@ class Beside(Case):
                         environment=clean_environment(PYTHONPATH=PACKAGE, **environment),
                     )
                 )
-                self.assertEqual(done.stdout, "done\n", said(done))
+                self.assertEqual(done.stdout, "done\n", stated(done))
                 self.assertTrue(any(record.rglob("*.plog*")) or any(record.iterdir()))
 
     def test_protobuf_in_python(self):
@@ -171,7 +171,7 @@ class Beside(Case):
                 words = {"RECORD": record, "PACKAGE": PACKAGE, "OTHER": other / "lib/python3/dist-packages"}
                 head = "".join(f"{word} = {str(value)!r}\n" for word, value in words.items())
                 done = self.ok(run(PYTHON, "-c", head + COPIES.format(linked=linked), environment=clean_environment()))
-                self.assertEqual(done.stdout, "done\n", said(done))
+                self.assertEqual(done.stdout, "done\n", stated(done))
                 self.assertEqual(done.stderr, "")
                 for which, found in {"first": 0, "second": 1}.items():  # a NaN
                     status = run(prefix / "bin/plumb", "audit", f"{record}{which}", "--quiet").returncode

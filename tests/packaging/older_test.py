@@ -9,7 +9,7 @@ import sys
 
 from chroot import FOLDER, own_mounts, root
 from make_root import PACKAGES, SKIPPED, codename, make_root
-from support import Case, ROOT, long_form, main, product, said
+from support import Case, ROOT, long_form, main, product, stated
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import neighbours_test as neighbours  # noqa: E402  what the others do, and we beside them
@@ -59,7 +59,7 @@ class InRoot(Case):
 class Older(InRoot):
     def setUp(self):
         packages = (*(f"{name}/{codename()}" for name in NEWER), *PACKAGES[1:], *THEIRS)
-        self.enter(older_root(OLD, packages, release=RELEASE, beside=codename()))
+        self.enter(older_root(OLD, packages, release=RELEASE, adjacent=codename()))
 
     def both_orders(self, name, theirs, head="", foot=""):
         with self.root.plumbd("/site/plumbline/bin/plumbd") as address:
@@ -73,7 +73,7 @@ class Older(InRoot):
                     code = f"{head}RECORD, SERVER = {record!r}, {address!r}\n"
                     code += neighbours.USE.format(first=first, second=second, early=early) + foot
                     done = self.ok(self.python(code))
-                    self.assertEqual(done.stdout, "done\n", said(done))
+                    self.assertEqual(done.stdout, "done\n", stated(done))
                     self.assertTrue(any((self.root.path / record.lstrip("/")).iterdir()))
 
     @long_form
@@ -112,8 +112,8 @@ class Older(InRoot):
                     self.root.run("python3", "/modern_trainer.py", kind, "none", record, environment=environment)
                     for record in ("none", f"/tmp/{kind}")
                 )  # fmt: skip
-                self.assertTrue(plain.stdout.startswith("rank 0 "), said(plain))
-                self.assertEqual(watched.stdout, plain.stdout, said(watched))
+                self.assertTrue(plain.stdout.startswith("rank 0 "), stated(plain))
+                self.assertEqual(watched.stdout, plain.stdout, stated(watched))
                 self.assertNotIn("plumbline: watch:", watched.stderr)
                 audit = self.ok(self.root.run("/site/plumbline/bin/plumb", "audit", f"/tmp/{kind}", "-v", "--quiet"))
                 self.assertIn("Passed", audit.stdout)

@@ -10,7 +10,7 @@ import sys
 import empty_root_test as empty_root
 from chroot import FOLDER, own_mounts
 from make_root import PACKAGES, SKIPPED, make_root
-from support import LONG, ROOT, main, product, said
+from support import LONG, ROOT, main, product, stated
 
 # torch2_test needs these too: one root serves both.
 WITH_TORCH = (*PACKAGES, "python3-torch", "python3-pytest")
@@ -50,8 +50,8 @@ class Trainers(Release):
                     self.root.run("/venv/bin/python", "/modern_trainer.py", kind, "none", record)
                     for record in ("none", f"/tmp/{kind}")
                 )
-                self.assertTrue(plain.stdout.startswith("rank 0 "), said(plain))
-                self.assertEqual(watched.stdout, plain.stdout, said(watched))
+                self.assertTrue(plain.stdout.startswith("rank 0 "), stated(plain))
+                self.assertEqual(watched.stdout, plain.stdout, stated(watched))
                 audit = self.ok(self.root.run("/venv/bin/plumb", "audit", f"/tmp/{kind}", "-v", "--quiet"))
                 self.assertIn("Passed", audit.stdout)
 

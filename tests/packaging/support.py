@@ -102,7 +102,7 @@ def long_form(test):
     return test if LONG else None
 
 
-def said(done):
+def stated(done):
     return f"status {done.returncode}\n{done.stdout}{done.stderr}"
 
 
@@ -122,7 +122,7 @@ class Case(unittest.TestCase):
     maxDiff = None
 
     def ok(self, done, status=0):
-        self.assertEqual(done.returncode, status, said(done))
+        self.assertEqual(done.returncode, status, stated(done))
         return done
 
     def need(self, program):

@@ -75,8 +75,8 @@ class UnderTorch2(Case):
         self.carry(BUILD / "bin/agent_record_json", package / "bin")
         (agent,) = BUILD.glob("tests/agent/facade/libtest_agent.so")
         self.root.put(agent, "/libtest_agent.so")
-        beside = agent.parent / "libtest_dependency.so"  # at the path that the build gave
-        self.root.put(beside, str(beside))
+        adjacent = agent.parent / "libtest_dependency.so"  # at the path that the build gave
+        self.root.put(adjacent, str(adjacent))
         self.root.put(ROOT / "examples/moe_pytorch", "/examples/moe_pytorch")
         self.root.put(ROOT / "tests/python", "/tests/python")
         self.root.put(ROOT / "agent/include", "/agent/include")
@@ -84,10 +84,10 @@ class UnderTorch2(Case):
     def carry(self, program, folder):
         """Copies a program that reads records for the tests and is in no package, with the libraries of this machine."""
         needs = re.findall(r"=> (/\S+)", run("ldd", program).stdout)
-        beside = self.root.path / "carried"
-        beside.mkdir()
+        adjacent = self.root.path / "carried"
+        adjacent.mkdir()
         for path in (program, *(p for p in needs if not SYSTEM.search(p))):
-            shutil.copy(path, beside)
+            shutil.copy(path, adjacent)
         script = folder / program.name
         script.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH=/carried exec /carried/{program.name} "$@"\n')
         script.chmod(0o755)

@@ -67,7 +67,7 @@ TEST_F(GraphEnds, TwoThousandGraphsOneAfterTheOther) {
       << "no graph is left: all is freed";
 }
 
-TEST_F(GraphEnds, FullIsSaidAndEnds) {
+TEST_F(GraphEnds, FullIsStatedAndEnds) {
   const auto ring = Open();
   const TensorCase c(3);
   for (uint32_t i = 0; i < kMaxCaptured; ++i) {

@@ -58,7 +58,7 @@ TEST_F(GraphFaults, AReplayThatOutlastsItsStepIsFoundOut) {
 }
 
 // One graph on two streams at once: their figures are mixed.
-TEST_F(GraphFaults, AReplayBesideItselfIsFoundOut) {
+TEST_F(GraphFaults, TwoReplaysAtOnceAreDetected) {
   owner_.stop_conditions = {{Site(0), {true, OptionsOf(1, false)}}};
   for (const uint64_t ring_bytes : {32 << 20, 64 << 10}) {  // with more sections, and with fewer
     SCOPED_TRACE(ring_bytes);

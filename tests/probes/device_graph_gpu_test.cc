@@ -220,20 +220,20 @@ TEST_F(GpuGraph, GraphsOnStreamsOfTheirOwn) {
       std::make_unique<Graph>(stream_, [&] { Capture(cases[1].device, Site(1)); })};
   const MeasureOptions options = OptionsOf(1, true);
   owner_.stop_conditions = {{Site(0), {true, options}}, {Site(1), {true, options}}};
-  cudaStream_t beside[2] = {};
+  cudaStream_t adjacent[2] = {};
   cudaEvent_t begun = nullptr, ended[2] = {};
   ASSERT_EQ(cudaEventCreate(&begun), cudaSuccess);
   for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(cudaStreamCreateWithFlags(&beside[i], cudaStreamNonBlocking), cudaSuccess);
+    ASSERT_EQ(cudaStreamCreateWithFlags(&adjacent[i], cudaStreamNonBlocking), cudaSuccess);
     ASSERT_EQ(cudaEventCreate(&ended[i]), cudaSuccess);
   }
   for (int64_t step = 0; step < Cases(100); ++step) {
     Step(step, [&] {
       EXPECT_EQ(cudaEventRecord(begun, stream_), cudaSuccess);
       for (int i = 0; i < 2; ++i) {
-        EXPECT_EQ(cudaStreamWaitEvent(beside[i], begun, 0), cudaSuccess);
-        for (int r = 0; r < 3; ++r) graphs[i]->Replay(beside[i]);
-        EXPECT_EQ(cudaEventRecord(ended[i], beside[i]), cudaSuccess);
+        EXPECT_EQ(cudaStreamWaitEvent(adjacent[i], begun, 0), cudaSuccess);
+        for (int r = 0; r < 3; ++r) graphs[i]->Replay(adjacent[i]);
+        EXPECT_EQ(cudaEventRecord(ended[i], adjacent[i]), cudaSuccess);
         EXPECT_EQ(cudaStreamWaitEvent(stream_, ended[i], 0), cudaSuccess);
       }
     });
@@ -252,7 +252,7 @@ TEST_F(GpuGraph, GraphsOnStreamsOfTheirOwn) {
   cudaEventDestroy(begun);
   for (int i = 0; i < 2; ++i) {
     cudaEventDestroy(ended[i]);
-    cudaStreamDestroy(beside[i]);
+    cudaStreamDestroy(adjacent[i]);
   }
 }
 
@@ -260,21 +260,21 @@ TEST_F(GpuGraph, GraphsOnStreamsOfTheirOwn) {
 TEST_F(GpuGraph, AReplayThatComesLateIsNotMeasured) {
   const TensorCase tensor(3);
   const TensorCall device = Copy(tensor);
-  cudaStream_t beside = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking), cudaSuccess);
+  cudaStream_t adjacent = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&adjacent, cudaStreamNonBlocking), cudaSuccess);
   Graph graph(stream_, [&] { Capture(device, Site(0)); });
   owner_.stop_conditions = {{Site(0), {true, OptionsOf(3, true)}}};
-  Blocker blocker(beside);
-  Step(0, [&] { graph.Replay(beside); });
+  Blocker blocker(adjacent);
+  Step(0, [&] { graph.Replay(adjacent); });
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   DeviceItem item;
   EXPECT_FALSE(ring_->Front(&item));
   blocker.Release();
-  EXPECT_EQ(cudaStreamSynchronize(beside), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(adjacent), cudaSuccess);
   EXPECT_FALSE(ring_->Front(&item));
   Step(1, [&] { graph.Replay(stream_); });
   Take();
-  cudaStreamDestroy(beside);
+  cudaStreamDestroy(adjacent);
 }
 
 // The graph outlives the run: its probes read memory that is still there, and do nothing.

@@ -218,7 +218,7 @@ TEST_F(GraphRing, ManyReplaysAreCountedThenKept) {
 }
 
 // A small ring: elements are given up first, then room for further replays, then the step.
-TEST_F(GraphRing, WhatFindsNoRoomIsSaid) {
+TEST_F(GraphRing, WhatFindsNoRoomIsStated) {
   DeviceLimits limits;
   limits.ring_bytes = 64 << 10;
   const auto ring = Open(limits);
@@ -272,7 +272,7 @@ TEST_F(GraphRing, ATensorGivesItsElementsUp) {
   ring->Pop();
 }
 
-TEST_F(GraphRing, AProductSaysWhyItHasNoSample) {
+TEST_F(GraphRing, AProductStatesWhyItHasNoSample) {
   DeviceLimits limits;
   limits.ring_bytes = 64 << 10;
   const auto ring = Open(limits);
@@ -332,7 +332,7 @@ TEST_F(GraphRing, WorkspacesAreSharedWithinAStreamOfACapture) {
 }
 
 // Calls of a site that others have made in the step keep their numbers.
-TEST_F(GraphRing, NumbersBeginWhereTheOwnerSays) {
+TEST_F(GraphRing, NumbersBeginWhereTheOwnerStates) {
   const auto ring = Open();
   const TensorCase c(3);
   ASSERT_EQ(Capture(ring.get(), c.device(), Stream(9), Site(0)), DeviceOutcome::kTaken);

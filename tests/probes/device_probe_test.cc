@@ -48,7 +48,7 @@ TEST_F(Probe, NothingIsLoadedBeforeTheFirstTensor) {
   EXPECT_EQ(Held(), 0u);
 }
 
-TEST_F(Probe, SaysWhyADeviceCannotBeUsed) {
+TEST_F(Probe, StatesWhyADeviceCannotBeUsed) {
   int loads = 0;
   DeviceProbe probe(
       [&](DeviceError* error) {
@@ -70,7 +70,7 @@ TEST_F(Probe, SaysWhyADeviceCannotBeUsed) {
   EXPECT_THAT(far.error.text, HasSubstr("at most 31"));
 }
 
-TEST_F(Probe, ADeviceThatCannotBeOpenedIsAskedOnce) {
+TEST_F(Probe, ADeviceThatCannotBeOpenedIsTriedOnce) {
   DeviceProbe probe(FakeLoader(), {}, {});
   const DeviceCase c(1);
   fake_.fail("open", 0, kDeviceFailed, true);
@@ -211,7 +211,7 @@ TEST_F(Probe, AMarkIsPassedWhenAllBeforeItCameOut) {
   EXPECT_EQ(Drained(&probe), (std::vector<uint32_t>{2}));
 }
 
-TEST_F(Probe, LeavingWaitsForTheDrainThreadAndThenAsksNoMore) {
+TEST_F(Probe, LeavingWaitsForTheDrainThreadAndThenSendsNoRequest) {
   DeviceProbe probe(FakeLoader(), {}, {});
   const DeviceCase c(1);
   fake_.hold(true);

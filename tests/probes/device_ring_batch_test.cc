@@ -240,7 +240,7 @@ TEST_F(Batch, NoEventIsNoRoom) {
 }
 
 // Whatever of the launch fails: none of them comes out as measured, and nothing is held at the end.
-TEST_F(Batch, WhatFailsIsToldOfAll) {
+TEST_F(Batch, WhatFailsIsReportedForAll) {
   for (const Fault& fault : {Fault{"measure_tensors", 0, false}, Fault{"gather", 0, false},
                              Fault{"record_event", 0, true}, Fault{"stream_id", 15, false}}) {
     SCOPED_TRACE(fault.call);

@@ -172,9 +172,9 @@ TEST_P(FailingTensors, AreLeftAlone) {
   EXPECT_TRUE(ring->empty());
   EXPECT_EQ(out, taken);
   EXPECT_TRUE(ring->failed());
-  const uint64_t asked = fake_.calls("stream_id");
+  const uint64_t requested = fake_.calls("stream_id");
   EXPECT_EQ(ObserveAt(ring.get(), tensor, 9, options), DeviceOutcome::kFailed);
-  EXPECT_EQ(fake_.calls("stream_id"), asked);
+  EXPECT_EQ(fake_.calls("stream_id"), requested);
   ring.reset();
   EXPECT_EQ(Held() > 0, p.leaks);
   fake_.hold(false);

@@ -144,7 +144,7 @@ TEST_F(Ring, RowsAreGivenUpBeforeSummariesAndThoseAtLast) {
   ring->Pop();
 }
 
-TEST_F(Ring, RowsAboveTheLimitSayWhatTheHostSays) {
+TEST_F(Ring, RowsAboveTheLimitGiveWhatTheHostGives) {
   DeviceLimits limits;
   limits.sample_max_bytes = 100;
   const auto ring = Open(limits);

@@ -158,7 +158,7 @@ TEST(MeasureRouting, SummaryOnlyUnlessSampled) {
   EXPECT_EQ(out.summary().tokens(), 16u);
 }
 
-TEST(MeasureRouting, SaysWhyASampleIsAbsent) {
+TEST(MeasureRouting, StatesWhyASampleIsAbsent) {
   Call c(16, 4, 1);
   v1::Routing out;
   ASSERT_TRUE(MeasureRouting(c.call, true, SampleBytes(c.call) - 1, &out).ok());

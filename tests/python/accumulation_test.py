@@ -135,7 +135,7 @@ def left(tmp_path, step, seed=0, size=256, optimizer="SGD([w], lr=0.1)"):
     return [(int(k["step"]), k["input"], k["output"]) for k in looks]
 
 
-def test_a_gradient_that_nobody_clears_is_found_again(tmp_path):
+def test_a_gradient_that_none_clears_is_found_again(tmp_path):
     optimizers = ("SGD([w], lr=0.1)", "Adam([w])", "AdamW([w], foreach=True)")
     for seed, optimizer in enumerate(optimizers):
         for batches in (1, 3):  # one micro-batch a step too

@@ -132,29 +132,29 @@ def test_megatron_rows_and_capacity():
 def test_what_the_configuration_holds_is_recorded():
     logits, chosen = torch.zeros(6, E), torch.zeros(6, E, dtype=torch.bool)
 
-    def said(call):
+    def stated(call):
         return call["capacity"], call.get("capacity_source"), call.get("policy")
 
     megatron, deepspeed = adapters.megatron, adapters.deepspeed
-    assert said(megatron(logits, chosen, top_k=2)) == ("none", None, "token-choice")
+    assert stated(megatron(logits, chosen, top_k=2)) == ("none", None, "token-choice")
     for drop, policy in (("probs", "score-capacity"), ("position", "fifo-capacity"), (None, None)):
         call = megatron(logits, chosen, top_k=2, capacity=3, drop_policy=drop)
-        assert said(call) == (3, "declared", policy)
+        assert stated(call) == (3, "declared", policy)
     call = megatron(logits, chosen, top_k=1, load_balancing="sinkhorn")
-    assert said(call) == ("none", None, "balanced-assignment")
+    assert stated(call) == ("none", None, "balanced-assignment")
     places = torch.zeros(6, E, 4)
     for k, settings, expected in (
             (1, {"use_rts": True}, (4, "declared", "random-capacity")),
             (1, {}, (4, "declared", "fifo-capacity")),
             (2, {}, (4, "declared", "rank-major-capacity")),
             (2, {"drop_tokens": False}, ("none", None, "token-choice"))):  # fmt: skip
-        assert said(deepspeed(logits, places, places.bool(), top_k=k, **settings)) == expected
+        assert stated(deepspeed(logits, places, places.bool(), top_k=k, **settings)) == expected
     critical = (E, [torch.zeros(6)], [torch.zeros(6)], [torch.zeros(6)], 5)
-    assert said(adapters.tutel(logits, critical)) == (5, "declared", None)
+    assert stated(adapters.tutel(logits, critical)) == (5, "declared", None)
     call = adapters.tutel(logits, critical, batch_prioritized_routing=True)
-    assert said(call) == (5, "declared", "score-capacity")
+    assert stated(call) == (5, "declared", "score-capacity")
     (call,) = adapters.huggingface([logits], top_k=2)
-    assert said(call) == ("none", None, "token-choice")
+    assert stated(call) == ("none", None, "token-choice")
 
 
 # ---- DeepSpeed -----------------------------------------------------------------------------------

@@ -21,9 +21,9 @@ def audit(directory, kind, seed, steps=150):
     done = warm.run([TRAINER, "runs", kind, seed, steps], directory, env)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if not line.startswith("plumbline: watching")] == []
-    told = subprocess.run([PLUMB, "audit", "runs", "--format", "json", "--quiet"], cwd=directory, capture_output=True, text=True,
+    reported = subprocess.run([PLUMB, "audit", "runs", "--format", "json", "--quiet"], cwd=directory, capture_output=True, text=True,
                           check=False)  # fmt: skip
-    return json.loads(told.stdout)
+    return json.loads(reported.stdout)
 
 
 def found(report):
@@ -36,13 +36,13 @@ KINDS = ["gan", "gan-2", "gan-5", "gan-micro", "gan-two-lines", "critic", "odd-l
 
 @pytest.mark.parametrize("seed", range(20 if LONG else 1))
 @pytest.mark.parametrize("kind", KINDS)
-def test_nobody_is_accused(tmp_path, kind, seed):
+def test_none_is_accused(tmp_path, kind, seed):
     report = audit(tmp_path, kind, seed, 300 if LONG else 150)
     assert found(report) == []
-    told = {(v["rule"], v["site"]["op"]) for v in report["verdicts"]}
-    norms = {op for rule, op in told if rule == "health/gradient-spike"}
+    reported = {(v["rule"], v["site"]["op"]) for v in report["verdicts"]}
+    norms = {op for rule, op in reported if rule == "health/gradient-spike"}
     assert norms == ({"grad_norm"} if kind.endswith("layer") else {"grad_norm", "grad_norm.1"})
-    losses = {op for rule, op in told if rule == "health/loss-non-finite"}
+    losses = {op for rule, op in reported if rule == "health/loss-non-finite"}
     assert losses - norms == ({"loss"} if kind.endswith("layer") else {"partial_loss", "partial_loss.1"})
 
 
@@ -65,9 +65,9 @@ def test_a_layer_of_odd_steps_is_seen(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(5 if LONG else 1))
-def test_a_critics_loss_that_is_no_number_is_told(tmp_path, seed):
+def test_a_critics_loss_that_is_no_number_is_reported(tmp_path, seed):
     report = audit(tmp_path, "gan-nan", seed)
-    told = {(f["site"]["op"], f["site"]["step_first"]) for f in report["findings"] if f["rule"] == "health/loss-non-finite"}
-    assert {one for one in told if "loss" in one[0]} == {("partial_loss", 60)}
+    reported = {(f["site"]["op"], f["site"]["step_first"]) for f in report["findings"] if f["rule"] == "health/loss-non-finite"}
+    assert {one for one in reported if "loss" in one[0]} == {("partial_loss", 60)}
     also = [f["details"].get("also", "") for f in report["findings"] if f["site"]["op"] == "partial_loss"]
     assert "partial_loss.1" in str(also)  # and the generator's, which it judges

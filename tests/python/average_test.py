@@ -45,16 +45,16 @@ run.finish()
 def verdicts(directory, kind, seed):
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
     warm.run(["-c", TRAINER, kind, seed], directory, env).check_returncode()
-    told = subprocess.run([PLUMB, "audit", "runs", "--format", "json", "--quiet"], cwd=directory, capture_output=True, text=True,
+    reported = subprocess.run([PLUMB, "audit", "runs", "--format", "json", "--quiet"], cwd=directory, capture_output=True, text=True,
                           check=False)  # fmt: skip
-    return json.loads(told.stdout)
+    return json.loads(reported.stdout)
 
 
 SEEDS = range(20 if LONG else 1)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_average_that_cannot_move_is_told(tmp_path, seed):
+def test_an_average_that_cannot_move_is_reported(tmp_path, seed):
     report = verdicts(tmp_path, "bf16", seed)
     found = {f["site"]["layer"]: f for f in report["findings"]}
     assert {f["rule"] for f in found.values()} == {"precision/ema-stall"}
@@ -68,5 +68,5 @@ def test_an_average_that_cannot_move_is_told(tmp_path, seed):
 def test_one_that_follows_is_not(tmp_path, kind, seed):
     report = verdicts(tmp_path, kind, seed)
     assert report["findings"] == []
-    told = {v["reason"].partition(":")[0] for v in report["verdicts"] if v["rule"] == "precision/ema-stall"}
-    assert "the average changes" in told or (kind == "rarely" and "not-rounding" in told), told
+    reported = {v["reason"].partition(":")[0] for v in report["verdicts"] if v["rule"] == "precision/ema-stall"}
+    assert "the average changes" in reported or (kind == "rarely" and "not-rounding" in reported), reported

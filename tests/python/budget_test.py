@@ -89,7 +89,7 @@ def test_ranks_look_at_the_same_parameters(monkeypatch):
 
 
 @pytest.mark.parametrize("given", [{"every": 1}, {"every": 4}, {"budget": 1}])
-def test_what_the_trainer_asked_for_is_not_governed(given):
+def test_what_the_trainer_requested_is_not_governed(given):
     assert not Budget(given.get("every"), given.get("budget")).governed
 
 
@@ -104,17 +104,17 @@ def test_another_thread_that_steps_is_no_time_that_ran_backwards(monkeypatch):
 
 @pytest.mark.parametrize("step_ms", [2, 20, 200])
 @pytest.mark.parametrize("cost_ms", [0.3, 1.5])
-def test_loads_of_experts_are_asked_for_in_short_runs_at_any_pace(step_ms, cost_ms):
-    pace, asked = LoadsPace(Budget(None, None)), []
+def test_loads_of_experts_are_requested_in_short_runs_at_any_pace(step_ms, cost_ms):
+    pace, requested = LoadsPace(Budget(None, None)), []
     for step in range(300):
         if pace.due(step):
-            asked.append(step)
+            requested.append(step)
             pace._spent += cost_ms / 1e3
         pace.step_ends()
         pace.follow(step_ms / 1e3, 0.0, step + 1)
-    assert len(asked) >= 8 and sum(step >= 75 for step in asked) >= 3, "enough for experts that get nothing at all"
+    assert len(requested) >= 8 and sum(step >= 75 for step in requested) >= 3, "enough for experts that get nothing at all"
     if step_ms >= 20:
-        assert len(asked) >= 20 and all(2 * sum(k * 75 <= step < k * 75 + 75 for step in asked) <= len(asked) for k in range(4)), "and for all rules"
+        assert len(requested) >= 20 and all(2 * sum(k * 75 <= step < k * 75 + 75 for step in requested) <= len(requested) for k in range(4)), "and for all rules"
 
 
 def test_loads_that_are_dear_keep_to_their_share():

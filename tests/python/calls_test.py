@@ -201,10 +201,10 @@ def test_mistakes_warn_once_or_raise(tmp_path):
     calls = [call for call, _ in MISTAKES]
     outcome = trainer.run(OPEN + body, tmp_path, arguments=[json.dumps(calls)]).ok()
     assert not outcome.only("routing")
-    for (call, said), line in zip(MISTAKES, outcome.out.splitlines(), strict=True):
+    for (call, stated), line in zip(MISTAKES, outcome.out.splitlines(), strict=True):
         relaxed, strict = json.loads(line)
-        assert len(relaxed) == 1 and "printed once" in relaxed[0] and said in relaxed[0], (call, relaxed)
-        assert len(strict) == 1 and "printed once" not in strict[0] and said in strict[0], (call, strict)
+        assert len(relaxed) == 1 and "printed once" in relaxed[0] and stated in relaxed[0], (call, relaxed)
+        assert len(strict) == 1 and "printed once" not in strict[0] and stated in strict[0], (call, strict)
 
 
 def test_errors_as_warnings_do_not_reach_the_trainer(tmp_path):

@@ -247,7 +247,7 @@ def test_inputs_that_are_no_batch():
     assert plumbline.check_router(route, masked, **WHERE).row == "clean"
 
 
-def test_one_token_a_sequence_says_nothing():
+def test_one_token_a_sequence_stays_silent():
     verdict = plumbline.check_router(
         lambda x: x.topk(2).indices, batch(), sequence_id=torch.arange(TOKENS)
     )

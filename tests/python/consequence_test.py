@@ -147,7 +147,7 @@ def most(trials, rate, chance=1e-6):
     [(normal, 2, [4]), (normal, 8, [4]), (normal, 40, [1]), (tokens, 8, [12]), (tokens, 12, [1, 4, 16]),
      (normal, 6, [1, 4, 16]), (exponential, 40, [1]), (rare, 200, [1])],
 )  # fmt: skip
-def test_the_interval_covers_as_often_as_it_says(draw, sequences, lengths, level):
+def test_the_interval_covers_as_often_as_it_states(draw, sequences, lengths, level):
     trials = 1000
     missed, made = misses(draw, sequences, lengths, level, trials)
     # Unskewed and equally long units have exactly this rate for Student's t, and the wider of two

@@ -78,9 +78,9 @@ def audited(tmp_path, records="runs"):
                           cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)  # fmt: skip
     report = json.loads(done.stdout)
     found = [f for f in report["findings"] if f["rule"] == RULE]
-    said = [v for v in report["verdicts"] if v["rule"] == RULE]
-    assert len(found) <= 1 and len(said) == 1, report
-    return (found or [None])[0], said[0]["verdict"]
+    stated = [v for v in report["verdicts"] if v["rule"] == RULE]
+    assert len(found) <= 1 and len(stated) == 1, report
+    return (found or [None])[0], stated[0]["verdict"]
 
 
 def ended(tmp_path, end, code, head=""):
@@ -143,7 +143,7 @@ run.finish()
     ("raise ValueError('in the child')", 1, "exception"),
     ("sys.exit(3)", 3, "exit-status"),
 ])  # fmt: skip
-def test_a_trainer_in_a_child_of_multiprocessing_says_goodbye_by_itself(tmp_path, end, code, cause):
+def test_a_trainer_in_a_child_of_multiprocessing_sends_goodbye_by_itself(tmp_path, end, code, cause):
     status, out, err = wait(start_script(tmp_path, f"""
 import multiprocessing, sys
 import plumbline
@@ -173,7 +173,7 @@ def forward():
 """
 
 
-def test_an_exception_that_nobody_catches(tmp_path):
+def test_an_exception_that_none_catches(tmp_path):
     end = RAISES + "step(5, forward)\n"
     _, err, finding = finds(tmp_path, end, 1, "exception", "error")
     assert err.count("ValueError: batch 12") == 1
@@ -336,7 +336,7 @@ SILENT = [
 
 
 @pytest.mark.parametrize("end,code", SILENT)
-def test_one_that_says_nothing_is_inconclusive_by_its_own_record(tmp_path, end, code):
+def test_one_that_stays_silent_is_inconclusive_by_its_own_record(tmp_path, end, code):
     # What the drain thread has not written yet may be gone: steps are, a record is there.
     _, _, finding, verdict = ended(tmp_path, "run.flush()\n" + end, code)
     assert finding is None and verdict == "inconclusive"
@@ -412,7 +412,7 @@ def ranks(tmp_path, server, ends):
 
 
 @pytest.mark.parametrize("end", [e for e, _ in SILENT])
-def test_live_one_that_says_nothing_is_named_with_its_last_loss(tmp_path, end):
+def test_live_one_that_stays_silent_is_named_with_its_last_loss(tmp_path, end):
     with Server(tmp_path) as server:
         # The others wait for a while, as in a collective, and come to their end.
         others = "run.flush()\ntime.sleep(1)\nrun.finish()\n"
@@ -452,7 +452,7 @@ def test_live_all_at_once(tmp_path):
         assert "all 3 ranks ended without a message" in json.dumps(server.incident())
 
 
-def test_live_an_exception_is_told_at_once_and_a_new_attempt_closes_it(tmp_path):
+def test_live_an_exception_is_reported_at_once_and_a_new_attempt_closes_it(tmp_path):
     with Server(tmp_path, grace=30) as server:
         end = "run.flush()\nready()\ntime.sleep(600)\n"
         first, second = ranks(tmp_path, server, [RAISES + "step(5, forward)\n", end])
@@ -555,7 +555,7 @@ def test_live_the_death_of_the_server_is_nobodys(tmp_path):
         assert server.incidents() == []
 
 
-def test_a_port_that_nobody_listens_on_is_said_with_the_callers_line(tmp_path):
+def test_a_port_that_none_listens_on_is_stated_with_the_callers_line(tmp_path):
     import socket
 
     with socket.socket() as taken:
@@ -566,9 +566,9 @@ def test_a_port_that_nobody_listens_on_is_said_with_the_callers_line(tmp_path):
             status, _, err = wait(start(tmp_path, "time.sleep(2)\nrun.finish(.2)\n",
                                         options={"server": server, "spool": "off"}))  # fmt: skip
             assert status == 0
-            said = [line for line in err.splitlines() if "no server answers at" in line]
-            assert len(said) == 1, err
+            stated = [line for line in err.splitlines() if "no server answers at" in line]
+            assert len(stated) == 1, err
             line = (tmp_path / "train.py").read_text().splitlines().index(
                 next(t for t in (tmp_path / "train.py").read_text().splitlines()
                      if t.startswith("run = plumbline.init"))) + 1  # fmt: skip
-            assert f"given at train.py:{line}" in said[0] and why in said[0]
+            assert f"given at train.py:{line}" in stated[0] and why in stated[0]

@@ -59,7 +59,7 @@ BEST_AGENT = [None] if os.path.exists(REAL) else [trainer.TEST_AGENT]
 @pytest.mark.parametrize("agent", BEST_AGENT)
 @pytest.mark.parametrize("allocator", ["", *ALLOCATORS], ids=lambda p: os.path.basename(p) or "libc")
 @pytest.mark.parametrize("early", [True, False], ids=["before-torch", "after-torch"])
-def test_beside_torch(tmp_path, agent, allocator, early):
+def test_next_to_torch(tmp_path, agent, allocator, early):
     if allocator and not os.path.exists(allocator):
         pytest.skip(f"{allocator} is not installed")
     code = ORDER.format(first="import plumbline" if early else "import torch, plumbline", early=early)

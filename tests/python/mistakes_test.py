@@ -9,7 +9,7 @@ def test_mistakes_point_at_the_caller(tmp_path):
     import plumbline
     run = plumbline.init({})
     """
-    for arguments, said in [
+    for arguments, stated in [
         ("record='r', evry=2", "no keyword 'evry'; is 'every' meant?"),
         ("record='r', every=0", "every is 0; expected an integer of at least 1"),
         ("record='r', every=2.5", "every is 2.5"),
@@ -17,9 +17,9 @@ def test_mistakes_point_at_the_caller(tmp_path):
         ("server='127.0.0.1'", "host:port"),
     ]:
         outcome = trainer.run(code.format(arguments), tmp_path).ok()
-        assert said in outcome.err and "<string>:3: RuntimeWarning" in outcome.err, outcome.err
+        assert stated in outcome.err and "<string>:3: RuntimeWarning" in outcome.err, outcome.err
         strict = trainer.run(code.format(f"strict=True, {arguments}"), tmp_path)
-        assert strict.code == 1 and said in strict.err
+        assert strict.code == 1 and stated in strict.err
 
 
 def test_a_typing_error_in_a_call(tmp_path):

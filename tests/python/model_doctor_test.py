@@ -53,7 +53,7 @@ def test_doctor_when_all_is_well(tmp_path):
         assert words in done.stdout
 
 
-def test_doctor_says_what_is_not_watched_and_why(tmp_path):
+def test_doctor_states_what_is_not_watched_and_why(tmp_path):
     done = doctor(tmp_path, "shop:partly")
     assert done.returncode == 1
     for words in ("1 frozen: place, 1 tied: head.weight = embed.weight", "updates of Adagrad: its update rule is not known",
@@ -64,7 +64,7 @@ def test_doctor_says_what_is_not_watched_and_why(tmp_path):
     assert "router blocks.1: its forward was replaced on the instance; watch the model before that" in done.stdout
 
 
-@pytest.mark.parametrize("model, said", [
+@pytest.mark.parametrize("model, stated", [
     ("shop", "--model is 'shop'; expected MODULE:FACTORY"),
     ("shap:good", "there is no module shap in "),
     ("shop:nothing", "shop has no function nothing; it has good, partly, replaced"),
@@ -72,10 +72,10 @@ def test_doctor_says_what_is_not_watched_and_why(tmp_path):
     ("shop:raises", "shop:raises: shop.py:19: AttributeError: 'int' object has no attribute 'missing'"),
     ("shop:number", "shop:number returned int; expected a torch.nn.Module"),
 ])  # fmt: skip
-def test_doctor_when_the_model_cannot_be_made(tmp_path, model, said):
+def test_doctor_when_the_model_cannot_be_made(tmp_path, model, stated):
     done = doctor(tmp_path, model)
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("plumbline doctor: ") and said in done.stderr and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("plumbline doctor: ") and stated in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_doctor_has_help(tmp_path):

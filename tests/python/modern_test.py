@@ -47,7 +47,7 @@ def test_a_healthy_run_is_silent_and_the_same(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", CHOSEN)
-def test_a_loss_that_is_no_number_is_told_of_its_step(tmp_path, kind):
+def test_a_loss_that_is_no_number_is_reported_at_its_step(tmp_path, kind):
     train(tmp_path, kind, "nan", "runs")
     found = findings(tmp_path)
     first = {f["rule"]: f["site"]["step_first"] for f in found}

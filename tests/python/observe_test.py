@@ -302,12 +302,12 @@ with torch.no_grad():
 
 
 
-def test_mistakes_are_said_once(tmp_path):
+def test_mistakes_are_stated_once(tmp_path):
     body = "\n".join(f"{call}\n{call}" for call, _ in MISTAKES)
     _, outcome = calls(tmp_path, body, "tensor")
-    said = [line for line in outcome.err.splitlines() if "printed once" in line]
-    assert len(said) == len(MISTAKES), outcome.err
-    for (call, text), line in zip(MISTAKES, said):
+    stated = [line for line in outcome.err.splitlines() if "printed once" in line]
+    assert len(stated) == len(MISTAKES), outcome.err
+    for (call, text), line in zip(MISTAKES, stated):
         assert text in line, (call, line)
 
 

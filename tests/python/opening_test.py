@@ -19,7 +19,7 @@ def test_refused_open(tmp_path):
     assert not run.flush() and not run.finish()
     assert isinstance(run, plumbline.NoRun)
     """
-    for arguments, said in [
+    for arguments, stated in [
         ("", "neither server nor record"),
         ("record='r', rank=3, world_size=2", "rank 3 of world size 2"),
         # ctypes would cut these to 32 bits: ranks 0 and 1.
@@ -36,9 +36,9 @@ def test_refused_open(tmp_path):
         (r"run='exp\0one', record='r'", r"'exp\x00one' holds a NUL character"),
     ]:
         outcome = trainer.run(code.format(arguments), tmp_path).ok()
-        assert said in outcome.err and not outcome.calls
+        assert stated in outcome.err and not outcome.calls
         strict = trainer.run(code.format(f"strict=True, {arguments}"), tmp_path)
-        assert strict.code == 1 and said in strict.err
+        assert strict.code == 1 and stated in strict.err
 
 
 def test_the_spool_is_an_option(tmp_path):

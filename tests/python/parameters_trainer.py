@@ -27,7 +27,7 @@ from torch import nn
 
 import plumbline
 import watched_trainer
-from watched_trainer import WIDTH, WORDS, batch, on_ranks, tell
+from watched_trainer import WIDTH, WORDS, batch, on_ranks, notify
 
 STEPS = int(os.environ.get("STEPS", "60"))
 PAUSE = float(os.environ.get("PAUSE", "0"))
@@ -123,7 +123,7 @@ def train(rank, record, kind, seed, ranks):
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         seen.update(loss.detach().numpy().tobytes())
-    tell(rank, seen, held)
+    notify(rank, seen, held)
     if record != "none":
         run.finish()
 

@@ -23,38 +23,38 @@ def spawned(case, tmp_path):
 
 
 @pytest.mark.parametrize("case", ["group-first", "late-watch", "half-told"])
-def test_the_process_group_says_the_rank(case, tmp_path):
-    for rank, (calls, said) in enumerate(spawned(case, tmp_path)):
+def test_the_process_group_states_the_rank(case, tmp_path):
+    for rank, (calls, stated) in enumerate(spawned(case, tmp_path)):
         assert calls.splitlines()[0].count(f" rank={rank}/2 ") == 1, calls
-        assert "rank" not in said
+        assert "rank" not in stated
 
 
-def test_an_environment_that_contradicts_is_said(tmp_path):
-    (first, quiet), (second, said) = spawned("environment", tmp_path)
+def test_an_environment_that_contradicts_is_stated(tmp_path):
+    (first, quiet), (second, stated) = spawned("environment", tmp_path)
     assert " rank=0/2 " in first and " rank=1/2 " in second
     assert "rank" not in quiet
-    assert "RANK and WORLD_SIZE say rank 0 of 2, torch.distributed says rank 1 of 2" in said
-    assert said.count("RuntimeWarning") == 1
+    assert "RANK and WORLD_SIZE say rank 0 of 2, torch.distributed says rank 1 of 2" in stated
+    assert stated.count("RuntimeWarning") == 1
 
 
-def test_what_init_is_told_is_taken_and_said(tmp_path):
-    (_, quiet), (second, said) = spawned("told", tmp_path)
+def test_what_init_is_reported_is_taken_and_stated(tmp_path):
+    (_, quiet), (second, stated) = spawned("told", tmp_path)
     assert " rank=0/2 " in second
-    assert "init(rank=0, world_size=2): torch.distributed lists this process as rank 1 of 2" in said
-    assert said.count("torch.distributed") == 1 and "torch.distributed" not in quiet
+    assert "init(rank=0, world_size=2): torch.distributed lists this process as rank 1 of 2" in stated
+    assert stated.count("torch.distributed") == 1 and "torch.distributed" not in quiet
 
 
-def test_a_group_behind_the_first_step_is_said(tmp_path):
-    for rank, (calls, said) in enumerate(spawned("too-late", tmp_path)):
+def test_a_group_after_the_first_step_is_stated(tmp_path):
+    for rank, (calls, stated) in enumerate(spawned("too-late", tmp_path)):
         assert " rank=0/1 " in calls
-        assert f"this process is rank {rank} of 2, according to torch.distributed, but was recorded as rank 0 of 1" in said
+        assert f"this process is rank {rank} of 2, according to torch.distributed, but was recorded as rank 0 of 1" in stated
         # The audit says it too.
         assert f"site rank {rank} of 2 of torch.distributed/unhooked: " in calls
 
 
 def test_strict_raises(tmp_path):
-    for _, said in spawned("strict", tmp_path):
-        assert "raised: this process is rank" in said
+    for _, stated in spawned("strict", tmp_path):
+        assert "raised: this process is rank" in stated
 
 
 def test_torch_is_not_imported(tmp_path):
@@ -93,7 +93,7 @@ USED = 'plumbline.init(run="parent", record="runs", every=1)'
 
 
 @pytest.mark.parametrize("parent", [USED, USED + '.scalar("loss", 1.0)', USED + ".finish()"])
-def test_init_in_a_forked_child_says_that_nothing_is_observed(parent, tmp_path):
+def test_init_in_a_forked_child_states_that_nothing_is_observed(parent, tmp_path):
     outcome = trainer.run(FORKED.format(parent=parent, strict=False), tmp_path).ok()
     assert outcome.out == "NoRun\n"
     assert outcome.err.count("plumbline: open: this process was forked from a process with an open run") == 1

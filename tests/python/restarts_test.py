@@ -58,9 +58,9 @@ def test_moments_that_are_lost_are_found(tmp_path, name):
 
 @pytest.mark.parametrize("kept", [["weights", "optimizer"], []])
 def test_what_is_restored_whole_or_begins_whole_is_no_fault(tmp_path, kept):
-    told = verdicts(tmp_path, kept, OPTIMIZERS["adamw"], seed=3)
-    assert not [v for v in told if v["verdict"] == "finding"], told
-    assert [v for v in told if v["verdict"] == "pass"], told
+    reported = verdicts(tmp_path, kept, OPTIMIZERS["adamw"], seed=3)
+    assert not [v for v in reported if v["verdict"] == "finding"], reported
+    assert [v for v in reported if v["verdict"] == "pass"], reported
 
 
 def test_an_optimizer_without_moments_has_none_to_lose(tmp_path):

@@ -292,11 +292,11 @@ class ScoreDropMap(nn.Module):
         scores = self.gate(flat).softmax(dim=-1)
         chosen = scores.topk(self.top_k, dim=-1).indices
         capacity = int(len(flat) * self.top_k / E * self.capacity_factor)
-        asked = torch.zeros_like(scores).scatter(1, chosen, 1.0)
-        held = torch.topk(scores * asked, capacity, dim=0).indices
-        kept = asked.bool() & torch.zeros_like(scores).scatter(0, held, 1.0).bool()
+        requested = torch.zeros_like(scores).scatter(1, chosen, 1.0)
+        held = torch.topk(scores * requested, capacity, dim=0).indices
+        kept = requested.bool() & torch.zeros_like(scores).scatter(0, held, 1.0).bool()
         self.true = {"indices": chosen, "kept": kept.gather(1, chosen)}
-        return scores, asked, kept
+        return scores, requested, kept
 
     def forward(self, x):
         flat = x.reshape(-1, H)

@@ -58,9 +58,9 @@ def draws(seed, *shape):
 def test_a_factor_of_the_product(tmp_path):
     a, b = factors()
     d = summed(a, b) * torch.tensor(0.0371)
-    said = audit(tmp_path / "said", a=a, b=b, d=d, scale=float(torch.tensor(0.0371)))[RULE]
-    assert said["verdict"] == "pass", said
-    assert said["details"]["samples"] == said["details"]["matches"]
+    stated = audit(tmp_path / "said", a=a, b=b, d=d, scale=float(torch.tensor(0.0371)))[RULE]
+    assert stated["verdict"] == "pass", stated
+    assert stated["details"]["samples"] == stated["details"]["matches"]
     unsaid = audit(tmp_path / "unsaid", a=a, b=b, d=d)[RULE]
     assert unsaid["verdict"] == "inconclusive" and "scale" in unsaid["reason"], unsaid
 
@@ -68,16 +68,16 @@ def test_a_factor_of_the_product(tmp_path):
 def test_scales_of_the_two_tensors(tmp_path):
     a, b = factors()
     sa, sb = draws(2, 1), draws(3, 1)
-    said = audit(tmp_path, a=a, b=b, d=summed(a, b) * (sa * sb), a_scale=sa, b_scale=sb)[RULE]
-    assert said["verdict"] == "pass", said
+    stated = audit(tmp_path, a=a, b=b, d=summed(a, b) * (sa * sb), a_scale=sa, b_scale=sb)[RULE]
+    assert stated["verdict"] == "pass", stated
 
 
 def test_a_scale_for_each_row_and_column(tmp_path):
     a, b = factors()
     sa, sb = draws(2, M, 1), draws(3, 1, N)
     d = summed(a, b) * (sa * sb)
-    said = audit(tmp_path / "said", a=a, b=b, d=d, a_scale=sa, b_scale=sb)[RULE]
-    assert said["verdict"] == "pass", said
+    stated = audit(tmp_path / "said", a=a, b=b, d=d, a_scale=sa, b_scale=sb)[RULE]
+    assert stated["verdict"] == "pass", stated
     wrong = audit(tmp_path / "wrong", a=a, b=b, d=d, a_scale=sa.flip(0), b_scale=sb)[RULE]
     assert wrong["verdict"] == "finding", wrong
 
@@ -103,9 +103,9 @@ def test_scales_that_are_powers_of_two(tmp_path):
     codes = exponents.to(torch.uint8)
     scaled = (a.view(M, -1, 32) * torch.exp2(exponents[:, :, None] - 127.0)).view(M, K)
     ones = torch.full((K // 32, N), 127, dtype=torch.uint8)
-    said = audit(tmp_path, a=a, b=b, d=summed(scaled, b), a_scale=codes, b_scale=ones, block=32,
+    stated = audit(tmp_path, a=a, b=b, d=summed(scaled, b), a_scale=codes, b_scale=ones, block=32,
                  scale_format="e8m0")[RULE]  # fmt: skip
-    assert said["verdict"] == "pass", said
+    assert stated["verdict"] == "pass", stated
 
 
 def test_a_stochastic_store(tmp_path):
@@ -113,8 +113,8 @@ def test_a_stochastic_store(tmp_path):
     d = summed(a, b)
     bits = d.view(torch.int32) + torch.randint(0, 1 << 16, d.shape, dtype=torch.int32)
     stored = (bits & ~0xFFFF).view(torch.float32).to(torch.bfloat16)
-    said = audit(tmp_path / "said", a=a, b=b, d=stored, output_rounding="stochastic")[RULE]
-    assert said["verdict"] == "pass", said
+    stated = audit(tmp_path / "said", a=a, b=b, d=stored, output_rounding="stochastic")[RULE]
+    assert stated["verdict"] == "pass", stated
     unsaid = audit(tmp_path / "unsaid", a=a, b=b, d=stored)[RULE]
     assert unsaid["verdict"] == "inconclusive" and "stochastic" in unsaid["reason"], unsaid
 
@@ -134,8 +134,8 @@ def test_mistakes_are_named(tmp_path):
         (dict(scale=float("inf")), "scale: expected a finite number"),
     ]
     with run.step(0):
-        for said, words in mistakes:
+        for stated, words in mistakes:
             with pytest.raises(plumbline.PlumblineError) as caught:
-                run.observe_matmul("up", a, b, d, **said)
+                run.observe_matmul("up", a, b, d, **stated)
             assert words in str(caught.value)
     run.finish(60)

@@ -33,11 +33,11 @@ def work(rank, case, place):
         os.environ.update(RANK="0", WORLD_SIZE="2")
     if case == "group-first":  # one task a node that spawns its ranks is no contradiction
         os.environ.update(SLURM_PROCID="0", SLURM_NTASKS="1")
-    told = {"rank": 0, "world_size": 2} if case == "told" else {"rank": rank} if case == "half-told" else {}
+    reported = {"rank": 0, "world_size": 2} if case == "told" else {"rank": rank} if case == "half-told" else {}
     early = case in ("late-watch", "too-late", "strict")
     if not early:
         meet(rank, f"{place}/meeting")
-    run = plumbline.init(run="exp1", record="runs", every=1, strict=case == "strict", **told)
+    run = plumbline.init(run="exp1", record="runs", every=1, strict=case == "strict", **reported)
     if case in ("too-late", "strict"):
         step(run, 0)
     if early:

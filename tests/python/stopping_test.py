@@ -68,7 +68,7 @@ def test_the_loop_ends_within_two_steps_and_a_restart_of_the_server_knows_it(tmp
 
 
 @pytestmark_server
-def test_a_warning_ends_the_loop_only_if_it_was_asked_for(tmp_path):
+def test_a_warning_ends_the_loop_only_if_it_was_requested(tmp_path):
     with Server(tmp_path) as server:
         assert loop(tmp_path, server.address, fault="spike", fault_at=150, steps=170, slow=0.1)[0] is None
         assert server.incident("health/loss-spike")["finding"]["level"] == "warning"
@@ -103,7 +103,7 @@ def test_the_order_comes_through_a_relay(tmp_path):
         assert ended is not None and 20 <= ended <= 22, (ended, err)
 
 
-def test_the_agents_order_is_asked_for_behind_each_step(tmp_path):
+def test_the_agents_order_is_requested_after_each_step(tmp_path):
     done = trainer.run("""
     import plumbline
     run = plumbline.init(run="exp1", server="127.0.0.1:1", stop_on="error", every=1)
@@ -117,7 +117,7 @@ def test_the_agents_order_is_asked_for_behind_each_step(tmp_path):
     assert "stop_on=3" in done.only("open")[0]
 
 
-def test_without_a_server_it_is_said(capfd, monkeypatch):
+def test_without_a_server_it_is_stated(capfd, monkeypatch):
     monkeypatch.delenv("PLUMBLINE_SERVER", raising=False)
     assert _stopping.stopping("error", None, None, None, "exp1/0") is None
     assert "needs a server" in capfd.readouterr().err
@@ -141,7 +141,7 @@ class Given:
 
 
 @pytest.mark.parametrize("lag", [0, 1, 3])
-def test_ranks_end_behind_the_same_step(monkeypatch, lag):
+def test_ranks_end_after_the_same_step(monkeypatch, lag):
     """The others are up to `lag` steps behind rank 0; only rank 0 has its order."""
     store, rank = torch.distributed.HashStore(), [0]
     monkeypatch.setattr(torch.distributed.distributed_c10d, "_get_default_store", lambda: store)

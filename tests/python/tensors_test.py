@@ -101,7 +101,7 @@ assert told == [0x70], told""",
     assert lines == ["device=2:3 stream=0x70"]
 
 
-def test_cpu_tensors_ask_no_stream(tmp_path):
+def test_cpu_tensors_query_no_stream(tmp_path):
     lines, out = places(
         tmp_path,
         """
@@ -113,7 +113,7 @@ print("cuda" if torch.cuda._initialized else "none")""",
     assert (lines, out) == ([""], "none\n")
 
 
-def test_dlpack_is_told_the_stream(tmp_path):
+def test_dlpack_is_reported_the_stream(tmp_path):
     lines, _ = places(
         tmp_path,
         """

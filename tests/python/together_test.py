@@ -43,8 +43,8 @@ def test_it_is_the_agents(tmp_path):
     """,
         tmp_path,
     ).ok()
-    asked = [c.split("/")[0] for c in outcome.calls if c.startswith(("together", "tensor"))]
-    assert asked == [
+    requested = [c.split("/")[0] for c in outcome.calls if c.startswith(("together", "tensor"))]
+    assert requested == [
         "tensor a", "together_begin", "tensor b", "together_begin", "tensor c", "together_end", "together_end",
         "together_begin", "together_end", "tensor d",
     ]  # fmt: skip
@@ -98,9 +98,9 @@ def test_what_is_kept_is_bounded(tmp_path):
     """,
         tmp_path,
     ).ok()
-    asked = [c.split("/")[0].split("_")[-1] for c in outcome.calls if c.startswith(("together", "tensor b"))]
+    requested = [c.split("/")[0].split("_")[-1] for c in outcome.calls if c.startswith(("together", "tensor b"))]
     some = ["tensor b", "tensor b", "tensor b", "end", "begin"]
-    assert asked == ["begin", *some, "tensor b", "tensor b", "end"]
+    assert requested == ["begin", *some, "tensor b", "tensor b", "end"]
 
 
 def test_watch_lets_them_leave_together(tmp_path):

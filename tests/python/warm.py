@@ -43,7 +43,7 @@ def run(command, cwd, env, timeout=300):
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         # By its path, so that the program opens it anew: the fork has no descriptor of it.
         paths = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
-        code = _started().ask({"command": command, "cwd": str(cwd), "env": dict(env), "outputs": paths}, timeout)
+        code = _started().request({"command": command, "cwd": str(cwd), "env": dict(env), "outputs": paths}, timeout)
         out.seek(0), err.seek(0)
         return subprocess.CompletedProcess([sys.executable, *command], code, out.read(), err.read())
 
@@ -84,7 +84,7 @@ class _Server:
                                         start_new_session=True)  # fmt: skip
         atexit.register(self.end)
 
-    def ask(self, job, timeout):
+    def request(self, job, timeout):
         """The program's exit status; as of subprocess, negative if a signal ended it."""
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()

@@ -56,29 +56,29 @@ def test_healthy_ones_are_silent_and_unchanged(tmp_path, kind, seed):
 # A layer that no step uses is a copy all the same.
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_unused_layer_that_drifts_is_named(tmp_path, seed):
-    told = {(f["rule"], f["site"]["layer"]) for f in found(tmp_path, "unused:drifts", seed)}
-    assert ("precision/replica-divergence", "never.weight") in told
-    assert {rule for rule, _ in told} == {"precision/replica-divergence", "health/no-gradient"}  # the latter is a note: it never runs
+    reported = {(f["rule"], f["site"]["layer"]) for f in found(tmp_path, "unused:drifts", seed)}
+    assert ("precision/replica-divergence", "never.weight") in reported
+    assert {rule for rule, _ in reported} == {"precision/replica-divergence", "health/no-gradient"}  # the latter is a note: it never runs
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_block_that_was_left_out_is_not_taken_for_a_frozen_one(tmp_path, seed):
-    told = {(f["rule"], f["site"]["layer"].rpartition(".")[0]) for f in found(tmp_path, "frozen:held", seed, WEIGHTS)}
+    reported = {(f["rule"], f["site"]["layer"].rpartition(".")[0]) for f in found(tmp_path, "frozen:held", seed, WEIGHTS)}
     parts = {f"blocks.0.{part}" for part in ("down", "ln1", "ln2", "proj", "qkv", "up")}
-    assert told == {("health/unchanged-tensor", part) for part in parts}
+    assert reported == {("health/unchanged-tensor", part) for part in parts}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_tie_that_was_lost_is_named(tmp_path, seed):
-    told = {(f["rule"], f["site"]["layer"]) for f in found(tmp_path, "tied:untied", seed, WEIGHTS)}
-    assert told == {("health/unchanged-tensor", "head.weight")}
+    reported = {(f["rule"], f["site"]["layer"]) for f in found(tmp_path, "tied:untied", seed, WEIGHTS)}
+    assert reported == {("health/unchanged-tensor", "head.weight")}
 
 
 # Under one name, though two layers use it.
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_tied_weight_that_is_no_number_is_one_finding(tmp_path, seed):
-    told = [(f["rule"], f["site"]["layer"], f["site"]["step_first"]) for f in found(tmp_path, "tied:nan", seed) if f["site"]["op"] != "grad_norm"]
-    assert sorted(told) == [("health/loss-non-finite", "", 30), ("precision/non-finite", "embed.weight", 30)]
+    reported = [(f["rule"], f["site"]["layer"], f["site"]["step_first"]) for f in found(tmp_path, "tied:nan", seed) if f["site"]["op"] != "grad_norm"]
+    assert sorted(reported) == [("health/loss-non-finite", "", 30), ("precision/non-finite", "embed.weight", 30)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -90,7 +90,7 @@ def test_moments_that_cannot_fall_are_named(tmp_path, seed):
 
 # The update of step 30 brings it into the weight, which step 31 finds so.
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_moment_that_is_no_number_is_named_beside_the_weight_it_made(tmp_path, seed):
+def test_a_moment_that_is_no_number_is_named_next_to_the_weight_it_made(tmp_path, seed):
     (one,) = [f for f in found(tmp_path, "moments:nan", seed) if f["rule"] == "precision/non-finite"]
     assert (one["site"]["layer"], one["site"]["op"], one["site"]["step_first"]) == ("blocks.1.down.weight", "parameter", 31)
     assert "Its exp_avg holds 1 NaN: the update was computed from it" in one["explanation"]

@@ -109,7 +109,7 @@ def test_the_fault_is_named_where_it_begins(tmp_path, fault, rule, within, other
     assert within == 500 or AT <= first <= AT + within
 
 
-def test_a_rate_that_a_resume_began_anew_is_told(tmp_path):
+def test_a_rate_that_a_resume_began_anew_is_reported(tmp_path):
     train(tmp_path, "none", 0)
     assert findings(tmp_path) == []
     train(tmp_path, "none", 0, steps=200, begin=400)

@@ -14,7 +14,7 @@ from router_kinds import E, H
 from router_runs import EXPERTS_CHOOSE, Moved, Run, ids, made, truth
 
 
-class Telling(Run):
+class Informative(Run):
     """Hears whole calls in some steps, and takes what is told of loads in the others."""
 
     def __init__(self):
@@ -55,9 +55,9 @@ def unpacked(address):
     return {"top_k": fields[1], "scores": held(fields[2]), "function": fields[4], **named}
 
 
-def loads_told(model, steps=4, batch=8, seed=0, between=lambda step: None):
+def loads_reported(model, steps=4, batch=8, seed=0, between=lambda step: None):
     """(run, {(step, layer): the trainer's own}) of a model that is heard whole in step 0, and from step 4 on."""
-    run, own = Telling(), {}
+    run, own = Informative(), {}
     routers = routers_watched.Routers(run, model, lambda body, *a: body(*a), lambda: run.running)
     for run._step in range(steps):
         between(run._step)
@@ -74,17 +74,17 @@ def loads_told(model, steps=4, batch=8, seed=0, between=lambda step: None):
 def compared(run, own):
     """What was told is what happened, row by row; how many choices were refused in all."""
     refused = 0
-    for step, site, told in run.loads:
+    for step, site, reported in run.loads:
         true = own[step, run.sites[site - 1][0]]
         stride = -(-len(true["indices"]) // 512)
         rows = slice(step % stride, None, stride)
-        assert told["top_k"] == true["indices"].shape[1] and len(told["scores"]) <= 512
-        assert torch.equal(told["chosen"], true["indices"][rows])
+        assert reported["top_k"] == true["indices"].shape[1] and len(reported["scores"]) <= 512
+        assert torch.equal(reported["chosen"], true["indices"][rows])
         kept = true["kept"][rows]
-        assert kept.all() if told["kept"] is None else torch.equal(told["kept"].bool(), kept.bool())
+        assert kept.all() if reported["kept"] is None else torch.equal(reported["kept"].bool(), kept.bool())
         refused += int((~kept.bool()).sum())
         if "logits" in true:
-            assert torch.equal(told["scores"], true["logits"][rows])
+            assert torch.equal(reported["scores"], true["logits"][rows])
     return refused
 
 
@@ -95,8 +95,8 @@ DROPPING = ["switch", "deepspeed-rts", "deepspeed-top2", "megatron-probs", "mega
 @pytest.mark.parametrize("batch", [8, 40])
 @pytest.mark.parametrize("kind", DROPLESS + DROPPING)
 @pytest.mark.parametrize("seed", range(3))
-def test_between_whole_calls_a_router_tells_which_experts_were_chosen_and_which_refused(kind, seed, batch):
-    run, own = loads_told(made(kind, seed), batch=batch, seed=seed)
+def test_between_whole_calls_a_router_reports_which_experts_were_chosen_and_which_refused(kind, seed, batch):
+    run, own = loads_reported(made(kind, seed), batch=batch, seed=seed)
     assert len(run.calls) == 2 and run.warnings == []
     assert [op for _, op in run.sites] == ["loads", "loads"]
     assert [step for step, *_ in run.loads] == [1, 1, 2, 2, 3, 3]
@@ -105,8 +105,8 @@ def test_between_whole_calls_a_router_tells_which_experts_were_chosen_and_which_
 
 # Scores and experts' rows alone do not say whom a loop of the trainer's own refused.
 @pytest.mark.parametrize("kind", ["noisy-capacity", "score-drop", "score-drop-map-only", *EXPERTS_CHOOSE])
-def test_where_it_cannot_be_seen_cheaply_what_was_kept_whole_calls_alone_tell(kind):
-    run, _ = loads_told(made(MapOnly if kind == "score-drop-map-only" else kind))
+def test_where_it_cannot_be_seen_cheaply_what_was_kept_whole_calls_alone_report(kind):
+    run, _ = loads_reported(made(MapOnly if kind == "score-drop-map-only" else kind))
     assert len(run.calls) == 2 and run.loads == []
 
 
@@ -115,28 +115,28 @@ class MapOnly(router_kinds.ScoreDropMap):
 
     def forward(self, x):
         flat = x.reshape(-1, H)
-        scores, asked, kept = self.choose(flat)
+        scores, requested, kept = self.choose(flat)
         out = torch.zeros_like(flat)
         for number, expert in enumerate(self.experts):
             token = kept[:, number].nonzero().squeeze(1)
             out = out.index_add(0, token, expert(flat[token]) * scores[token, number, None])
-        return out.view(x.shape), asked.bool()
+        return out.view(x.shape), requested.bool()
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_map_of_what_was_asked_for_is_not_taken_for_what_was_kept(seed):
+def test_a_map_of_what_was_requested_is_not_taken_for_what_was_kept(seed):
     """Where the call that is heard whole refuses nobody, both are the same."""
     def between(step):
         for block in model.blocks:
             block.capacity_factor = 4.0 if step == 0 else 0.8  # 4: all of them
 
     model = made(MapOnly, seed)
-    run, own = loads_told(model, seed=seed, between=between)
+    run, own = loads_reported(model, seed=seed, between=between)
     assert own[0, "blocks.0"]["kept"].all() and not own[1, "blocks.0"]["kept"].all()
     assert run.loads == []
 
 
-def test_a_bias_that_the_trainer_moves_is_told_as_it_was_used():
+def test_a_bias_that_the_trainer_moves_is_reported_as_it_was_used():
     def between(step):
         with torch.no_grad():
             for block in model.blocks:
@@ -150,29 +150,29 @@ def test_a_bias_that_the_trainer_moves_is_told_as_it_was_used():
     model = made("megatron-bias")
     for block in model.blocks:
         block.router.register_forward_hook(moved_afterwards)
-    run, own = loads_told(model, between=between)
+    run, own = loads_reported(model, between=between)
     assert len(run.loads) == 6 and compared(run, own) == 0
-    for step, site, told in run.loads[-2:]:
+    for step, site, reported in run.loads[-2:]:
         router = model.get_submodule(run.sites[site - 1][0])
-        assert torch.equal(told["bias"], router.used) and told["function"] == _routing.SCORE_FUNCTIONS["sigmoid"]
-        best = (told["scores"].sigmoid() + told["bias"]).topk(2).indices
-        assert torch.equal(best, told["chosen"])
+        assert torch.equal(reported["bias"], router.used) and reported["function"] == _routing.SCORE_FUNCTIONS["sigmoid"]
+        best = (reported["scores"].sigmoid() + reported["bias"]).topk(2).indices
+        assert torch.equal(best, reported["chosen"])
 
 
-def test_a_router_whose_bias_moves_inside_of_the_pass_tells_whole_calls_alone():
+def test_a_router_whose_bias_moves_inside_of_the_pass_reports_whole_calls_alone():
     def make():
         layer = router_kinds.MegatronLike(score_function="sigmoid")
         layer.router = Moved(score_function="sigmoid")
         return layer
 
-    assert loads_told(made(make))[0].loads == []
+    assert loads_reported(made(make))[0].loads == []
 
 
-def test_a_router_that_holds_something_compiled_tells_whole_calls_alone():
+def test_a_router_that_holds_something_compiled_reports_whole_calls_alone():
     model = made("mixtral")
     expert = model.blocks[0].experts[2]
     expert._compiled_call_impl = expert._call_impl  # as torch 2's Module.compile() leaves one
-    run, own = loads_told(model)
+    run, own = loads_reported(model)
     assert len(run.calls) == 2 and {run.sites[site - 1][0] for _, site, _ in run.loads} == {"blocks.1"}
 
 
@@ -188,8 +188,8 @@ class Counting(router_kinds.MixtralLike):
         return (flat * (weights * self.true["kept"]).sum(-1, keepdim=True)).view(x.shape)
 
 
-def test_a_router_that_counts_places_and_says_nothing_of_them_tells_no_loads():
-    run, own = loads_told(made(Counting))
+def test_a_router_that_counts_places_and_stays_silent_of_them_reports_no_loads():
+    run, own = loads_reported(made(Counting))
     assert not own[1, "blocks.0"]["kept"].all() and run.loads == []
 
 
@@ -208,13 +208,13 @@ class Warming(router_kinds.MixtralLike):
         return sum(expert(flat) * (chosen == n).any(1)[:, None] for n, expert in enumerate(self.experts)).view(x.shape), logits
 
 
-def test_a_call_that_goes_another_way_is_not_told():
+def test_a_call_that_goes_another_way_is_not_reported():
     def between(step):
         for block in model.blocks:
             block.random = step == 2
 
     model = made(Warming)
-    run, own = loads_told(model, between=between)
+    run, own = loads_reported(model, between=between)
     assert [step for step, *_ in run.loads] == [1, 1, 3, 3] and compared(run, own) == 0
 
 
@@ -229,9 +229,9 @@ class Logging(router_kinds.MixtralLike):
 
 
 def test_a_top_k_for_a_log_is_not_taken_for_the_choice():
-    run, own = loads_told(made(Logging))
-    told = {step for step, *_ in run.loads}
-    assert told <= {1, 2, 3} and compared(run, own) == 0
+    run, own = loads_reported(made(Logging))
+    reported = {step for step, *_ in run.loads}
+    assert reported <= {1, 2, 3} and compared(run, own) == 0
 
 
 @pytest.mark.parametrize("kind", ["mixtral", "switch", "megatron-bias", "group-limited"])
@@ -246,12 +246,12 @@ def test_rows_that_are_no_numbers_have_no_choice(kind, share):
         return out
 
     model.norms[1].register_forward_hook(poison)
-    run, own = loads_told(model, between=lambda step: run_step.__setitem__(0, step))
-    for step, site, told in run.loads:
-        bad = told["scores"].isnan().any(-1)
+    run, own = loads_reported(model, between=lambda step: run_step.__setitem__(0, step))
+    for step, site, reported in run.loads:
+        bad = reported["scores"].isnan().any(-1)
         assert bool(bad.any()) == (step >= 2 and run.sites[site - 1][0].startswith("blocks.1"))
-        assert (told["chosen"][bad] == -1).all()
+        assert (reported["chosen"][bad] == -1).all()
         true = own[step, run.sites[site - 1][0]]["indices"]
         rows = slice(step % -(-len(true) // 512), None, -(-len(true) // 512))
-        assert torch.equal(told["chosen"][~bad], true[rows][~bad])
+        assert torch.equal(reported["chosen"][~bad], true[rows][~bad])
     assert len(run.loads) == 6

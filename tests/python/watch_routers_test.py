@@ -32,8 +32,8 @@ NOISE = {"deepspeed-rts": "token-selection"}
 @pytest.mark.parametrize("seed", range(3))
 def test_tokens_choose(kind, seed):
     model = made(kind, seed)
-    calls, said, _ = heard(model, ids(seed=seed))
-    assert len(calls) == 2 and said == []
+    calls, stated, _ = heard(model, ids(seed=seed))
+    assert len(calls) == 2 and stated == []
     for layer, known in calls:
         true = truth(model, layer)
         assert torch.equal(known["topk_indices"], true["indices"])
@@ -55,8 +55,8 @@ def best(known):
 @pytest.mark.parametrize("kind", EXPERTS_CHOOSE)
 def test_experts_choose(kind):
     model = made(kind)
-    calls, said, _ = heard(model, ids())
-    assert len(calls) == 2 and said == []
+    calls, stated, _ = heard(model, ids())
+    assert len(calls) == 2 and stated == []
     for layer, known in calls:
         assert torch.equal(known["routing_map"], truth(model, layer)["map"])
         assert known["policy"] == "expert-choice"
@@ -75,15 +75,15 @@ def test_capacity_is_a_number_of_the_routers_or_counted(kind, capacity, source, 
 
 
 @pytest.mark.parametrize("router, captured", [(router_kinds.TopKRouter, "before"), (Moved, "after")])
-def test_a_bias_says_when_it_was_captured(router, captured):
+def test_a_bias_states_when_it_was_captured(router, captured):
     def make():
         layer = router_kinds.MegatronLike(score_function="sigmoid")
         layer.router = router(score_function="sigmoid")
         return layer
 
     model = made(make)
-    calls, said, _ = heard(model, ids())
-    assert len(calls) == 2 and said == []
+    calls, stated, _ = heard(model, ids())
+    assert len(calls) == 2 and stated == []
     for layer, known in calls:
         assert known["bias_captured"] == captured
         assert torch.equal(known["expert_bias"], model.get_submodule(layer).expert_bias)
@@ -147,10 +147,10 @@ class Unknown(router_kinds.MixtralLike):
         return (flat * weights.sum(-1, keepdim=True)).view(x.shape)
 
 
-def test_where_it_is_not_known_what_was_kept_nothing_is_said():
-    calls, said, _ = heard(made(Unknown), ids())
-    assert calls == [] and len(said) == 2
-    assert "the kept choices could not be observed: not observed" in said[0]
+def test_where_it_is_not_known_what_was_kept_it_is_silent():
+    calls, stated, _ = heard(made(Unknown), ids())
+    assert calls == [] and len(stated) == 2
+    assert "the kept choices could not be observed: not observed" in stated[0]
 
 
 def test_a_router_of_which_nothing_is_known_is_heard_ever_more_rarely():
@@ -185,8 +185,8 @@ class Ranked(router_kinds.MixtralLike):
 
 
 def test_a_top_k_over_tokens_that_no_expert_was_given_is_no_expert_choice():
-    calls, said, _ = heard(made(Ranked), ids())
-    assert calls == [] and "whether the experts got these tokens" in said[0]
+    calls, stated, _ = heard(made(Ranked), ids())
+    assert calls == [] and "whether the experts got these tokens" in stated[0]
 
 
 def test_the_eval_mode_and_steps_that_are_not_due_are_not_heard():
@@ -290,13 +290,13 @@ CODE = """
 """
 
 
-def told(tmp_path, body):
+def reported(tmp_path, body):
     body = "\n".join("    " + line for line in body.strip().splitlines()).strip()
     return trainer.run(CODE.format(body=body), tmp_path, warm=True, PYTHONPATH=f"{pathlib.Path(__file__).parent}:{os.environ['PYTHONPATH']}").ok()
 
 
 def test_steps_and_micro_batches(tmp_path):
-    outcome = told(tmp_path, """
+    outcome = reported(tmp_path, """
 run.watch(model, opt)
 for step in range(2):
     for m in range(2): model(ids).sum().backward()
@@ -308,8 +308,8 @@ print(told)
     assert "2 routers (blocks.0 and 1 more: top-2 of 8, Mixtral-like structure)" in outcome.err
 
 
-def test_what_the_trainer_tells_itself_is_not_told_twice(tmp_path):
-    outcome = told(tmp_path, """
+def test_what_the_trainer_reports_itself_is_not_reported_twice(tmp_path):
+    outcome = reported(tmp_path, """
 run.watch(model, opt)
 for step in range(2):
     model(ids)
@@ -321,8 +321,8 @@ print(told)
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
-def test_a_forward_pass_that_is_computed_again_is_told_once(tmp_path, reentrant):
-    outcome = told(tmp_path, f"""
+def test_a_forward_pass_that_is_computed_again_is_reported_once(tmp_path, reentrant):
+    outcome = reported(tmp_path, f"""
 plain_block = router_kinds.MixtralLike
 class Saved(nn.Module):
     def __init__(self):
@@ -341,7 +341,7 @@ print(told)
 
 
 def test_what_breaks_inside_never_reaches_the_trainer(tmp_path):
-    outcome = told(tmp_path, """
+    outcome = reported(tmp_path, """
 import plumbline._routers.watched as w, plumbline._routers.trace as t
 run.watch(model, opt)
 t.Follower.note = None
@@ -382,10 +382,10 @@ LEAK, BATCH = "causality/moe-future-leak", "causality/moe-batch-dependence"
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", ["mixtral", "switch", "megatron", "megatron-position", "megatron-bias", "noisy", "noisy-capacity",
                                   "group-limited", "sinkhorn", *NONE])  # fmt: skip
-def test_nothing_changes_and_nobody_is_accused_of_a_leak(tmp_path, kind, seed):
+def test_nothing_changes_and_none_is_accused_of_a_leak(tmp_path, kind, seed):
     plain, _ = train(tmp_path, "none", kind, 5 + seed)
-    watched, said = train(tmp_path, "runs", kind, 5 + seed)
-    assert watched == plain and "Warning" not in said
+    watched, stated = train(tmp_path, "runs", kind, 5 + seed)
+    assert watched == plain and "Warning" not in stated
     rules = {rule for rule, _ in findings(tmp_path, "runs")}
     if kind == "megatron-position":
         rules.discard("health/all-zero")  # its one probability is 1 whatever the scores: true, and told after ten looks
@@ -395,9 +395,9 @@ def test_nothing_changes_and_nobody_is_accused_of_a_leak(tmp_path, kind, seed):
 
 # Which of the two was kept cannot be seen in that call; in the others it can.
 @real
-def test_a_call_with_two_equal_tokens_warns_nobody(tmp_path):
-    _, said = train(tmp_path, "runs", "noisy-capacity", 9)
-    assert "Warning" not in said
+def test_a_call_with_two_equal_tokens_warns_none(tmp_path):
+    _, stated = train(tmp_path, "runs", "noisy-capacity", 9)
+    assert "Warning" not in stated
 
 
 @real
@@ -470,14 +470,14 @@ def short_run(directory, record, *how):
 @pytest.mark.parametrize("kind, how", [("mixtral", "healthy"), *((k, "dead") for k in ("mixtral", "switch", "megatron-bias", "group-limited")),
                                        *([(k, "healthy") for k in ("switch", "megatron-bias", "group-limited")] if len(SEEDS) > 1 else [])])  # fmt: skip
 def test_three_hundred_steps_are_a_run(tmp_path, kind, how, seed):
-    told = short_run(tmp_path, "runs", kind, how, str(seed))
-    assert told == short_run(tmp_path, "none", kind, how, str(seed))
+    reported = short_run(tmp_path, "runs", kind, how, str(seed))
+    assert reported == short_run(tmp_path, "none", kind, how, str(seed))
     done = subprocess.run([PLUMB, "audit", "runs", "--format", "json", "--quiet"], cwd=tmp_path, capture_output=True, text=True,
                           check=False)  # fmt: skip
     report = json.loads(done.stdout)
     found = {(f["rule"], f["site"]["layer"].removesuffix(".router")) for f in report["findings"]}
     found = {one for one in found if one[0] != "health/expert-imbalance"}  # nothing balances the loads here
-    refused = float(told.split()[1])  # by the trainer's own count, in the last 100 steps
+    refused = float(reported.split()[1])  # by the trainer's own count, in the last 100 steps
     assert (kind == "switch") == (refused > 0)
     titles = {f["title"] for f in report["findings"] if f["rule"] == "health/drop-rate"}
     if kind == "switch":  # tokens queue: the late ones of a sequence are refused, at whatever total
@@ -485,7 +485,7 @@ def test_three_hundred_steps_are_a_run(tmp_path, kind, how, seed):
         found = {one for one in found if one[0] != "health/drop-rate"}
     # The least load over the ideal, counted there: of the last 100 steps and of all. What the rule saw are steps of the second kind, most of
     # them late, of a share that moves.
-    least = [float(share) for share in told.split()[2:]]
+    least = [float(share) for share in reported.split()[2:]]
     shares = {f"blocks.{n}": (least[n], least[n + 2]) for n in range(2)}
     assert how == "healthy" or shares["blocks.1"][0] == 0
     dead = {layer for rule, layer in found if rule == "health/dead-expert"}

@@ -24,19 +24,19 @@ def spans(tmp_path, body):
     body = "\n".join("    " + line for line in body.strip().splitlines()).strip()
     outcome = trainer.run(CODE.format(body=body), tmp_path, warm=True).ok()
     assert [line for line in outcome.err.splitlines() if not line.startswith("plumbline: watching")] == []
-    told, ended, stage = [], [], None
+    reported, ended, stage = [], [], None
     for call in outcome.calls:
         begun = re.match(r"span_begin step=\S+ (\S+) (.*) #(\d+)", call)
         if begun:
-            told.append((begun[2] if begun[1] == "other" else begun[1], begun[3]))
+            reported.append((begun[2] if begun[1] == "other" else begun[1], begun[3]))
         elif call.startswith("span_end"):
             ended.append(call.split("#")[1])
         elif call.startswith("mark "):
             stage = int(call.split()[1])
-            told += [(MARKED[stage], None)] if stage else []
-    assert sorted(number for _, number in told if number) == sorted(ended)
+            reported += [(MARKED[stage], None)] if stage else []
+    assert sorted(number for _, number in reported if number) == sorted(ended)
     assert not stage
-    return [name for name, _ in told]
+    return [name for name, _ in reported]
 
 
 def test_data_forward_backward_and_the_optimizer(tmp_path):
@@ -47,7 +47,7 @@ for x in data:
 """) == ["data", "forward", "backward", "optimizer"] * 2 + ["data"]  # fmt: skip  # the last: there is no more
 
 
-def test_full_collections_alone_are_told(tmp_path):
+def test_full_collections_alone_are_reported(tmp_path):
     assert spans(tmp_path, "gc.collect(0); gc.collect(1); gc.collect()") == ["garbage collection"]
 
 
@@ -107,7 +107,7 @@ opt.step()
 """) == ["forward", "backward", "optimizer"]  # fmt: skip
 
 
-def test_what_nobody_reads_is_counted_and_the_trainer_goes_on(tmp_path):
+def test_what_none_reads_is_counted_and_the_trainer_goes_on(tmp_path):
     outcome = trainer.run(CODE.format(body="""
     with run.step(0): model(torch.ones(1, 2)).mean().backward()
     for k in range(3 * 4096): watch.stages.enter(1 + k % 2)

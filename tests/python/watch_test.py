@@ -90,7 +90,7 @@ opt.zero_grad(); back(); opt.step()
 
 
 def test_a_closure_that_is_called_often_is_one_step(tmp_path):
-    told = calls(tmp_path, """
+    reported = calls(tmp_path, """
 opt = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
 run.watch(model, opt)
 with torch.no_grad(): model.weight.fill_(1)
@@ -101,21 +101,21 @@ def closure():
     return loss
 for i in range(2): opt.step(closure)
 """, "step_", "scalar step=0 loss", "tensor weight/gradient", "scalar step=0 grad_norm", "scalar step=0 update", "update")  # fmt: skip
-    assert [c for c in told if c.startswith("step_")] == steps(0, 1)
-    assert [c for c in told if "loss" in c] == ["scalar step=0 loss=1"]  # as it was before the step
-    assert not any("update" in c for c in told) and any("grad_norm" in c for c in told)  # nor how far it moved
+    assert [c for c in reported if c.startswith("step_")] == steps(0, 1)
+    assert [c for c in reported if "loss" in c] == ["scalar step=0 loss=1"]  # as it was before the step
+    assert not any("update" in c for c in reported) and any("grad_norm" in c for c in reported)  # nor how far it moved
 
 
-def test_a_closure_of_an_optimizer_that_is_known_accuses_nobody(tmp_path):
-    told = calls(tmp_path, """
+def test_a_closure_of_an_optimizer_that_is_known_accuses_none(tmp_path):
+    reported = calls(tmp_path, """
 run.watch(model, opt)
 def closure():
     opt.zero_grad(); loss = (model(x) - 3).pow(2).mean(); loss.backward()
     return loss
 for i in range(3): opt.step(closure)
 """, "step_", "update")  # fmt: skip
-    assert [c for c in told if c.startswith("step_")] == steps(0, 1, 2)
-    updates = [c for c in told if c.startswith("update")]
+    assert [c for c in reported if c.startswith("step_")] == steps(0, 1, 2)
+    updates = [c for c in reported if c.startswith("update")]
     assert len(updates) == 3  # the weights are looked at when the closure returns, before its update
 
 
@@ -133,7 +133,7 @@ both(); opt.step(); both(); opt.step(); second.step()
 
 # Two optimizers that share a backward pass have one loss; each has the gradients that it holds.
 def test_several_optimizers_have_a_norm_each_and_one_loss(tmp_path):
-    told = calls(tmp_path, """
+    reported = calls(tmp_path, """
 other = torch.nn.Linear(2, 1, bias=False)
 second = torch.optim.SGD(other.parameters(), lr=0.25)
 plumbline._watch._SHARE = 1000
@@ -145,13 +145,13 @@ for i in range(2):
     if i == 0: second.step()
     opt.zero_grad(); second.zero_grad()
 """, "scalar step=0 grad_norm", "scalar step=0 loss", "scalar step=1", "scalar step=0 partial")  # fmt: skip
-    assert told[:3] == ["scalar step=0 grad_norm=1.41421", "scalar step=0 grad_norm.1=2.82843", "scalar step=0 loss=10"]
-    assert "scalar step=1 grad_norm=1.41421" in told
+    assert reported[:3] == ["scalar step=0 grad_norm=1.41421", "scalar step=0 grad_norm.1=2.82843", "scalar step=0 loss=10"]
+    assert "scalar step=1 grad_norm=1.41421" in reported
 
 
 # And of those with backward passes of their own each has its loss, in the step whose update it makes.
 def test_a_loss_belongs_to_the_optimizer_that_steps_next(tmp_path):
-    told = calls(tmp_path, """
+    reported = calls(tmp_path, """
 other = torch.nn.Linear(2, 1, bias=False)
 second = torch.optim.SGD(other.parameters(), lr=0.0)
 opt.param_groups[0]["lr"] = 0.0
@@ -163,16 +163,16 @@ for i in range(4):
     if i % 2 == 1:
         second.zero_grad(); (model(x).mean() + (1 + i) * other(x).mean()).backward(); second.step()
 """, "scalar step=0 ", "scalar step=1 ", "scalar step=2 ", "scalar step=3 ")  # fmt: skip
-    assert [c for c in told if "loss" in c] == [
+    assert [c for c in reported if "loss" in c] == [
         "scalar step=0 partial_loss=2", "scalar step=1 partial_loss=4", "scalar step=1 partial_loss.1=10",
         "scalar step=2 partial_loss=6", "scalar step=3 partial_loss=8", "scalar step=3 partial_loss.1=18"]  # fmt: skip
-    norms = [c.partition(" ")[2] for c in told if "grad_norm" in c]
+    norms = [c.partition(" ")[2] for c in reported if "grad_norm" in c]
     assert norms == ["step=0 grad_norm=1.41421", "step=1 grad_norm=2.82843", "step=1 grad_norm.1=2.82843",
                      "step=2 grad_norm=4.24264", "step=3 grad_norm=5.65685", "step=3 grad_norm.1=5.65685"]  # fmt: skip
 
 
 def test_a_second_model_has_names_of_its_own(tmp_path):
-    told = calls(tmp_path, """
+    reported = calls(tmp_path, """
 other = torch.nn.Linear(2, 1, bias=False)
 second = torch.optim.SGD(other.parameters(), lr=0.25)
 first = run.watch(model, opt); run.watch(other, second)
@@ -180,30 +180,30 @@ back(); opt.step(); opt.zero_grad(); other(x).mean().backward(); second.step()
 first.remove()
 run.watch(model, opt).remove()
 """, "tensor weight", "tensor model2.weight", "scalar", "update")  # fmt: skip
-    assert {c.split()[1] for c in told if c.startswith("tensor")} == {"weight/gradient", "weight/weight", "model2.weight/gradient",
+    assert {c.split()[1] for c in reported if c.startswith("tensor")} == {"weight/gradient", "weight/weight", "model2.weight/gradient",
                                                                       "model2.weight/weight"}  # fmt: skip
-    assert {c.split()[2].split("=")[0] for c in told if c.startswith("scalar")} >= {"partial_loss", "partial_loss.1", "lr", "lr.1"}
+    assert {c.split()[2].split("=")[0] for c in reported if c.startswith("scalar")} >= {"partial_loss", "partial_loss.1", "lr", "lr.1"}
 
 
 def test_a_trainer_that_calls_a_part_of_the_model(tmp_path):
-    told = calls(tmp_path, """
+    reported = calls(tmp_path, """
 whole = torch.nn.Sequential(model, torch.nn.Linear(1, 1))
 opt = torch.optim.SGD(whole.parameters(), lr=0.5)
 run.watch(whole, opt)
 with torch.no_grad(): model.weight.fill_(1)
 for i in range(2): back(); opt.step(); opt.zero_grad()
 """, "step_begin", "scalar step=0 loss")  # fmt: skip
-    assert told == ["step_begin 0", "scalar step=0 loss=2", "step_begin 1"]
+    assert reported == ["step_begin 0", "scalar step=0 loss=2", "step_begin 1"]
 
 
 def test_a_schedule_may_come_before_or_after(tmp_path):
-    told = calls(tmp_path, """
+    reported = calls(tmp_path, """
 before = torch.optim.lr_scheduler.StepLR(opt, 1, 0.5)
 run.watch(model, opt)
 after = torch.optim.lr_scheduler.StepLR(opt, 1, 0.5)
 for i in range(2): back(); opt.step(); before.step(); after.step()
 """, "step_begin", "scalar step=0 lr", "scalar step=1 lr")  # fmt: skip
-    assert told == ["step_begin 0", "scalar step=0 lr=0.5", "step_begin 1", "scalar step=1 lr=0.125"]
+    assert reported == ["step_begin 0", "scalar step=0 lr=0.5", "step_begin 1", "scalar step=1 lr=0.125"]
 
 
 def test_steps_of_the_trainers_own_stay(tmp_path):
@@ -216,8 +216,8 @@ run.begin_step(9); run.end_step(); run.end_step()
 """) == steps(3, 5, 6, 9)  # fmt: skip
 
 
-def test_the_series_and_those_that_the_trainer_tells(tmp_path):
-    told = calls(tmp_path, """
+def test_the_series_and_those_that_the_trainer_reports(tmp_path):
+    reported = calls(tmp_path, """
 run.watch(model, opt)
 with torch.no_grad(): model.weight.fill_(1)
 back(); back(); opt.step(); opt.zero_grad()
@@ -226,19 +226,19 @@ with run.step(7):
     run.scalar("loss", 42); back(); opt.step()
 """, "scalar")  # fmt: skip
     # Of two micro-batches, 2 + 2; the gradient of each is (1, 1).
-    told = [line for line in told if "=0 trained/" not in line]
-    assert told[:3] == ["scalar step=0 grad_norm=2.82843", "scalar step=0 loss=4", "scalar step=0 lr=0.5"]
-    assert [c for c in told if "loss" in c] == ["scalar step=0 loss=4", "scalar step=7 loss=42"]
+    reported = [line for line in reported if "=0 trained/" not in line]
+    assert reported[:3] == ["scalar step=0 grad_norm=2.82843", "scalar step=0 loss=4", "scalar step=0 lr=0.5"]
+    assert [c for c in reported if "loss" in c] == ["scalar step=0 loss=4", "scalar step=7 loss=42"]
 
 
 def test_the_loss_of_a_thousand_micro_batches_is_their_sum(tmp_path):
-    told = calls(tmp_path, """
+    reported = calls(tmp_path, """
 run.watch(model, opt)
 with torch.no_grad(): model.weight.fill_(1)
 for m in range(1024): back()
 opt.step()
 """, "scalar step=0 loss")  # fmt: skip
-    assert told == ["scalar step=0 loss=2048"]
+    assert reported == ["scalar step=0 loss=2048"]
 
 
 def test_remove_takes_everything_away(tmp_path):
@@ -253,14 +253,14 @@ back(); opt.step()
 """) == []  # fmt: skip
 
 
-@pytest.mark.parametrize("call, said", [
+@pytest.mark.parametrize("call, stated", [
     ("run.watch(opt, model)", "expected a torch.nn.Module, not SGD"),
     ("run.watch(model, model)", "expected an optimizer of torch.optim, a framework's wrapper of one, or a list of them, not Linear"),
 ])  # fmt: skip
-def test_a_mistake_is_said_once_and_training_goes_on(tmp_path, call, said):
+def test_a_mistake_is_stated_once_and_training_goes_on(tmp_path, call, stated):
     body = f"{call}\n    {call}\n    back(); opt.step()"
     outcome = trainer.run(CODE.format(body=body), tmp_path, warm=True).ok()
-    assert outcome.err.count(f"watch: {said}") == 1
+    assert outcome.err.count(f"watch: {stated}") == 1
 
 
 def test_what_breaks_inside_never_reaches_the_trainer(tmp_path):
@@ -273,7 +273,7 @@ def test_what_breaks_inside_never_reaches_the_trainer(tmp_path):
 
 
 def test_outputs_of_chosen_modules_and_buffers(tmp_path):
-    told = calls(tmp_path, """
+    reported = calls(tmp_path, """
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -288,9 +288,9 @@ for i in range(2):
     with torch.no_grad(): net(x)
 net.eval(); net(x)
 """, "tensor ")  # fmt: skip
-    names = [line.split()[1] for line in told if "first/activation" in line or "norm/activation" in line]
+    names = [line.split()[1] for line in reported if "first/activation" in line or "norm/activation" in line]
     assert len(names) == 4
-    buffers = {line.split()[1] for line in told if "/tensor" in line}
+    buffers = {line.split()[1] for line in reported if "/tensor" in line}
     assert buffers == {"norm.running_mean/tensor", "norm.running_var/tensor"}  # no mask, no count
 
 
@@ -308,17 +308,17 @@ def test_a_wrapper_of_several_processes_in_one_process_has_no_sums_that_could_be
     assert not any("unhooked: " in c or "unseen: " in c for c in outcome.calls)
 
 
-@pytest.mark.parametrize("call, said", [
+@pytest.mark.parametrize("call, stated", [
     ("run.watch(model, opt, scalr=1)", "'scaler' meant"), ("run.watch(model, 3)", "expected an optimizer"),
     ("run.watch(torch.jit.script(torch.nn.Linear(2, 1)), opt)", "before torch.jit"),
     ("first = run.watch(model, opt); run.watch(model, opt)", "watched already"),
 ])  # fmt: skip
-def test_a_wrong_call_is_said_and_raises_nothing(tmp_path, call, said):
+def test_a_wrong_call_is_stated_and_raises_nothing(tmp_path, call, stated):
     outcome = trainer.run(CODE.format(body=f"{call}; back(); opt.step()"), tmp_path, warm=True).ok()
-    assert said in outcome.err
+    assert stated in outcome.err
 
 
-def test_a_module_that_is_not_there_is_said(tmp_path):
+def test_a_module_that_is_not_there_is_stated(tmp_path):
     outcome = trainer.run(CODE.format(body='run.watch(model, opt, activations=["frist"]); back(); opt.step()'), tmp_path).ok()
     assert "no module is named 'frist'" in outcome.err
 
@@ -327,7 +327,7 @@ def test_a_module_that_is_not_there_is_said(tmp_path):
 
 
 def test_what_is_noticed_is_looked_at(tmp_path):
-    told = calls(tmp_path, """
+    reported = calls(tmp_path, """
 plumbline._watch._SHARE = 1  # however dear a screening is on a busy machine
 run.watch(model, opt)
 for i in range(24):
@@ -339,11 +339,11 @@ for i in range(24):
     if i in (14, 15): model.weight.grad.zero_()
     opt.step(); opt.zero_grad()
 """, "look")  # fmt: skip
-    assert told == [f"look step={i} steps=8" for i in (12, 14, 20, 20, 20)]  # the loss, the gradient, what it made of the bias
+    assert reported == [f"look step={i} steps=8" for i in (12, 14, 20, 20, 20)]  # the loss, the gradient, what it made of the bias
 
 
 def test_a_parameter_that_stands_still_is_looked_at_once(tmp_path):
-    told = calls(tmp_path, """
+    reported = calls(tmp_path, """
 held = torch.nn.Linear(2, 2)
 both = torch.nn.ModuleList([model, held])
 plumbline._watch._SHARE = 1
@@ -351,7 +351,7 @@ run.watch(both, opt)
 for i in range(12):
     (model(x).mean() + held(x).mean()).backward(); opt.step(); both.zero_grad()
 """, "look")  # fmt: skip
-    assert told == ["look step=3 steps=8"]
+    assert reported == ["look step=3 steps=8"]
 
 
 def test_a_rate_of_zero_is_no_parameter_that_stands_still(tmp_path):
@@ -403,9 +403,9 @@ def train(directory, record, fault, seed=0, ranks=1, count=60, pause=0.0, govern
     return sorted(done.stdout.splitlines()), done.stderr
 
 
-def warnings(said):
+def warnings(stated):
     """Python's; the libraries that torch is made of say when they do."""
-    return {line for line in said.splitlines() if "Warning: " in line and not line.startswith("[W")}
+    return {line for line in stated.splitlines() if "Warning: " in line and not line.startswith("[W")}
 
 
 def findings(directory, record):
@@ -417,11 +417,11 @@ def findings(directory, record):
 @real
 @pytest.mark.parametrize("fault, ranks", [("wd", 1), ("accumulation", 1), ("none", 2), ("accumulation", 2), ("hook-before", 2),
                                           ("hook-after", 2)])  # fmt: skip
-def test_nothing_changes_and_nobody_is_accused(tmp_path, fault, ranks):
+def test_nothing_changes_and_none_is_accused(tmp_path, fault, ranks):
     plain, before = train(tmp_path, "none", fault, seed=3, ranks=ranks, count=40)
-    watched, said = train(tmp_path, "runs", fault, seed=3, ranks=ranks, count=40)
+    watched, stated = train(tmp_path, "runs", fault, seed=3, ranks=ranks, count=40)
     assert len(plain) == ranks and watched == plain
-    assert warnings(said) == warnings(before)  # torch itself warns under newer Pythons
+    assert warnings(stated) == warnings(before)  # torch itself warns under newer Pythons
     assert findings(tmp_path, "runs") == []
 
 
@@ -437,14 +437,14 @@ def test_a_ring_in_fp16_is_named_from_its_first_step(tmp_path, seed):
 
 @real
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_ring_in_fp32_accuses_nobody(tmp_path, seed):
+def test_a_ring_in_fp32_accuses_none(tmp_path, seed):
     train(tmp_path, "runs", "none", seed, ranks=4, count=40)
     assert findings(tmp_path, "runs") == []
 
 
 @real
 @pytest.mark.parametrize("seed", range(20 if LONG else 4))
-def test_the_loss_that_is_no_number_is_told_of_its_step(tmp_path, seed):
+def test_the_loss_that_is_no_number_is_reported_at_its_step(tmp_path, seed):
     train(tmp_path, "runs", "nan", seed)
     found = findings(tmp_path, "runs")
     # The gradient norm is another site of the loss's incident, in the next step in which one is recorded.
@@ -457,7 +457,7 @@ def test_the_loss_that_is_no_number_is_told_of_its_step(tmp_path, seed):
 
 @real
 @pytest.mark.parametrize("seed, ranks", [(seed, 1 + (seed > 1)) for seed in range(20 if LONG else 3)])
-def test_a_weight_that_is_no_number_is_told_before_what_it_makes(tmp_path, seed, ranks):
+def test_a_weight_that_is_no_number_is_reported_before_what_it_makes(tmp_path, seed, ranks):
     train(tmp_path, "runs", "nan-weight", seed, ranks=ranks)
     (one,) = [f for f in findings(tmp_path, "runs") if f["rule"] == "precision/non-finite"]
     site = one["site"]
@@ -469,7 +469,7 @@ def test_a_weight_that_is_no_number_is_told_before_what_it_makes(tmp_path, seed,
 # Steps of 50 ms: then the weights are compared in nearly every one.
 @real
 @pytest.mark.parametrize("seed", range(20 if LONG else 2))
-def test_a_bit_flipped_on_one_rank_is_told_of_its_step(tmp_path, seed):
+def test_a_bit_flipped_on_one_rank_is_reported_at_its_step(tmp_path, seed):
     train(tmp_path, "runs", "flip", seed, ranks=2, count=66, pause=0.05, governed=False)
     found = findings(tmp_path, "runs")
     assert {f["rule"] for f in found} == {"precision/replica-divergence"}

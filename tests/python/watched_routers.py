@@ -14,7 +14,7 @@ import plumbline
 from router_kinds import KINDS, Model
 
 STEPS = int(os.environ.get("STEPS", "12"))
-TELLS = os.environ.get("TELLS")  # a layer's name: of it the trainer tells itself
+REPORTS = os.environ.get("TELLS")  # a layer's name: of it the trainer tells itself
 
 
 def main():
@@ -31,8 +31,8 @@ def main():
     for _ in range(STEPS):
         ids = torch.randint(0, 64, (8, 33))
         logits = model(ids[:, :-1])
-        if TELLS:
-            run.observe_routing(TELLS, torch.eye(8), topk_indices=torch.arange(8)[:, None], top_k=1)
+        if REPORTS:
+            run.observe_routing(REPORTS, torch.eye(8), topk_indices=torch.arange(8)[:, None], top_k=1)
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
         loss.backward()
         optimizer.step()

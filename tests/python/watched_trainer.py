@@ -118,12 +118,12 @@ def train(rank, record, fault, seed, ranks):
             with torch.no_grad():
                 model(x)
             model.train()
-    tell(rank, seen, held)
+    notify(rank, seen, held)
     if record != "none":
         run.finish()
 
 
-def tell(rank, seen, model):
+def notify(rank, seen, model):
     """The digest of what was seen and of the weights in the end."""
     for parameter in model.parameters():
         seen.update(parameter.detach().double().numpy().tobytes())

@@ -18,28 +18,28 @@ class Wrapper(torch.optim.Optimizer):
 
 
 def test_a_wrapper_that_does_nothing_at_micro_batches_makes_no_step(tmp_path):
-    told = calls(tmp_path, WRAPPER + """
+    reported = calls(tmp_path, WRAPPER + """
 opt = Wrapper(opt)
 run.watch(model, opt)
 for i in range(4):
     (model(x).mean() * 0 + 1).backward(); opt.step(); opt.zero_grad()
 """, "step_", "scalar step=0 loss", "scalar step=1 loss", "update")  # fmt: skip
-    assert [c for c in told if c.startswith("step_")] == steps(0, 1)
-    assert [c for c in told if "loss" in c] == ["scalar step=0 loss=2", "scalar step=1 loss=2"]
-    assert any(c.startswith("update") for c in told)  # its rule is the inner one's
+    assert [c for c in reported if c.startswith("step_")] == steps(0, 1)
+    assert [c for c in reported if "loss" in c] == ["scalar step=0 loss=2", "scalar step=1 loss=2"]
+    assert any(c.startswith("update") for c in reported)  # its rule is the inner one's
 
 
 def test_a_list_of_wrappers_and_of_what_is_inside_is_opened_once(tmp_path):
-    told = calls(tmp_path, WRAPPER + """
+    reported = calls(tmp_path, WRAPPER + """
 run.watch(model, [Wrapper(opt), opt])
 for i in range(2): back(); opt.step(); opt.zero_grad()
 """, "step_", "scalar step=0 lr")  # fmt: skip
-    assert [c for c in told if c.startswith("step_")] == steps(0, 1)
-    assert len([c for c in told if " lr" in c]) == 1
+    assert [c for c in reported if c.startswith("step_")] == steps(0, 1)
+    assert len([c for c in reported if " lr" in c]) == 1
 
 
 def test_the_norm_is_the_one_before_the_clip(tmp_path):
-    told = calls(tmp_path, """
+    reported = calls(tmp_path, """
 run.watch(model, opt)
 for i in range(6):
     model.weight.grad = None
@@ -47,12 +47,12 @@ for i in range(6):
     torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
     opt.step()
 """, *(f"scalar step={i} grad_norm" for i in range(6)))  # fmt: skip
-    assert len(told) == 6 and len({c.split("=")[-1] for c in told}) == 1  # in every step
-    assert float(told[0].split("=")[-1]) > 3
+    assert len(reported) == 6 and len({c.split("=")[-1] for c in reported}) == 1  # in every step
+    assert float(reported[0].split("=")[-1]) > 3
 
 
 def test_a_loss_that_the_trainer_scales_itself_is_the_one_before(tmp_path):
-    told = calls(tmp_path, """
+    reported = calls(tmp_path, """
 run.watch(model, opt)
 for i in range(4):
     scale = 2.0 ** (8 + i)
@@ -60,11 +60,11 @@ for i in range(4):
     model.weight.grad /= scale
     opt.step(); opt.zero_grad()
 """, *(f"scalar step={i} loss" for i in range(4)))  # fmt: skip
-    assert told == [f"scalar step={i} loss=3" for i in range(4)]
+    assert reported == [f"scalar step={i} loss=3" for i in range(4)]
 
 
 def test_parameters_without_a_gradient_are_counted_from_the_third_step_on(tmp_path):
-    told = calls(tmp_path, """
+    reported = calls(tmp_path, """
 model = torch.nn.ModuleList([torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)])
 opt = torch.optim.SGD(model.parameters(), lr=0.5)
 run.watch(model, opt)
@@ -72,8 +72,8 @@ for i in range(4):
     (model[0](x).mean() + model[1](x).mean().detach()).backward()
     opt.step(); opt.zero_grad()
 """, *(f"scalar step={i} trained/" for i in range(4)))  # fmt: skip
-    told = [line for line in told if "trained/first_loss" not in line]
-    assert sorted(told) == ["scalar step=2 trained/held=4", "scalar step=2 trained/never:1.bias=1", "scalar step=2 trained/never:1.weight=1",
+    reported = [line for line in reported if "trained/first_loss" not in line]
+    assert sorted(reported) == ["scalar step=2 trained/held=4", "scalar step=2 trained/never:1.bias=1", "scalar step=2 trained/never:1.weight=1",
                             "scalar step=2 trained/never=2", "scalar step=2 trained/ran=2", "scalar step=2 trained/replaced=0",
                             "scalar step=2 trained/steps=3", "scalar step=2 trained/whole=0"]  # fmt: skip
 
@@ -88,12 +88,12 @@ def test_what_is_not_watched_is_printed_though_warnings_are_ignored(tmp_path):
 
 @pytest.mark.parametrize("late", [False, True])
 def test_without_an_optimizer_the_one_that_holds_the_parameters_is_watched(tmp_path, late):
-    told = calls(tmp_path, f"""
+    reported = calls(tmp_path, f"""
 late = {late}
 if late: del opt
 run.watch(model)
 if late: opt = torch.optim.SGD(model.parameters(), lr=0.5)
 for i in range(3): back(); opt.step(); opt.zero_grad()
 """, "step_", "scalar step=2 lr")  # fmt: skip
-    assert [c for c in told if c.startswith("step_")] == steps(0, 1, 2)
-    assert [c for c in told if " lr" in c] == ["scalar step=2 lr=0.5"]
+    assert [c for c in reported if c.startswith("step_")] == steps(0, 1, 2)
+    assert [c for c in reported if " lr" in c] == ["scalar step=2 lr=0.5"]

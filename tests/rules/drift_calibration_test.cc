@@ -112,7 +112,7 @@ DriftCause Name(RolloutSpec spec, int seed) {
   return site.Cause();
 }
 
-TEST(DriftCalibration, ANameIsRightAsOftenAsItSays) {
+TEST(DriftCalibration, ANameIsRightAsOftenAsItStates) {
   const int runs = std::getenv("PLUMB_LONG") != nullptr ? 80 : 2;
   struct Count {
     int right = 0, all = 0;

@@ -64,7 +64,7 @@ TEST_F(Bounds, AWorldThatIsClaimedCostsNothing) {
 }
 
 // Tests that ranks that report once and then lag do not make each step check all of them.
-TEST_F(Bounds, RanksThatLagAreNotAskedAtEachStep) {
+TEST_F(Bounds, RanksThatLagGetNoRequestAtEachStep) {
   for (uint32_t first = 0; first < 100000; first += 4000) {
     v1::Batch batch = From(first, kWorld);
     for (uint32_t rank = first + 1; rank < first + 4000; ++rank) {

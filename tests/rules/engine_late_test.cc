@@ -153,7 +153,7 @@ TEST_F(Late, ANaNIsFoundWhenItsStepIsWhole) {
 
 // Tests that if a fault was reported from other ranks in time, a late rank does not report it
 // again; an earlier fault is reported.
-TEST_F(Late, ANaNThatWasToldInTimeIsTheSame) {
+TEST_F(Late, ANaNThatWasReportedInTimeIsTheSame) {
   auto engine = ClosedOverRankOne();
   v1::Batch in_time = Step(0, 10);
   test::AddScalar(&in_time, "loss", 10, kNaN);

@@ -76,12 +76,12 @@ Step StepOf(const std::string& kind, int64_t step, int64_t i, int64_t x, double 
   if (is("restart") && on) rate = 1e-3;
   if (is("rate-nan") && uniform(random) < 0.05) rate = nan;
   if (is("memory")) memory += 2e6 * n;
-  Step told{step, {}};
-  List& list = told.lists[1] = {{"train/loss", loss},
-                                {"lr", rate},
-                                {"grad_norm", norm},
-                                {"memory/allocated", memory},
-                                {"layers/3/norm", uniform(random)}};
+  Step reported{step, {}};
+  List& list = reported.lists[1] = {{"train/loss", loss},
+                                    {"lr", rate},
+                                    {"grad_norm", norm},
+                                    {"memory/allocated", memory},
+                                    {"layers/3/norm", uniform(random)}};
   if (!is("means")) list.emplace_back("tokens", 4096 * n);
   // Series specific to the kind.
   const auto too = [&](const std::string& op, double value) { list.emplace_back(op, value); };
@@ -102,11 +102,11 @@ Step StepOf(const std::string& kind, int64_t step, int64_t i, int64_t x, double 
   // Occasional lists: one that a rule reads, and one that no rule reads.
   const int64_t every = is("many-lists") ? 3 : 40;
   if (i % every == every - 1)
-    told.lists[2] = {{"val/loss", is("overfit") && on ? loss * std::exp(after / 1000) : loss}};
-  if (i % 7 == 2) told.lists[3] = {{"layer/y", n}};
-  if (is("many-lists") && i % 2 == 0) told.lists[4] = {{"lm loss", loss}, {"gnorm", norm}};
-  if (is("many-lists") && i % 11 == 10) told.lists.erase(1);
-  return told;
+    reported.lists[2] = {{"val/loss", is("overfit") && on ? loss * std::exp(after / 1000) : loss}};
+  if (i % 7 == 2) reported.lists[3] = {{"layer/y", n}};
+  if (is("many-lists") && i % 2 == 0) reported.lists[4] = {{"lm loss", loss}, {"gnorm", norm}};
+  if (is("many-lists") && i % 11 == 10) reported.lists.erase(1);
+  return reported;
 }
 
 // Returns two attempts. The second starts within the first.
@@ -130,7 +130,7 @@ std::vector<Attempt> RunsOf(const std::string& kind, uint64_t seed) {
   return runs;
 }
 
-void SayProgress(v1::Batch* batch, int64_t step) {
+void DescribeProgress(v1::Batch* batch, int64_t step) {
   test::AddProgress(batch, step).set_newest_step(step + 1);
 }
 
@@ -160,7 +160,7 @@ v1::Batch BatchOf(const Attempt& run, size_t first, size_t end, bool columns) {
       for (const auto& [op, value] : list) rows.add_value(value);
     }
   }
-  SayProgress(&batch, run.steps[end - 1].step);
+  DescribeProgress(&batch, run.steps[end - 1].step);
   return batch;
 }
 
@@ -181,7 +181,7 @@ std::string RulesOf(const std::string& state) {
 }
 
 struct Judged {
-  std::vector<std::string> told;  // verdicts, and the steps stored between them
+  std::vector<std::string> reported;  // verdicts, and the steps stored between them
   Stored stored;
   std::vector<std::string> remembered;
 };
@@ -193,10 +193,10 @@ Judged Judge(const std::vector<Attempt>& runs, const Way& way) {
   config.run_bytes = way.run_bytes;
   const auto make = [&] {
     auto engine = *Engine::Create(
-        config, [&](const v1::Verdict& v) { judged.told.push_back(v.DebugString()); });
+        config, [&](const v1::Verdict& v) { judged.reported.push_back(v.DebugString()); });
     if (way.store) {
       engine->SetOnSeries([&, store = StoreIn(&judged.stored)](const StepSeries& step) {
-        judged.told.push_back(std::to_string(step.step) + step.columns->key);
+        judged.reported.push_back(std::to_string(step.step) + step.columns->key);
         store(step);
       });
     }
@@ -230,20 +230,20 @@ TEST_P(EngineRows, ManyStepsTogetherAreJudgedAsEachByItself) {
   const std::vector<Attempt> runs = RunsOf(GetParam(), seed);
   // Step by step: too few rows to be judged together.
   const Judged plain = Judge(runs, {.steps = 5}), stored = Judge(runs, {.steps = 5, .store = true});
-  EXPECT_GT(plain.told.size(), 8u);
+  EXPECT_GT(plain.reported.size(), 8u);
   EXPECT_GT(stored.stored.size(), 5000u);
-  EXPECT_EQ(Judge(runs, {.columns = false, .steps = 100}).told, plain.told);
+  EXPECT_EQ(Judge(runs, {.columns = false, .steps = 100}).reported, plain.reported);
   for (const size_t steps : {size_t{8}, size_t{257}, size_t{0}}) {
     const Judged together = Judge(runs, {.steps = steps});
-    EXPECT_EQ(together.told, plain.told) << steps;
+    EXPECT_EQ(together.reported, plain.reported) << steps;
     EXPECT_TRUE(together.remembered == plain.remembered) << steps;
   }
-  const Judged beside = Judge(runs, {.store = true});
-  EXPECT_EQ(beside.told, stored.told);
-  EXPECT_EQ(beside.stored, stored.stored);
-  EXPECT_EQ(Judge(runs, {.restored = true}).told, plain.told);
+  const Judged adjacent = Judge(runs, {.store = true});
+  EXPECT_EQ(adjacent.reported, stored.reported);
+  EXPECT_EQ(adjacent.stored, stored.stored);
+  EXPECT_EQ(Judge(runs, {.restored = true}).reported, plain.reported);
   // If memory is limited, rules judge step by step.
-  EXPECT_EQ(Judge(runs, {.run_bytes = uint64_t{64} << 20}).told, plain.told);
+  EXPECT_EQ(Judge(runs, {.run_bytes = uint64_t{64} << 20}).reported, plain.reported);
 }
 
 std::string NameOf(const testing::TestParamInfo<const char*>& kind) {

@@ -29,7 +29,7 @@ v1::Batch Message(uint32_t rank, uint32_t world) {
   return batch;
 }
 
-void SayProgress(v1::Batch* batch, int64_t complete_through) {
+void DescribeProgress(v1::Batch* batch, int64_t complete_through) {
   test::AddProgress(batch, complete_through).set_newest_step(complete_through + 1);
 }
 
@@ -52,7 +52,7 @@ v1::Batch OneByOne(uint32_t rank, uint32_t world, int64_t step, const std::vecto
     if (value.absent) continue;
     test::AddScalar(&batch, value.op, step, value.value).set_sample_size(1);
   }
-  SayProgress(&batch, step);
+  DescribeProgress(&batch, step);
   return batch;
 }
 
@@ -73,7 +73,7 @@ v1::Batch ByColumns(uint32_t rank, uint32_t world, int64_t step, const std::vect
   if (std::any_of(absent.begin(), absent.end(), [](char c) { return c != 0; }))
     rows.set_absent(absent);
   if (declare) *batch.add_series_sets() = SetOf(1, ops);
-  SayProgress(&batch, step);
+  DescribeProgress(&batch, step);
   return batch;
 }
 
@@ -168,7 +168,7 @@ Outcome JudgeLists(bool by_columns) {
       *batch.add_series() = one.series(0);
       batch.mutable_series(static_cast<int>(i))->set_set(set);
     }
-    SayProgress(&batch, step);
+    DescribeProgress(&batch, step);
     EXPECT_TRUE(engine->Add(batch).ok());
   }
   engine->Finish();
@@ -316,12 +316,12 @@ struct Plain {
     bool done = false;
   };
   std::map<uint32_t, Rank> ranks;
-  bool Covered(int64_t step, bool far_behind) const {
+  bool Covered(int64_t step, bool far_back) const {
     return std::all_of(ranks.begin(), ranks.end(), [&](const auto& entry) {
       const Rank& r = entry.second;
       if (r.done || r.complete >= step) return true;
       const bool backlog = r.newest != RankProgress::kNever && r.newest > r.complete + 1;
-      return far_behind && !backlog;
+      return far_back && !backlog;
     });
   }
 };
@@ -351,8 +351,8 @@ TEST(RankProgress, AnswersAsRankByRankWould) {
           plain.ranks[rank].newest = std::max(plain.ranks[rank].newest, newest);
       }
       for (int64_t step = 0; step < 13; ++step) {
-        for (const bool far_behind : {false, true})
-          ASSERT_EQ(fast.Covered(step, far_behind), plain.Covered(step, far_behind));
+        for (const bool far_back : {false, true})
+          ASSERT_EQ(fast.Covered(step, far_back), plain.Covered(step, far_back));
         std::set<uint32_t> present;
         for (uint32_t r = 0; r < 6; ++r) {
           if (rng() % 4 == 0 && plain.ranks.contains(r)) present.insert(r);
@@ -360,8 +360,8 @@ TEST(RankProgress, AnswersAsRankByRankWould) {
         std::vector<uint32_t> missing;
         for (uint32_t r = 0; r < 8; ++r) {
           const auto found = plain.ranks.find(r);
-          const bool behind = found == plain.ranks.end() || found->second.complete < step;
-          if (behind && !present.contains(r)) missing.push_back(r);
+          const bool later = found == plain.ranks.end() || found->second.complete < step;
+          if (later && !present.contains(r)) missing.push_back(r);
         }
         ASSERT_EQ(fast.Missing(step, 8, present, 64), missing);
         const std::vector<uint32_t> some = fast.Missing(step, 8, present, 2);

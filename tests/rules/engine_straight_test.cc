@@ -26,7 +26,7 @@ v1::Batch Message() {
   return batch;
 }
 
-void SayProgress(v1::Batch* batch, int64_t complete_through) {
+void DescribeProgress(v1::Batch* batch, int64_t complete_through) {
   test::AddProgress(batch, complete_through).set_newest_step(complete_through + 1);
 }
 
@@ -46,7 +46,7 @@ v1::Batch OneByOne(int64_t step, const std::vector<Value>& values) {
   v1::Batch batch = Message();
   for (const Value& value : values)
     test::AddScalar(&batch, value.op, step, value.value).set_sample_size(1);
-  SayProgress(&batch, step);
+  DescribeProgress(&batch, step);
   return batch;
 }
 
@@ -62,7 +62,7 @@ v1::Batch ByColumns(int64_t step, const std::vector<Value>& values) {
     rows.add_value(value.value);
   }
   *batch.add_series_sets() = SetOf(1, ops);
-  SayProgress(&batch, step);
+  DescribeProgress(&batch, step);
   return batch;
 }
 
@@ -82,7 +82,7 @@ std::vector<std::vector<Value>> TwoListsOf(int64_t step) {
 
 // Returns the outcome with `at_once` steps per batch, list by list; 0: single scalars. Each batch
 // is complete up to `behind` steps before its last step; the remaining steps are held.
-Outcome JudgeAtOnce(int64_t at_once, int64_t behind, bool store) {
+Outcome JudgeAtOnce(int64_t at_once, int64_t after, bool store) {
   Outcome outcome;
   auto engine = *Engine::Create(
       {}, [&](const v1::Verdict& v) { outcome.verdicts.push_back(v.DebugString()); });
@@ -112,7 +112,7 @@ Outcome JudgeAtOnce(int64_t at_once, int64_t behind, bool store) {
         batch.mutable_series()->rbegin()->set_set(set);
       }
     }
-    SayProgress(&batch, first + steps - 1 - behind);
+    DescribeProgress(&batch, first + steps - 1 - after);
     EXPECT_TRUE(engine->Add(batch).ok());
   }
   engine->Finish();
@@ -125,11 +125,11 @@ TEST(EngineStraight, RowsOfManyStepsAreJudgedAsThoseOfOne) {
   EXPECT_GT(items.verdicts.size(), 5u);
   EXPECT_GT(items.stored.size(), 900u);
   for (const int64_t at_once : {1, 2, 32, 320}) {
-    for (const int64_t behind : {0, 1}) {
-      const Outcome columns = JudgeAtOnce(at_once, behind, true);
-      EXPECT_EQ(columns.verdicts, items.verdicts) << at_once << ", " << behind;
+    for (const int64_t after : {0, 1}) {
+      const Outcome columns = JudgeAtOnce(at_once, after, true);
+      EXPECT_EQ(columns.verdicts, items.verdicts) << at_once << ", " << after;
       EXPECT_EQ(columns.stored, items.stored);
-      EXPECT_EQ(JudgeAtOnce(at_once, behind, false).verdicts, items.verdicts);
+      EXPECT_EQ(JudgeAtOnce(at_once, after, false).verdicts, items.verdicts);
     }
   }
 }
@@ -155,7 +155,7 @@ TEST(EngineStraight, ABatchThatSpeaksOfAnotherRankWaitsForIt) {
   EXPECT_EQ(closed, 0);
   v1::Batch later = test::BatchOf(test::SourceOf("run", 1, 0));
   later.set_stream_id(kStream + 1);
-  SayProgress(&later, 1);
+  DescribeProgress(&later, 1);
   ASSERT_TRUE(engine->Add(later).ok());
   EXPECT_EQ(closed, 1);
 }

@@ -55,26 +55,28 @@ class Closing : public ::testing::Test {
   std::vector<std::vector<uint32_t>> ranks_;
   std::vector<std::vector<uint32_t>> missing_;
   std::vector<std::pair<int64_t, uint32_t>> late_;  // (step, rank) reported separately
-  std::vector<std::pair<std::string, uint64_t>> told_late_;
+  std::vector<std::pair<std::string, uint64_t>> reported_late_;
   std::map<std::string, uint64_t> lost_;  // by cause
-  OnClose on_close_ = {
-      [this](const SiteStep& step) {
-        if (step.late) {
-          for (const Item& item : step.items) late_.emplace_back(step.step, item.source->rank());
-          return;
-        }
-        steps_.push_back(step.step);
-        std::vector<uint32_t> ranks;
-        for (const Item& item : step.items) ranks.push_back(item.source->rank());
-        ranks_.push_back(ranks);
-        missing_.push_back(step.missing_ranks);
-      },
-      nullptr,
-      [this](const StepEnd& step) { EXPECT_EQ(step.step, steps_.back()); },
-      [this](const std::string& cause, uint64_t items) { told_late_.emplace_back(cause, items); },
-      nullptr,
-      nullptr,
-      [this](const std::string& cause, uint64_t items) { lost_[cause] += items; }};
+  OnClose on_close_ = {[this](const SiteStep& step) {
+                         if (step.late) {
+                           for (const Item& item : step.items)
+                             late_.emplace_back(step.step, item.source->rank());
+                           return;
+                         }
+                         steps_.push_back(step.step);
+                         std::vector<uint32_t> ranks;
+                         for (const Item& item : step.items) ranks.push_back(item.source->rank());
+                         ranks_.push_back(ranks);
+                         missing_.push_back(step.missing_ranks);
+                       },
+                       nullptr,
+                       [this](const StepEnd& step) { EXPECT_EQ(step.step, steps_.back()); },
+                       [this](const std::string& cause, uint64_t items) {
+                         reported_late_.emplace_back(cause, items);
+                       },
+                       nullptr,
+                       nullptr,
+                       [this](const std::string& cause, uint64_t items) { lost_[cause] += items; }};
 };
 
 TEST_F(Closing, AStepWaitsForAllRanks) {
@@ -114,7 +116,7 @@ TEST_F(Closing, ARankThatIsExpectedIsWaitedForHoweverFarTheOthersAre) {
   EXPECT_EQ(steps_.back(), 10) << "and is without a backlog";
   MarkGone(1);
   EXPECT_EQ(steps_.back(), 236);  // newest is 300: 64 after it
-  EXPECT_TRUE(told_late_.empty());
+  EXPECT_TRUE(reported_late_.empty());
 }
 
 TEST_F(Closing, AGoneRankIsNotWaitedFor) {
@@ -140,10 +142,11 @@ TEST_F(Closing, AGoneRankOfWhichSomethingComesIsWaitedForAgain) {
   EXPECT_THAT(ranks_[2], ElementsAre(0, 1));
   EXPECT_EQ(Late("late-stream-broken"), 1u);
   EXPECT_THAT(late_, ElementsAre(std::pair(int64_t{1}, 1u)));
-  EXPECT_THAT(told_late_, ElementsAre(std::pair(std::string("late-stream-broken"), uint64_t{1})));
+  EXPECT_THAT(reported_late_,
+              ElementsAre(std::pair(std::string("late-stream-broken"), uint64_t{1})));
 }
 
-TEST_F(Closing, WhatIsLateIsToldWhenItsRankHasDeliveredTheStep) {
+TEST_F(Closing, WhatIsLateIsReportedWhenItsRankHasDeliveredTheStep) {
   Take(ScalarAt(0, 2, 5));
   MarkGone(1);
   v1::Batch half = Message(1, 2);
@@ -179,7 +182,7 @@ class HostedClosing : public Closing {
   HostedClosing() : Closing(true) {}
 };
 
-TEST_F(HostedClosing, NobodyIsClosedOverUnlessTheHostSaysSo) {
+TEST_F(HostedClosing, NoRankIsClosedOverUnlessTheHostStatesIt) {
   Take(ScalarAt(1, 2, 0));
   for (int64_t step = 0; step < 300; ++step) Take(ScalarAt(0, 2, step));
   EXPECT_THAT(steps_, ElementsAre(0));
@@ -365,7 +368,7 @@ TEST(Engine, SettingsAndGlobsAreChecked) {
 }
 
 TEST(Report, ASurerCauseRefinesTheFinding) {
-  const auto told = [](const char* cause, double confidence) {
+  const auto reported = [](const char* cause, double confidence) {
     v1::Verdict verdict;
     verdict.set_kind(v1::Verdict::KIND_FINDING);
     verdict.mutable_finding()->set_fingerprint("f");
@@ -375,11 +378,11 @@ TEST(Report, ASurerCauseRefinesTheFinding) {
     return verdict;
   };
   Report report;
-  report.Add(told("unknown", 0));
-  EXPECT_FALSE(report.Add(told("temperature", 0.9)).stronger);
+  report.Add(reported("unknown", 0));
+  EXPECT_FALSE(report.Add(reported("temperature", 0.9)).stronger);
   EXPECT_EQ(report.findings()[0]->cause().id(), "temperature");
-  report.Add(told("noise", 0.5));
-  report.Add(told("truncation", 0.9));
+  report.Add(reported("noise", 0.5));
+  report.Add(reported("truncation", 0.9));
   EXPECT_EQ(report.findings()[0]->cause().id(), "temperature");
 }
 
@@ -444,7 +447,7 @@ TEST(Catalogue, GlobsMatchAsAShellDoes) {
 
 // Tests that if only rules without evidence are selected, no finding reports that evidence was not
 // judged.
-TEST(Coverage, IsNotMissedWhereMetaRulesAloneWereAskedFor) {
+TEST(Coverage, IsNotMissedWhereMetaRulesAloneWereRequested) {
   for (const bool alone : {true, false}) {
     EngineConfig config;
     config.rules = {"meta/*"};

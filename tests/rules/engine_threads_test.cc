@@ -16,7 +16,7 @@ namespace {
 constexpr int kThreads = 4;
 
 // Verdicts by run, in order.
-using Said = std::map<std::string, std::vector<std::string>>;
+using Stated = std::map<std::string, std::vector<std::string>>;
 
 // Returns the batches of one golden case per rule.
 std::vector<std::vector<v1::Batch>> Inputs() {
@@ -54,15 +54,15 @@ void Judge(const std::vector<std::vector<v1::Batch>>& inputs, int thread, Engine
   }
 }
 
-TEST(EngineThreads, RunsThatAreJudgedTogetherSayWhatTheySayAlone) {
+TEST(EngineThreads, RunsThatAreJudgedTogetherGiveWhatTheyGiveAlone) {
   const std::vector<std::vector<v1::Batch>> inputs = Inputs();
   ASSERT_GT(inputs.size(), 10u);
   const auto judged = [&](bool together) {
-    Said said;
+    Stated stated;
     std::mutex mutex;
     auto engine = Engine::Create({}, [&](const v1::Verdict& verdict) {
       std::lock_guard lock(mutex);
-      said[verdict.site().run()].push_back(verdict.DebugString());
+      stated[verdict.site().run()].push_back(verdict.DebugString());
     });
     EXPECT_TRUE(engine.ok());
     std::vector<std::thread> threads;
@@ -74,7 +74,7 @@ TEST(EngineThreads, RunsThatAreJudgedTogetherSayWhatTheySayAlone) {
       if (thread.joinable()) thread.join();
     }
     EXPECT_EQ((*engine)->open_bytes(), 0u);
-    return std::pair(std::move(said), (*engine)->coverage().judged);
+    return std::pair(std::move(stated), (*engine)->coverage().judged);
   };
   const auto [alone, judged_alone] = judged(false);
   const auto [together, judged_together] = judged(true);

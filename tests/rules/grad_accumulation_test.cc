@@ -79,7 +79,7 @@ TEST(GradAccumulation, PowerOverLengthAndNoise) {
   }
 }
 
-TEST(GradAccumulation, BothRecordingsSayTheSame) {
+TEST(GradAccumulation, BothRecordingsGiveTheSame) {
   AccumulationSpec spec{.adds = 600, .samples = 200};
   const auto one = Judge({AccumulationRun(spec)});
   spec.evidence = "update";

@@ -15,9 +15,9 @@
 namespace plumbline::rules {
 namespace {
 
-v1::Verdict Told(const std::string& rule, const std::string& layer, const std::string& cause,
-                 int64_t step = 0, double confidence = 0.5,
-                 v1::Strength strength = v1::STRENGTH_BOUNDED) {
+v1::Verdict Reported(const std::string& rule, const std::string& layer, const std::string& cause,
+                     int64_t step = 0, double confidence = 0.5,
+                     v1::Strength strength = v1::STRENGTH_BOUNDED) {
   v1::Verdict verdict;
   verdict.set_kind(v1::Verdict::KIND_FINDING);
   verdict.set_rule(rule);
@@ -43,10 +43,10 @@ v1::Verdict Told(const std::string& rule, const std::string& layer, const std::s
 TEST(Incidents, TenTensorsWithOneCauseAreOneWithTenSites) {
   Report report;
   for (int i = 9; i >= 0; --i)
-    report.Add(Told("precision/lost-update", "layers." + std::to_string(i), "no-master-weights",
-                    i == 4 ? 2 : 3));
-  report.Add(Told("precision/lost-update", "embedding", "another"));
-  report.Add(Told("precision/ema-stall", "layers.0", "no-master-weights"));
+    report.Add(Reported("precision/lost-update", "layers." + std::to_string(i), "no-master-weights",
+                        i == 4 ? 2 : 3));
+  report.Add(Reported("precision/lost-update", "embedding", "another"));
+  report.Add(Reported("precision/ema-stall", "layers.0", "no-master-weights"));
   const auto incidents = IncidentsOf(report.findings());
   ASSERT_EQ(incidents.size(), 3u);
   const auto ten = std::max_element(
@@ -60,8 +60,8 @@ TEST(Incidents, TenTensorsWithOneCauseAreOneWithTenSites) {
 }
 
 TEST(Incidents, WhatShowsIsUnsuppressedThenStrongestThenEarliest) {
-  v1::Finding a = Told("g/r", "a", "c", 9).finding();
-  v1::Finding b = Told("g/r", "b", "c", 5).finding();
+  v1::Finding a = Reported("g/r", "a", "c", 9).finding();
+  v1::Finding b = Reported("g/r", "b", "c", 5).finding();
   EXPECT_TRUE(ShowsBefore(b, a));
   a.set_strength(v1::STRENGTH_PROVED);
   EXPECT_TRUE(ShowsBefore(a, b));
@@ -73,8 +73,8 @@ TEST(Incidents, WhatShowsIsUnsuppressedThenStrongestThenEarliest) {
 }
 
 TEST(Incidents, AFingerprintIsOfRuleRunAndCause) {
-  v1::Finding a = Told("g/r", "a", "c").finding();
-  v1::Finding b = Told("g/r", "b", "c").finding();
+  v1::Finding a = Reported("g/r", "a", "c").finding();
+  v1::Finding b = Reported("g/r", "b", "c").finding();
   EXPECT_EQ(IncidentFingerprint(a), IncidentFingerprint(b));
   b.mutable_cause()->set_id("d");
   EXPECT_NE(IncidentFingerprint(a), IncidentFingerprint(b));
@@ -85,7 +85,7 @@ TEST(Incidents, AFingerprintIsOfRuleRunAndCause) {
 }
 
 // Returns the findings of a report as text, independent of their order of arrival.
-std::string Said(const Report& report) {
+std::string Stated(const Report& report) {
   std::string text;
   for (const Incident& incident : IncidentsOf(report.findings())) {
     text += incident.fingerprint + "\n";
@@ -104,11 +104,11 @@ TEST(Incidents, DoNotDependOnTheOrderOfVerdicts) {
     std::vector<v1::Verdict> verdicts;
     for (int site = 0; site < 6; ++site) {
       for (int64_t step = 0; step < static_cast<int64_t>(1 + rng() % 6); ++step) {
-        verdicts.push_back(Told(pick(std::string("g/a"), std::string("g/b")),
-                                "layers." + std::to_string(site),
-                                pick(std::string(), std::string("x"), std::string("y")), step,
-                                pick(0.0, 0.3, 0.9, std::numeric_limits<double>::quiet_NaN()),
-                                pick(v1::STRENGTH_HEURISTIC, v1::STRENGTH_PROVED)));
+        verdicts.push_back(Reported(pick(std::string("g/a"), std::string("g/b")),
+                                    "layers." + std::to_string(site),
+                                    pick(std::string(), std::string("x"), std::string("y")), step,
+                                    pick(0.0, 0.3, 0.9, std::numeric_limits<double>::quiet_NaN()),
+                                    pick(v1::STRENGTH_HEURISTIC, v1::STRENGTH_PROVED)));
         verdicts.back().mutable_finding()->set_level(pick(v1::LEVEL_WARNING, v1::LEVEL_ERROR));
         verdicts.back().mutable_finding()->set_suppressed(pick(true, false));
       }
@@ -117,8 +117,8 @@ TEST(Incidents, DoNotDependOnTheOrderOfVerdicts) {
     for (int order = 0; order < 6; ++order) {
       Report report;
       for (const v1::Verdict& verdict : verdicts) report.Add(verdict);
-      if (order == 0) reference = Said(report);
-      ASSERT_EQ(Said(report), reference) << "trial " << trial;
+      if (order == 0) reference = Stated(report);
+      ASSERT_EQ(Stated(report), reference) << "trial " << trial;
       std::shuffle(verdicts.begin(), verdicts.end(), rng);
     }
   }
@@ -126,23 +126,23 @@ TEST(Incidents, DoNotDependOnTheOrderOfVerdicts) {
 
 // Tests that the most certain cause is reported, in the words of the earliest finding that named
 // it.
-TEST(Report, AFindingIsToldByTheFirstThatNamedItsCause) {
+TEST(Report, AFindingIsReportedByTheFirstThatNamedItsCause) {
   Report report;
-  report.Add(Told("g/r", "a", "x", 4, 0.5));
-  EXPECT_TRUE(report.Add(Told("g/r", "a", "y", 5, 0.7)).refined);
-  EXPECT_TRUE(report.Add(Told("g/r", "a", "x", 6, 0.9)).refined);
+  report.Add(Reported("g/r", "a", "x", 4, 0.5));
+  EXPECT_TRUE(report.Add(Reported("g/r", "a", "y", 5, 0.7)).refined);
+  EXPECT_TRUE(report.Add(Reported("g/r", "a", "x", 6, 0.9)).refined);
   const v1::Finding& finding = *report.findings()[0];
   EXPECT_EQ(finding.cause().id(), "x");
   EXPECT_EQ(finding.cause().confidence(), 0.9);
   EXPECT_EQ(finding.explanation(), "a at 4");
   EXPECT_EQ(finding.site().step_first(), 4);
   EXPECT_EQ(finding.site().step_last(), 6);
-  EXPECT_FALSE(report.Add(Told("g/r", "a", "y", 7, 0.8)).refined);
+  EXPECT_FALSE(report.Add(Reported("g/r", "a", "y", 7, 0.8)).refined);
 }
 
 TEST(Report, ARestoredOneGoesOnAsTheOldOneWould) {
-  const auto first = {Told("g/r", "a", "x", 4, 0.5), Told("g/r", "a", "y", 5, 0.7)};
-  const v1::Verdict then = Told("g/r", "a", "x", 6, 0.9);
+  const auto first = {Reported("g/r", "a", "x", 4, 0.5), Reported("g/r", "a", "y", 5, 0.7)};
+  const v1::Verdict then = Reported("g/r", "a", "x", 6, 0.9);
   Report one, two;
   for (const v1::Verdict& verdict : first) one.Add(verdict);
   Archive write;
@@ -154,7 +154,7 @@ TEST(Report, ARestoredOneGoesOnAsTheOldOneWould) {
   ASSERT_TRUE(read.ok()) << read.error();
   one.Add(then);
   two.Add(then);
-  EXPECT_EQ(Said(one), Said(two));
+  EXPECT_EQ(Stated(one), Stated(two));
   EXPECT_EQ(two.findings()[0]->explanation(), "a at 4");
 }
 

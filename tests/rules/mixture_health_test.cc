@@ -117,7 +117,7 @@ TEST(MixtureHealth, PlantedFaultsAreFound) {
   EXPECT_EQ(found.collapse, kRuns);
 }
 
-TEST(MixtureHealth, OneFindingSaysWhichStepsItSpeaksOf) {
+TEST(MixtureHealth, OneFindingStatesWhichStepsItSpeaksOf) {
   MixtureRunSpec spec{.steps = 300};
   spec.popularity = {{5, 6.0}};
   const v1::Verdict v = Only(Judge(spec), kImbalance);
@@ -248,8 +248,8 @@ TEST(MixtureHealth, AnOpeningDoesNotSpeakForTheRest) {
 
 // Tests a layer with some complete calls and loads between them: one window, and no complaint about
 // missing rows.
-TEST(MixtureHealth, LoadsStandBesideWholeCalls) {
-  const auto told = [](MixtureRunSpec whole) {
+TEST(MixtureHealth, LoadsStandNextToWholeCalls) {
+  const auto reported = [](MixtureRunSpec whole) {
     MixtureRunSpec between = whole;
     whole.every = 128;
     between.every = 8;
@@ -263,16 +263,16 @@ TEST(MixtureHealth, LoadsStandBesideWholeCalls) {
     }
     return VerdictsOn({batch}, {.rules = {"health/*", "causality/*"}});
   };
-  const Verdicts healthy = told({.steps = 300});
+  const Verdicts healthy = reported({.steps = 300});
   for (const char* rule : {kImbalance, kDead, kDrops, kCollapse})
     EXPECT_EQ(Only(healthy, rule).kind(), v1::Verdict::KIND_PASS) << rule;
   for (const v1::Verdict& v : healthy) EXPECT_NE(v.site().op(), "loads") << v.ShortDebugString();
   MixtureRunSpec dead{.steps = 300};
   dead.popularity = {{5, 0.0}};
-  EXPECT_EQ(Findings(told(dead), kDead), 1);
+  EXPECT_EQ(Findings(reported(dead), kDead), 1);
   MixtureRunSpec uneven{.steps = 300};
   uneven.popularity = {{5, 6.0}};
-  EXPECT_EQ(Findings(told(uneven), kImbalance), 1);
+  EXPECT_EQ(Findings(reported(uneven), kImbalance), 1);
 }
 
 TEST(MixtureHealth, TooFewChoicesProveNoDeath) {
@@ -282,7 +282,7 @@ TEST(MixtureHealth, TooFewChoicesProveNoDeath) {
   EXPECT_EQ(Only(verdicts, kImbalance).kind(), v1::Verdict::KIND_PASS);
 }
 
-TEST(MixtureHealth, PaddingAccusesNobodyAndHidesNothing) {
+TEST(MixtureHealth, PaddingAccusesNoneAndHidesNothing) {
   MixtureRunSpec spec{};
   spec.padding_share = 0.4;
   spec.padding_expert = 5;

@@ -100,7 +100,7 @@ TEST(RoutingJoin, RanksThatDoNotFitTogetherBlock) {
 }
 
 // Tests that pool_id identifies the members of a group: two groups of two ranks each.
-TEST(RoutingJoin, GroupsAreToldByPoolId) {
+TEST(RoutingJoin, GroupsAreDistinguishedByPoolId) {
   RoutingSpec spec = Spec(RouterPolicy::kScore, 9);
   spec.sequences = 4;
   spec.length = 128;

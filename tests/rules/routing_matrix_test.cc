@@ -142,7 +142,7 @@ TEST(RoutingMatrix, LeakingRoutersAreFoundWhereTheRecordingCarriesTheEvidence) {
   for (const Kind& kind : testing::LeakingKinds()) {
     std::map<std::string, int> outcomes;
     std::map<std::string, int> twins;
-    int told_by_none = 0, thinned = 0, carrying = 0, found = 0, proved = 0, inconclusive = 0,
+    int reported_by_none = 0, thinned = 0, carrying = 0, found = 0, proved = 0, inconclusive = 0,
         passed = 0;
     for (uint64_t seed = first; seed < first + seeds; ++seed) {
       const SyntheticRouting routing(kind.Make(seed));
@@ -166,7 +166,7 @@ TEST(RoutingMatrix, LeakingRoutersAreFoundWhereTheRecordingCarriesTheEvidence) {
       if (twin == testing::kThinned && replayed) twin.clear();
       if (!twin.empty()) {
         ++twins[twin];
-        ++(twin == testing::kThinned ? thinned : told_by_none);
+        ++(twin == testing::kThinned ? thinned : reported_by_none);
         carries = false;
       }
       carrying += carries;
@@ -188,7 +188,7 @@ TEST(RoutingMatrix, LeakingRoutersAreFoundWhereTheRecordingCarriesTheEvidence) {
     if (!twins.empty()) Print("  with a causal twin, not counted as carrying", twins);
     if (carrying >= 50) {
       EXPECT_LE(carrying - found, std::max(1.0, 0.01 * carrying)) << kind.name;
-      EXPECT_LE(told_by_none, 0.1 * (carrying + told_by_none)) << kind.name;
+      EXPECT_LE(reported_by_none, 0.1 * (carrying + reported_by_none)) << kind.name;
       // A single recording may have too little evidence for races and reordered queues.
       EXPECT_LE(thinned, 0.4 * (carrying + thinned)) << kind.name;
     }

@@ -240,7 +240,7 @@ TEST(RoutingInconclusive, ScoresNormalisedOverTheTokens) {
   }
 }
 
-TEST(RoutingNearMiss, AFullExpertThatRefusedNobody) {
+TEST(RoutingNearMiss, AFullExpertThatRefusedNone) {
   RoutingSpec spec{.policy = RouterPolicy::kFifo};
   spec.capacity_factor = 8;  // nothing is refused
   SyntheticRouting routing(spec);
@@ -298,7 +298,7 @@ TEST(RoutingNearMiss, ABiasFittedOnTheBatchDoesNotAcquit) {
   EXPECT_EQ(WhyNot(batch), "bias-captured-after");
 }
 
-TEST(RoutingNearMiss, OneSequenceRecordedDoesNotSayWhoElseCompetes) {
+TEST(RoutingNearMiss, OneRecordedSequenceDoesNotNameTheOtherCompetitors) {
   RoutingSpec spec{.policy = RouterPolicy::kFifo};
   spec.sequences = 1;
   spec.length = 512;

@@ -19,7 +19,7 @@ namespace {
 
 using google::protobuf::util::MessageDifferencer;
 
-enum class Plan { kWell, kException, kFollows, kGone, kAsked, kExit };
+enum class Plan { kWell, kException, kFollows, kGone, kRequested, kExit };
 
 // The injector: the last batch of each rank after `steps` steps, according to its plan.
 struct Job {
@@ -61,7 +61,7 @@ struct Job {
         ending.set_text("NCCL error: remote process exited");
         ending.set_unix_ns(ending.unix_ns() - 5'000'000'000);
         break;
-      case Plan::kAsked:
+      case Plan::kRequested:
         ending.set_how(v1::Ending::HOW_SIGNAL);
         ending.set_code(15);
         break;
@@ -162,7 +162,7 @@ class RunDied : public ::testing::Test {
   Report report_;
 };
 
-std::string Told(const v1::Finding& f) {
+std::string Reported(const v1::Finding& f) {
   return f.fingerprint() + f.title() + f.cause().id() + std::to_string(f.level()) +
          std::to_string(f.strength()) + std::to_string(f.measured().value()) +
          f.details().ShortDebugString();
@@ -176,14 +176,14 @@ TEST_F(RunDied, WhoWentFirstIsNamedLiveAndOffline) {
   };
   const Planted planted[] = {
       {Plan::kException, Plan::kFollows, "exception", v1::LEVEL_ERROR},
-      {Plan::kException, Plan::kAsked, "exception", v1::LEVEL_ERROR},
+      {Plan::kException, Plan::kRequested, "exception", v1::LEVEL_ERROR},
       {Plan::kException, Plan::kWell, "exception", v1::LEVEL_ERROR},
       {Plan::kException, Plan::kGone, "exception", v1::LEVEL_ERROR},
       {Plan::kGone, Plan::kFollows, "gone", v1::LEVEL_ERROR},
-      {Plan::kGone, Plan::kAsked, "gone", v1::LEVEL_ERROR},
+      {Plan::kGone, Plan::kRequested, "gone", v1::LEVEL_ERROR},
       {Plan::kGone, Plan::kWell, "gone", v1::LEVEL_ERROR},
       {Plan::kExit, Plan::kFollows, "exit-status", v1::LEVEL_ERROR},
-      {Plan::kExit, Plan::kAsked, "exit-status", v1::LEVEL_WARNING},
+      {Plan::kExit, Plan::kRequested, "exit-status", v1::LEVEL_WARNING},
       {Plan::kExit, Plan::kWell, "exit-status", v1::LEVEL_WARNING},
   };
   for (const Planted& p : planted) {
@@ -220,15 +220,15 @@ TEST_F(RunDied, WhoWentFirstIsNamedLiveAndOffline) {
 // Tests that the final report is the same, even if the live report was earlier than the complete
 // data.
 TEST_F(RunDied, TheReportIsTheSameLiveAndOfflineAndInEveryOrder) {
-  Job job{{Plan::kFollows, Plan::kException, Plan::kFollows, Plan::kWell, Plan::kAsked}};
+  Job job{{Plan::kFollows, Plan::kException, Plan::kFollows, Plan::kWell, Plan::kRequested}};
   Offline(job, 1);
-  const std::string expected = Told(*report_.findings().at(0));
+  const std::string expected = Reported(*report_.findings().at(0));
   for (uint32_t seed = 1; seed < 12; ++seed) {
     Offline(job, seed);
-    EXPECT_EQ(Told(*report_.findings().at(0)), expected);
+    EXPECT_EQ(Reported(*report_.findings().at(0)), expected);
     Live(job, seed);
     ASSERT_EQ(report_.findings().size(), 1u);
-    EXPECT_EQ(Told(*report_.findings().at(0)), expected) << seed;
+    EXPECT_EQ(Reported(*report_.findings().at(0)), expected) << seed;
   }
 }
 
@@ -238,7 +238,7 @@ TEST_F(RunDied, EverybodyWellIsAPass) {
   EXPECT_EQ(Offline(job, 1).kind(), v1::Verdict::KIND_PASS);
 }
 
-TEST_F(RunDied, AllAtOnceGoneIsToldLiveAndInconclusiveOffline) {
+TEST_F(RunDied, AllAtOnceGoneIsReportedLiveAndInconclusiveOffline) {
   const Job job{{Plan::kGone, Plan::kGone, Plan::kGone}};
   const v1::Verdict live = Live(job, 1);
   ASSERT_EQ(live.kind(), v1::Verdict::KIND_FINDING);

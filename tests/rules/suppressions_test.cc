@@ -117,7 +117,7 @@ TEST(Suppressions, HoldsThroughItsLastDay) {
   EXPECT_TRUE(suppressor.Unused("exp-1", [](const std::string&) { return true; }).empty());
 }
 
-TEST(Suppressions, ExpiryIsToldOfTheRunsThatItSpeaksOf) {
+TEST(Suppressions, ExpiryLearnsWhichRunsItConcerns) {
   Suppressor suppressor;
   suppressor.Set(Parsed("[[suppress]]\nrule = \"*\"\nrun = \"exp-?\"\nreason = \"r\"\n"
                         "expires = 2026-05-31\n"),

@@ -257,12 +257,12 @@ TEST(TrainInfer, TheShareThatRoundingMovesIsDerived) {
 // Tests scores of any distribution. If differences are a hundredth of the spread, up to a third of
 // the choices may change with tied or bounded scores, which is never named different scores. If
 // noise remains at half of the spread, it is named.
-TEST(TrainInfer, OtherScoresAreToldWhateverTheirLaw) {
+TEST(TrainInfer, OtherScoresAreReportedForAnyLaw) {
   struct Law {
     const char* name;
     double spread;  // of the quartiles, scaled as a normal standard deviation
   };
-  int ties = 0, told = 0;
+  int ties = 0, reported = 0;
   for (const Law& law : {Law{"normal", 1},
                          {"cauchy", 1.48},
                          {"lognormal", 1.08},
@@ -283,15 +283,15 @@ TEST(TrainInfer, OtherScoresAreToldWhateverTheirLaw) {
         const bool many =
             details.contains("set_overlap") && details.at("set_overlap").number_value() < .9;
         EXPECT_EQ(found + blocked, share > .1 && (many || blocked) ? 1 : 0) << what;
-        told += found + blocked;
+        reported += found + blocked;
         if (share < .1) {
           EXPECT_LT(verdicts[0].finding().level(), v1::LEVEL_WARNING) << what;
         }
       }
     }
   }
-  EXPECT_GT(ties, 3);   // The test has relevant cases.
-  EXPECT_GE(told, 18);  // of 24; if few choices change, nothing is named
+  EXPECT_GT(ties, 3);       // The test has relevant cases.
+  EXPECT_GE(reported, 18);  // of 24; if few choices change, nothing is named
 }
 
 TEST(TrainInfer, PlantedFlipsAreFound) {

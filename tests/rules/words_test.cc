@@ -48,7 +48,7 @@ TEST(Words, WhatStandsInParenthesesByFrameworkIsACommandOfItsOwn) {
   EXPECT_TRUE(ShortOf(Fix("Look at it (see: nothing, and ((broken")).commands.empty());
 }
 
-TEST(Words, ARuleThatSaysItItselfIsBelieved) {
+TEST(Words, ARuleThatReportsItItselfIsBelieved) {
   v1::Finding finding = Fix("Do `plumb doctor` first.");
   auto& details = *finding.mutable_details()->mutable_fields();
   details["act"].set_string_value("Stop the run.");

@@ -223,10 +223,11 @@ TEST_F(AliveTest, OneCauseIsOneIncidentLiveAfterAKillAndOffline) {
   EXPECT_NE(text.find("sites      12: layers.1"), std::string::npos) << text;
   // A finding's fingerprint selects its incident, and its capsule.
   const std::string one = live.sites(5).fingerprint();
-  const std::string said = test::RunToEnd({PLUMB_PROGRAM, "query", "incident", one, "--acknowledge",
-                                           "--reason", "seen", "--server", server_->address()})
-                               .output;
-  EXPECT_NE(said.find(live.fingerprint() + " is acknowledged"), std::string::npos) << said;
+  const std::string stated =
+      test::RunToEnd({PLUMB_PROGRAM, "query", "incident", one, "--acknowledge", "--reason", "seen",
+                      "--server", server_->address()})
+          .output;
+  EXPECT_NE(stated.find(live.fingerprint() + " is acknowledged"), std::string::npos) << stated;
   EXPECT_EQ(server_->Finding(one).site().layer(), live.sites(5).layer());
 }
 

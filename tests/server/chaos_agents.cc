@@ -158,7 +158,7 @@ Findings FindingsOfJournal(const std::string& directory) {
   std::stable_sort(events.begin(), events.end(),
                    [](const auto& a, const auto& b) { return a.after() < b.after(); });
   size_t next = 0;
-  const auto tell_until = [&](uint64_t number) {
+  const auto report_until = [&](uint64_t number) {
     for (; next < events.size() && events[next].after() < number; ++next) {
       const v1::JudgeEvent& event = events[next].event();
       rules::ApplyCloses(event, "", engine->get());
@@ -167,10 +167,10 @@ Findings FindingsOfJournal(const std::string& directory) {
     }
   };
   for (size_t i = 0; i < batches.size(); ++i) {
-    tell_until(numbers[i]);
+    report_until(numbers[i]);
     (void)(*engine)->Add(std::move(batches[i]));
   }
-  tell_until(~uint64_t{0});
+  report_until(~uint64_t{0});
   return findings;
 }
 

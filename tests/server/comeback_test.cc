@@ -179,7 +179,7 @@ TEST(Comeback, ARelayAndAWatcherFindItToo) {
   ASSERT_FALSE(relay.address().empty()) << relay.process().errors();
   const Agents agents = MakeAgents(relay.address(), 4);
   Process watcher({PLUMB_PROGRAM, "watch", "--server", address});
-  const auto said = [&](const std::string& words) {
+  const auto stated = [&](const std::string& words) {
     size_t count = 0;
     const std::string text = watcher.errors();
     for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) {
@@ -188,7 +188,7 @@ TEST(Comeback, ARelayAndAWatcherFindItToo) {
     return count;
   };
   ASSERT_TRUE(Eventually([&] {
-    return said("watching every run") == 1 &&
+    return stated("watching every run") == 1 &&
            std::all_of(agents.begin(), agents.end(),
                        [](const auto& a) { return a->welcomes() > 0; });
   }));
@@ -202,7 +202,7 @@ TEST(Comeback, ARelayAndAWatcherFindItToo) {
                 times.back());
     EXPECT_LT(times.back(), 2.0);
     const auto began = Clock::now();
-    EXPECT_TRUE(Eventually([&] { return said("the server answers again") == round + 1; }));
+    EXPECT_TRUE(Eventually([&] { return stated("the server answers again") == round + 1; }));
     watched.push_back(Seconds(Clock::now() - began) + times.back());
   }
   std::sort(watched.begin(), watched.end());
@@ -237,7 +237,7 @@ TEST(Comeback, WaitingForAServerCostsLittle) {
 }
 
 // A name that does not resolve is reported at once, too.
-TEST(Comeback, AnUnresolvableHostIsToldAtTheFirstTry) {
+TEST(Comeback, AnUnresolvableHostIsReportedAtTheFirstTry) {
   Agent agent("no-such-host.invalid:7433", 0, 1);
   const auto began = Clock::now();
   ASSERT_TRUE(Eventually([&] { return !agent.unreachable().empty(); }));
@@ -247,7 +247,7 @@ TEST(Comeback, AnUnresolvableHostIsToldAtTheFirstTry) {
 }
 
 // The port of plumbd's page instead of the agents'.
-TEST(Comeback, AWrongPortIsToldAtTheFirstTry) {
+TEST(Comeback, AWrongPortIsReportedAtTheFirstTry) {
   Plumbd server({"--http", "127.0.0.1:0"});
   const std::string errors = server.process().errors();
   const size_t at = errors.find("http on 127.0.0.1:");

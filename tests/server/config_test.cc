@@ -30,9 +30,9 @@ class ConfigTest : public testing::Test {
     EXPECT_TRUE(LoadConfigFile(path_, &config_, &mistakes).ok());
     ValidateConfig(config_, &mistakes);
     CheckConfigFiles(config_, &mistakes);
-    std::istringstream said{std::string(mistakes.ToStatus().message())};
+    std::istringstream stated{std::string(mistakes.ToStatus().message())};
     std::vector<std::string> lines;
-    for (std::string line; std::getline(said, line);) {
+    for (std::string line; std::getline(stated, line);) {
       EXPECT_EQ(line.rfind(path_ + ":", 0), 0u) << line;
       lines.push_back(line.substr(path_.size() + 1));
     }
@@ -61,12 +61,12 @@ TEST_F(ConfigTest, ReadsEveryKindOfValue) {
   EXPECT_EQ(config_.log_level, "debug");
 }
 
-TEST_F(ConfigTest, AnEmptyFileSaysNothing) {
+TEST_F(ConfigTest, AnEmptyFileStaysSilent) {
   EXPECT_TRUE(Load("").ok());
   EXPECT_EQ(config_, Config());
 }
 
-TEST_F(ConfigTest, SaysLineKeyAndWhatWasExpected) {
+TEST_F(ConfigTest, StatesLineKeyAndWhatWasExpected) {
   const struct {
     const char* text;
     const char* message;
@@ -101,7 +101,7 @@ TEST_F(ConfigTest, SaysLineKeyAndWhatWasExpected) {
             "/tmp: cannot be read: Is a directory");
 }
 
-TEST_F(ConfigTest, SaysEveryMistakeInTheOrderOfTheFile) {
+TEST_F(ConfigTest, StatesEveryMistakeInTheOrderOfTheFile) {
   EXPECT_THAT(
       Wrong("[log]\nlevel = 'inof'\n"
             "[tls]\nkey = '/nonexistent'\n"
@@ -131,7 +131,7 @@ TEST_F(ConfigTest, SaysEveryMistakeInTheOrderOfTheFile) {
 }
 
 // A consequence of a mistake is not reported.
-TEST_F(ConfigTest, SaysAMistakeOnce) {
+TEST_F(ConfigTest, StatesAMistakeOnce) {
   EXPECT_THAT(Wrong("[listen]\ngrpc = '0.0.0.0:0'\n[tls]\ncert = 3\nkey = '/nonexistent'\n"),
               ElementsAre("4: tls.cert: expected a string, found 3"));
   config_ = Config();

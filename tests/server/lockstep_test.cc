@@ -112,7 +112,7 @@ Findings AuditOf(const Ranks& ranks) {
   });
   std::vector<size_t> next(ranks.size(), 0);
   for (;;) {
-    size_t behind = ranks.size();
+    size_t after = ranks.size();
     int64_t least = std::numeric_limits<int64_t>::max();
     for (size_t i = 0; i < ranks.size(); ++i) {
       const auto& record = ranks[i]->record();
@@ -120,11 +120,11 @@ Findings AuditOf(const Ranks& ranks) {
       const int64_t at = next[i] == 0 ? -1 : record[next[i] - 1].progress(0).complete_through();
       if (at < least) {
         least = at;
-        behind = i;
+        after = i;
       }
     }
-    if (behind == ranks.size()) break;
-    EXPECT_TRUE((*engine)->Add(ranks[behind]->record()[next[behind]++]).ok());
+    if (after == ranks.size()) break;
+    EXPECT_TRUE((*engine)->Add(ranks[after]->record()[next[after]++]).ok());
   }
   (*engine)->Finish();
   return findings;

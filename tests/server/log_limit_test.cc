@@ -24,9 +24,9 @@ TEST(LogLimit, AFloodOfOneKindIsLimitedAndCounted) {
   // Other kinds are not limited by it.
   EXPECT_TRUE(limit.Admit("run {:?}: over", now));
   EXPECT_TRUE(limit.LeftOut(now).empty()) << "not at once, and not with each line";
-  const auto said = limit.LeftOut(now + seconds(11));
-  ASSERT_EQ(said.size(), 1u);
-  EXPECT_EQ(said[0].substr(0, said[0].find(' ')), std::to_string(28850 - written));
+  const auto stated = limit.LeftOut(now + seconds(11));
+  ASSERT_EQ(stated.size(), 1u);
+  EXPECT_EQ(stated[0].substr(0, stated[0].find(' ')), std::to_string(28850 - written));
   EXPECT_TRUE(limit.LeftOut(now + seconds(30), true).empty()) << "said once";
 }
 

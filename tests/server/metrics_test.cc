@@ -84,7 +84,7 @@ TEST(Metrics, EveryCounterHasOne) {
   EXPECT_EQ(names.size(), shown.size());
 }
 
-TEST_F(MetricsTest, SayWhatHappenedInAFormThatPromtoolAccepts) {
+TEST_F(MetricsTest, StateWhatHappenedInAFormThatPromtoolAccepts) {
   const std::string text = Scrape();
   for (const char* line :
        {"plumbline_batches_total 1\n", "plumbline_evidence_total 1\n",

@@ -66,7 +66,7 @@ bool GrpcServes(const Plumbd& server) {
          std::string("\x08\x01", 2);
 }
 
-TEST_F(Operating, HealthSaysWhenNothingCanBeAcknowledged) {
+TEST_F(Operating, HealthStatesWhenNothingCanBeAcknowledged) {
   const std::string fault = folder_.Write("fault", "none 0");
   const auto server =
       Start({}, {"ASAN_OPTIONS=verify_asan_link_order=0",
@@ -80,12 +80,12 @@ TEST_F(Operating, HealthSaysWhenNothingCanBeAcknowledged) {
   std::filesystem::rename(folder_.File("fault.new"), fault);
   AgentStream agent(*server, 5, {source_});
   agent.Send(ScalarStep(source_, 1), 1);
-  std::string said;
+  std::string stated;
   EXPECT_TRUE(Eventually([&] {
-    said = HttpAnswer(http, "/healthz");
-    return said.find("HTTP/1.1 503") == 0;
+    stated = HttpAnswer(http, "/healthz");
+    return stated.find("HTTP/1.1 503") == 0;
   }));
-  EXPECT_THAT(said, HasSubstr("not serving: "));
+  EXPECT_THAT(stated, HasSubstr("not serving: "));
   EXPECT_TRUE(Eventually([&] { return !GrpcServes(*server); }));
   EXPECT_THAT(HttpAnswer(http, "/metrics"), HasSubstr("plumbline_serving 0\n"));
 
@@ -121,7 +121,7 @@ TEST(Health, NamesTheDiskAndTheCommitThatHangs) {
               HasSubstr("a commit of the journal takes 11 s"));
 }
 
-TEST(Health, AThreadThatStandsIsNotSaidToGetOn) {
+TEST(Health, AThreadThatStandsIsNotReportedAsWorking) {
   using std::chrono::milliseconds, std::chrono::seconds;
   const struct {
     absl::Status journal;
@@ -136,26 +136,26 @@ TEST(Health, AThreadThatStandsIsNotSaidToGetOn) {
       {absl::UnavailableError("full"), {}, seconds(61), true},
   };
   for (const auto& c : cases) {
-    std::atomic<int> said = 0;
+    std::atomic<int> stated = 0;
     server::Health::Sources sources;
     sources.journal = [&] { return c.journal; };
     sources.writing = [&] { return c.writing; };
     sources.judging = [&] { return c.judging; };
-    sources.gets_on = [&] { ++said; };
+    sources.gets_on = [&] { ++stated; };
     sources.period = milliseconds(1);
     {
       server::Health health(sources);
       if (c.gets_on) {
-        EXPECT_TRUE(Eventually([&] { return said > 0; }));
+        EXPECT_TRUE(Eventually([&] { return stated > 0; }));
       }
       if (!c.gets_on) std::this_thread::sleep_for(milliseconds(50));
     }
-    EXPECT_EQ(said > 0, c.gets_on);
+    EXPECT_EQ(stated > 0, c.gets_on);
   }
 }
 
 // Acts like systemd.
-TEST_F(Operating, AServiceManagerIsToldWhenItIsUpThatItGetsOnAndThatItStops) {
+TEST_F(Operating, AServiceManagerLearnsWhenItIsUpThatItWorksAndThatItStops) {
   const std::string path = folder_.File("notify");
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   sockaddr_un at{};
@@ -193,7 +193,7 @@ TEST_F(Operating, AServiceManagerIsToldWhenItIsUpThatItGetsOnAndThatItStops) {
   close(fd);
 }
 
-TEST_F(Operating, TheJournalHasABoundByDefaultAndItIsSaid) {
+TEST_F(Operating, TheJournalHasABoundByDefaultAndItIsStated) {
   EXPECT_THAT(
       [&] {
         const auto server = Start();
@@ -208,8 +208,8 @@ TEST_F(Operating, TheJournalHasABoundByDefaultAndItIsSaid) {
 }
 
 // Without root's right to raise the limit, the log states how to do it.
-TEST_F(Operating, TooFewFilesAreRaisedOrSaid) {
-  const auto said = [&](const std::string& limit, int max_streams) {
+TEST_F(Operating, TooFewFilesAreRaisedOrStated) {
+  const auto stated = [&](const std::string& limit, int max_streams) {
     const std::string toml = folder_.Write(
         "files.toml", "[ingest]\nmax_streams = " + std::to_string(max_streams) + "\n");
     Process server({"/bin/sh", "-c",
@@ -223,8 +223,8 @@ TEST_F(Operating, TooFewFilesAreRaisedOrSaid) {
     server.Wait();
     return server.errors();
   };
-  EXPECT_THAT(said("-Sn 256", 1000), Not(HasSubstr("the limit of open files")));
-  EXPECT_THAT(said("-n 3000", 5000),
+  EXPECT_THAT(stated("-Sn 256", 1000), Not(HasSubstr("the limit of open files")));
+  EXPECT_THAT(stated("-n 3000", 5000),
               HasSubstr("the limit of open files is 3000, enough for about 1976 streams, not for "
                         "ingest.max_streams = 5000: raise the hard limit to 6024 (LimitNOFILE="));
 }
@@ -339,7 +339,7 @@ TEST_F(Operating, ACheckpointOfAnotherFormatIsPassedOver) {
 
 // docs/operating.md, Rollback: packed segments have the same contents, also after a kill and
 // without checkpoint and store; `journal.pack = false` writes them back for an older version.
-TEST_F(Operating, PackedSegmentsSayTheSameAndAreWrittenBack) {
+TEST_F(Operating, PackedSegmentsHoldTheSameAndAreWrittenBack) {
   const std::string keys =
       "[checkpoint]\nseconds = 0.05\n[journal]\nsegment_bytes = 4096\ncommit_bytes = 1\n";
   const std::string plain = folder_.Write("plain.toml", keys + "pack = false\n");

@@ -152,7 +152,7 @@ class Round {
   const std::string& door() const { return through_relay_ ? relay_address_ : address_; }
   double Share() { return std::uniform_real_distribution<>(0, 1)(random_); }
   void Fail(const std::string& why) { failure_ += why + "\n"; }
-  void Say(const std::string& what) { what_ += (what_.empty() ? "" : ", ") + what; }
+  void Report(const std::string& what) { what_ += (what_.empty() ? "" : ", ") + what; }
 
   std::unique_ptr<Plumbd> Started(const std::vector<std::string>& options,
                                   const std::string& address) {
@@ -201,27 +201,27 @@ class Round {
     std::snprintf(length, sizeof length, " %.1f s", seconds);
     const auto choice = random_() % 5;
     if (choice == 0) {
-      Say(std::string("server killed") + length);
+      Report(std::string("server killed") + length);
       KillProcess(server_);
       Sleep(seconds);
       StartServer(address_);
     } else if (choice == 1) {
-      Say(std::string("server stopped") + length);
+      Report(std::string("server stopped") + length);
       server_->process().Signal(SIGSTOP);
       Sleep(seconds);
       server_->process().Signal(SIGCONT);
     } else if (choice == 2 && through_relay_) {
-      Say(std::string("relay killed") + length);
+      Report(std::string("relay killed") + length);
       KillProcess(relay_);
       Sleep(seconds);
       StartRelay(relay_address_);
     } else if (choice == 3 && through_relay_) {
-      Say(std::string("relay stopped") + length);
+      Report(std::string("relay stopped") + length);
       relay_->process().Signal(SIGSTOP);
       Sleep(seconds);
       relay_->process().Signal(SIGCONT);
     } else {
-      Say(std::string("trainers stopped") + length);
+      Report(std::string("trainers stopped") + length);
       trainers->SignalAll(SIGSTOP);
       Sleep(seconds);
       trainers->SignalAll(SIGCONT);
@@ -236,8 +236,8 @@ class Round {
       std::this_thread::sleep_for(milliseconds(2));
     }
     trainers->Kill(victim);
-    Say("rank " + std::to_string(victim) + " killed in step " +
-        std::to_string(trainers->killed_at() + 1));
+    Report("rank " + std::to_string(victim) + " killed in step " +
+           std::to_string(trainers->killed_at() + 1));
   }
 
   // Sends them to the server or through the relay, up to two graces after the outage.

@@ -54,7 +54,7 @@ class Rank {
   void Make(int steps, double loss = 1.0) {
     for (int i = 0; i < steps; ++i) made_.push_back(RowStep(source_, step_++, loss, made_.empty()));
   }
-  void SayGoodbye() { made_.push_back(Goodbye(source_, step_ - 1)); }
+  void SendGoodbye() { made_.push_back(Goodbye(source_, step_ - 1)); }
 
   void Deliver(const Plumbd& server) {
     if (stream_ == nullptr) Connect(server);
@@ -190,8 +190,8 @@ TEST_P(OutageFamily, EveryAcknowledgedValueIsStoredAndANanIsFound) {
   deliver();
   ExpectAllStored({&a, &b});
   ExpectNanFound();
-  a.SayGoodbye();
-  b.SayGoodbye();
+  a.SendGoodbye();
+  b.SendGoodbye();
   deliver();
   ExpectAllStored({&a, &b});
   // After another restart the state is the same.

@@ -90,7 +90,7 @@ TEST(ProcessCopy, OneThatHangsIsEnded) {
   ExpectNoChild();
 }
 
-TEST(ProcessCopy, OneThatNobodyReadsIsEndedWithIt) {
+TEST(ProcessCopy, OneWithoutAReaderIsEndedWithIt) {
   {
     auto copy = ProcessCopy::Start([] { return std::string(10 << 20, 'x'); });
     ASSERT_TRUE(copy.ok());
@@ -108,16 +108,16 @@ TEST(ProcessCopy, HoldsNoFileOpen) {
   ASSERT_EQ(bind(listening, reinterpret_cast<sockaddr*>(&address), length), 0);
   ASSERT_EQ(listen(listening, 1), 0);
   ASSERT_EQ(getsockname(listening, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  int told[2];
-  ASSERT_EQ(pipe(told), 0);
+  int reported[2];
+  ASSERT_EQ(pipe(reported), 0);
   auto copy = ProcessCopy::Start([]() -> std::string {
     for (;;) pause();
   });
   ASSERT_TRUE(copy.ok());
-  close(told[1]);
+  close(reported[1]);
   char byte = 0;
-  EXPECT_EQ(read(told[0], &byte, 1), 0) << "the copy holds the other end";
-  close(told[0]);
+  EXPECT_EQ(read(reported[0], &byte, 1), 0) << "the copy holds the other end";
+  close(reported[0]);
   close(listening);
   const int again = socket(AF_INET, SOCK_STREAM, 0);
   EXPECT_EQ(bind(again, reinterpret_cast<sockaddr*>(&address), length), 0);
@@ -126,7 +126,7 @@ TEST(ProcessCopy, HoldsNoFileOpen) {
 }
 
 // Other threads allocate and free all the time: a copy with malloc's locks held by them would hang.
-TEST(ProcessCopy, AllocatesBesideThreadsThatDo) {
+TEST(ProcessCopy, AllocatesWhileOtherThreadsDo) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   for (int i = 0; i < 3; ++i) {

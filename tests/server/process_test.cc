@@ -23,7 +23,7 @@ Ended RunPlumbd(std::vector<std::string> options) {
   return RunToEnd(options);
 }
 
-TEST(PlumbdProcess, SaysItsVersionAndItsOptions) {
+TEST(PlumbdProcess, StatesItsVersionAndItsOptions) {
   const Ended version = RunPlumbd({"--version"});
   EXPECT_EQ(version.status, 0);
   EXPECT_THAT(version.output, MatchesRegex("plumbd [0-9.]+[^ ]*\n"));
@@ -93,7 +93,7 @@ TEST(PlumbdProcess, TheCommandLineWinsOverTheFile) {
   EXPECT_EQ(RunPlumbd({"--config", path, "--grpc", "127.0.0.1:0", "--check-config"}).status, 0);
 }
 
-TEST(PlumbdProcess, SaysWhereItListensAndStopsOnASignal) {
+TEST(PlumbdProcess, StatesWhereItListensAndStopsOnASignal) {
   for (const int signal : {SIGTERM, SIGINT}) {
     Plumbd server;
     ASSERT_FALSE(server.address().empty()) << server.process().errors();
@@ -161,7 +161,7 @@ TEST(PlumbdProcess, AnswersOverHttp) {
 
 // Only one rank of eight is instrumented: nothing is judged for the whole grace, and this is
 // reported.
-TEST(PlumbdProcess, SaysForWhomItWaits) {
+TEST(PlumbdProcess, NamesWhatItWaitsFor) {
   Plumbd server;
   const v1::Source source = SourceOf("lonely", 2, 8);
   AgentStream agent(server, 7, {source});

@@ -100,7 +100,7 @@ TEST(Relay, WhatIsRefusedEndsOneStreamAlone) {
   EXPECT_TRUE(again.Acknowledged(2));
 }
 
-TEST(Relay, NobodySpeaksForAnothersStream) {
+TEST(Relay, NoPeerSpeaksForTheStreamOfAnother) {
   Plumbd server;
   const auto relay = RelayTo(server);
   AgentStream victim(*relay, 7, {SourceOf("relayed", 0, 2)});
@@ -117,7 +117,7 @@ TEST(Relay, NobodySpeaksForAnothersStream) {
   EXPECT_TRUE(victim.Acknowledged(1));
 }
 
-TEST(Relay, WithoutAServerAboveAgentsAreToldToWait) {
+TEST(Relay, WithoutAServerAboveAgentsAreMadeToWait) {
   // Not a port that was free a moment ago: another test may use it by now.
   Plumbd relay({"--relay", "127.0.0.1:1"});
   ASSERT_FALSE(relay.address().empty()) << relay.process().errors();
@@ -126,7 +126,7 @@ TEST(Relay, WithoutAServerAboveAgentsAreToldToWait) {
   EXPECT_EQ(relay.Stop(), 0);
 }
 
-TEST(Relay, KeepsNothingAndSaysSo) {
+TEST(Relay, KeepsNothingAndReportsIt) {
   test::TempFolder folder;
   test::Process relay({PLUMBD_PROGRAM, "--relay", "127.0.0.1:1", "--data", folder.File("data")});
   EXPECT_EQ(relay.Wait(), 2);
@@ -137,7 +137,7 @@ TEST(Relay, KeepsNothingAndSaysSo) {
 
 // A rank with a long backlog reconnects first. The hello of the other one follows it on the same
 // call, and is read long before the grace (30 s) is over.
-TEST(Relay, AHelloDoesNotWaitBehindABacklog) {
+TEST(Relay, AHelloDoesNotWaitForABacklog) {
   Plumbd server;
   const auto relay = RelayTo(server);
   const v1::Source fast = SourceOf("relayed", 0, 2), slow = SourceOf("relayed", 1, 2);

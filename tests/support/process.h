@@ -74,8 +74,8 @@ class Process {
   // Waits for the first line of its output; what there is of it when the program ends before.
   std::string FirstLine() {
     Eventually([this] { return output().find('\n') != std::string::npos || !running(); });
-    const std::string said = output();
-    return said.substr(0, said.find('\n'));
+    const std::string stated = output();
+    return stated.substr(0, stated.find('\n'));
   }
   double cpu_seconds() const {  // used so far, user and system
     // Fields 14 and 15 of stat(5), counted behind the closing parenthesis of the name.

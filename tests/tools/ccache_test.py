@@ -51,18 +51,18 @@ class Nvcc(unittest.TestCase):
         env = {**os.environ, "CCACHE_DIR": str(self.work / "cache"), "CCACHE_STATSLOG": str(log)}
         done = subprocess.run([*words, "-I."], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        told = log.read_text().split()
-        return hashlib.sha256((folder / "small.o").read_bytes()).hexdigest(), "direct_cache_hit" in told, told
+        reported = log.read_text().split()
+        return hashlib.sha256((folder / "small.o").read_bytes()).hexdigest(), "direct_cache_hit" in reported, reported
 
     def test_a_kernel_is_compiled_once(self):
-        first, hit, told = self.compiled("one", 7)
-        self.assertFalse(hit, told)
+        first, hit, reported = self.compiled("one", 7)
+        self.assertFalse(hit, reported)
         for folder in ("one", "two"):
-            again, hit, told = self.compiled(folder, 7)
-            self.assertTrue(hit, told)
+            again, hit, reported = self.compiled(folder, 7)
+            self.assertTrue(hit, reported)
             self.assertEqual(first, again)
-        changed, hit, told = self.compiled("one", 8)  # only for sm_90, which is not the first one
-        self.assertFalse(hit, told)
+        changed, hit, reported = self.compiled("one", 8)  # only for sm_90, which is not the first one
+        self.assertFalse(hit, reported)
         self.assertNotEqual(first, changed)
 
 

@@ -35,7 +35,7 @@ class CheckKinds(unittest.TestCase):
     def test_the_tree_agrees(self):
         self.assertEqual(self.check()[0], 0, self.check()[1])
 
-    def test_every_list_that_differs_is_told(self):
+    def test_every_list_that_differs_is_reported(self):
         for name, old, new in (
                 ("agent/include/plumbline/sites.h", "PLUMBLINE_KIND_UPDATE = 4", "PLUMBLINE_KIND_UPDATE = 9"),
                 ("python/plumbline/_kinds.py", "KIND_UPDATE = 4", "KIND_UPDATE = 9"),
@@ -45,16 +45,16 @@ class CheckKinds(unittest.TestCase):
             with self.subTest(name):
                 self.setUp()
                 self.edit(name, old, new)
-                status, said = self.check()
-                self.assertEqual(status, 1, said)
-                self.assertIn(name, said)
+                status, stated = self.check()
+                self.assertEqual(status, 1, stated)
+                self.assertIn(name, stated)
 
-    def test_a_new_kind_is_written_and_then_asked_for(self):
+    def test_a_new_kind_is_written_and_then_requested(self):
         self.edit("proto/evidence_kinds.inc", "PLUMB_KIND(Tensor", 'PLUMB_KIND(Toy, TOY, toy, 8, "toy")\nPLUMB_KIND(Tensor')
-        status, said = self.check("--write")
-        self.assertEqual(status, 1, said)
-        self.assertIn("toy is no field of Evidence", said)
-        self.assertIn("agent/include/plumbline: no plumbline_observe_toy(", said)
+        status, stated = self.check("--write")
+        self.assertEqual(status, 1, stated)
+        self.assertIn("toy is no field of Evidence", stated)
+        self.assertIn("agent/include/plumbline: no plumbline_observe_toy(", stated)
         self.assertIn("PLUMBLINE_KIND_LOGPROBS = 7,\n  PLUMBLINE_KIND_TOY = 8\n",
                       (self.tree / "agent/include/plumbline/sites.h").read_text())
         self.assertIn("KIND_TOY = 8\n", (self.tree / "python/plumbline/_kinds.py").read_text())

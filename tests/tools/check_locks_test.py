@@ -67,11 +67,11 @@ class CheckLocks(unittest.TestCase):
                              env=dict(os.environ, PATH=path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         return run.returncode, run.stdout
 
-    def assert_refused(self, old, new, *said, analysed=True):
+    def assert_refused(self, old, new, *stated, analysed=True):
         self.assertIn(old, RIGHT)
         status, text = self.check(RIGHT.replace(old, new), analysed)
         self.assertEqual(status, 1, text)
-        for words in said:
+        for words in stated:
             self.assertIn(words, text)
 
     def test_what_is_right_passes(self):
@@ -91,7 +91,7 @@ class CheckLocks(unittest.TestCase):
         self.assert_refused("jobs_.push_back(job);\n    Tell();\n  }", "jobs_.push_back(job);\n  }\n  void Again() { Tell(); }",
                             "calling function 'Tell' requires holding mutex 'mutex_'")
 
-    def test_a_condition_that_does_not_say_what_it_needs(self):
+    def test_a_condition_that_does_not_describe_what_it_needs(self):
         self.assert_refused("[this]() PLUMB_REQUIRES(mutex_) {", "[this] {", "'jobs_' requires holding mutex 'mutex_'")
 
     def test_a_lock_taken_twice(self):
@@ -114,12 +114,12 @@ class CheckLocks(unittest.TestCase):
         self.assert_refused("  CondVar changed_;", "  CondVar changed_;\n  std::shared_mutex other_;",
                             "server/jobs.cc:29: std::shared_mutex is not checked", analysed=False)
 
-    def test_a_mutex_with_nothing_behind_it_says_what_it_is_for(self):
+    def test_a_mutex_with_nothing_after_it_states_what_it_is_for(self):
         bare = "  Mutex other_;"
         self.assert_refused("  CondVar changed_;", f"  CondVar changed_;\n{bare}",
                             "server/jobs.cc:29: nothing is PLUMB_GUARDED_BY(other_)", analysed=False)
-        said = RIGHT.replace("  CondVar changed_;", f"  CondVar changed_;\n{bare}  // held while a file is exchanged")
-        self.assertEqual(self.check(said), (0, self.check(RIGHT)[1]))
+        stated = RIGHT.replace("  CondVar changed_;", f"  CondVar changed_;\n{bare}  // held while a file is exchanged")
+        self.assertEqual(self.check(stated), (0, self.check(RIGHT)[1]))
 
 
 if __name__ == "__main__":

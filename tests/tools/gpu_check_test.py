@@ -153,11 +153,11 @@ class Figures(unittest.TestCase):
                                      "d": {"passed": 0, "skipped": "no CUDA GPU"}})
         self.assertEqual([f.met for f in found], [True, False, False, None])
 
-    def test_products_that_were_not_asked_say_why(self):
-        asked = {"name": "a", "outcome": "asked", "verdict": "verified", "order": "left fold",
+    def test_products_that_were_not_requested_describe_why(self):
+        requested = {"name": "a", "outcome": "asked", "verdict": "verified", "order": "left fold",
                  "arithmetic": "f32 adds", "evidence": "", "matches": 250, "samples": 250}
         page = report.markdown({"products": {"products": [
-            asked, {"name": "b", "outcome": "refused", "why": "CUBLAS_STATUS_NOT_SUPPORTED"}]},
+            requested, {"name": "b", "outcome": "refused", "why": "CUBLAS_STATUS_NOT_SUPPORTED"}]},
             "audits": {"a": "contract pass: held"}})
         self.assertIn("| `a` | verified | left fold | f32 adds | 250/250 | contract pass: held |",
                       page)
@@ -261,7 +261,7 @@ class Programs(unittest.TestCase):
         bench = parts.Bench(self.folder / "bundle", out, 60)
         self.addCleanup(bench.close)
         parts.run_all(bench, ["step", "products"], lambda found: kept.append(dict(found)),
-                      say=lambda text: None)
+                      report=lambda text: None)
         self.assertEqual([sorted(k) for k in kept], [["step"], ["products", "step"]])
 
     def test_clocks_are_noted_before_and_after(self):
@@ -322,7 +322,7 @@ class Programs(unittest.TestCase):
         self.assertIn("nvidia-smi", results["sanitizers"]["skipped"])
         self.assertEqual(done.returncode, 77, done.stdout)
 
-    def test_a_machine_without_pytorch_has_no_peers_and_says_so(self):
+    def test_a_machine_without_pytorch_has_no_peers_and_states_so(self):
         (self.folder / "torch.py").write_text("raise ImportError('no PyTorch here')\n")
         before = os.environ.get("PYTHONPATH", "")
         self.addCleanup(os.environ.__setitem__, "PYTHONPATH", before)
@@ -331,7 +331,7 @@ class Programs(unittest.TestCase):
         self.assertEqual(results["peers"], {"skipped": "no PyTorch here"})
         self.assertIn("| logit pair of bf16 against PyTorch |  | ≥ 8 × | not measured:", page)
 
-    def test_a_step_beside_copies_is_its_own_part(self):
+    def test_a_step_next_to_copies_is_its_own_part(self):
         found = {"blocks": [], "taken": 1, "lost": 0}
         self.program("gpu_step", f"""case "$*" in "--copies 1") echo '{json.dumps(found)}';;
             *) exit 3;; esac\n""")
@@ -339,7 +339,7 @@ class Programs(unittest.TestCase):
         self.assertEqual(results["step_copies"], found)
         self.assertIn("beside 256 MB copied both ways", page)
 
-    def test_what_breaks_is_said_and_no_success(self):
+    def test_what_breaks_is_stated_and_no_success(self):
         self.program("gpu_step", "echo about to break; exit 3\n")
         done, results, page = self.run_parts("step")
         self.assertEqual(done.returncode, 1, done.stdout)

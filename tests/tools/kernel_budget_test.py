@@ -104,7 +104,7 @@ class KnownKernels(unittest.TestCase):
         self.assertEqual(loops.under_way(self.way("add", 16)), 16)
         self.assertEqual(loops.under_way(self.way("ahead", 64)), 64)
 
-    def test_a_rare_case_is_passed_by_unless_it_is_asked_for(self):
+    def test_a_rare_case_is_passed_by_unless_it_is_requested(self):
         self.assertEqual(self.pipes(self.way("rare", 16))["fp64"], 1)
         double = {n for n, (name, _) in opcodes.OPERATIONS.items() if name in ("DFMA", "DMUL")}
         self.assertGreaterEqual(self.pipes(self.way("rare", 16, [(double, 1)]))["fp64"], 3)
@@ -165,7 +165,7 @@ class RealKernels(unittest.TestCase):
         self.assertGreater(branches, 4000)
 
     @unittest.skipUnless(built.program("nvdisasm"), "no nvdisasm beside nvcc")
-    def test_what_nvdisasm_reads_otherwise_is_said(self):
+    def test_what_nvdisasm_reads_otherwise_is_stated(self):
         path = self.folder / "stats_90.cubin"
         kernel = max(cubin.read(path), key=lambda kernel: len(kernel.instructions))
         lines = disassembly.read(built.program("nvdisasm"), path)[kernel.name]
@@ -173,12 +173,12 @@ class RealKernels(unittest.TestCase):
         lines[branch.at].target += 16
         lines[kernel.instructions[0].at].name = "FADD"
         lines[kernel.instructions[1].at].guarded ^= True
-        said = "\n".join(disassembly.differences(kernel, lines))
-        self.assertIn("nvdisasm has FADD", said)
-        self.assertIn("has a guard", said)
-        self.assertIn(f"{branch.at:#x}: a branch to {branch.target:#x}", said)
+        stated = "\n".join(disassembly.differences(kernel, lines))
+        self.assertIn("nvdisasm has FADD", stated)
+        self.assertIn("has a guard", stated)
+        self.assertIn(f"{branch.at:#x}: a branch to {branch.target:#x}", stated)
 
-    def test_what_exceeds_its_limit_is_said(self):
+    def test_what_exceeds_its_limit_is_stated(self):
         row = limits.ROWS[0]
         kernels = cubin.read(self.folder / f"{pathlib.Path(row.source).stem}_90.cubin")
         self.assertEqual(report.errors(report.measure(row, kernels)), [])

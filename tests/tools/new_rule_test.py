@@ -49,8 +49,8 @@ class NewRule(unittest.TestCase):
 
     def test_a_planned_rule_begins(self):
         rule, level, title = self.planned()
-        status, said = self.run_tool("new_rule", rule)
-        self.assertEqual(status, 0, said)
+        status, stated = self.run_tool("new_rule", rule)
+        self.assertEqual(status, 0, stated)
         symbol = rule.split("/")[1].replace("-", "_")
         register = (self.tree / "rules/rule_list.inc").read_text()
         self.assertIn(f'PLUMB_RULE("{rule}", {symbol})\n', register)
@@ -60,11 +60,11 @@ class NewRule(unittest.TestCase):
         self.assertIn(f"LEVEL_{level.upper()}", source.read_text())
         self.compile(source)
 
-        status, said = self.run_tool("check_rules")
+        status, stated = self.run_tool("check_rules")
         self.assertEqual(status, 1)
-        complaints = [line for line in said.splitlines() if line.startswith(f"{rule}: ")]
+        complaints = [line for line in stated.splitlines() if line.startswith(f"{rule}: ")]
         marked = [source, *(self.tree / "tests/rules" / rule).glob("*.case")]
-        self.assertEqual(sum("is not filled in" in line for line in complaints), len(marked), said)
+        self.assertEqual(sum("is not filled in" in line for line in complaints), len(marked), stated)
 
         # Filled in, there are no complaints. Until then every golden case fails, because each expects a verdict that
         # the rule does not give.
@@ -76,23 +76,23 @@ class NewRule(unittest.TestCase):
             text = path.read_text()
             text = text.replace("**Why.** fill in:", "**Why.** 1 in 8")
             path.write_text(re.sub(r"fill[ -]in:", "", text))
-        status, said = self.run_tool("check_rules")
-        self.assertEqual([line for line in said.splitlines() if rule in line], [], said)
+        status, stated = self.run_tool("check_rules")
+        self.assertEqual([line for line in stated.splitlines() if rule in line], [], stated)
 
         # Members that it keeps from then on must be named.
         text = source.read_text()
         source.write_text(text.replace("  double threshold_;", "  double threshold_;\n  std::set<int64_t> seen_;"))
-        status, said = self.run_tool("check_rules")
-        self.assertIn("forgets seen_", said)
-        self.assertNotIn("forgets threshold_", said)
+        status, stated = self.run_tool("check_rules")
+        self.assertIn("forgets seen_", stated)
+        self.assertNotIn("forgets threshold_", stated)
 
     def test_a_rule_of_ones_own_begins(self):
-        status, said = self.run_tool("new_rule", "health/never-heard-of")
+        status, stated = self.run_tool("new_rule", "health/never-heard-of")
         self.assertEqual(status, 1)
-        self.assertIn("--title", said)
-        status, said = self.run_tool("new_rule", "health/never-heard-of", "--title", "it is new",
+        self.assertIn("--title", stated)
+        status, stated = self.run_tool("new_rule", "health/never-heard-of", "--title", "it is new",
                                      "--level", "note")
-        self.assertEqual(status, 0, said)
+        self.assertEqual(status, 0, stated)
         register = (self.tree / "rules/rule_list.inc").read_text().splitlines()
         at = register.index('PLUMB_RULE("health/never-heard-of", never_heard_of)')
         self.assertIn('("health/', register[at - 1])
@@ -101,8 +101,8 @@ class NewRule(unittest.TestCase):
     def test_the_rule_of_the_guide_compiles(self):
         guide = (ROOT / "docs/writing_a_rule.md").read_text()
         begin = re.search(r"^    tools/new_rule (\S+) --title \"(.*)\" --level (\w+)$", guide, re.M)
-        status, said = self.run_tool("new_rule", begin[1], "--title", begin[2], "--level", begin[3])
-        self.assertEqual(status, 0, said)
+        status, stated = self.run_tool("new_rule", begin[1], "--title", begin[2], "--level", begin[3])
+        self.assertEqual(status, 0, stated)
         source = self.tree / "rules/performance/slow_step.cc"
         ours = re.search(r"^```cpp\n(.*?)^```$", guide, re.M | re.S)[1]
         text, replaced = re.subn(r"^class SlowStep .*?^};\n", lambda _: ours, source.read_text(),
@@ -115,9 +115,9 @@ class NewRule(unittest.TestCase):
         before = (self.tree / "rules/rule_list.inc").read_text()
         for args in (["meta/data-loss"], ["nowhere/rule", "--title", "t", "--level", "note"],
                      ["Health/Upper"], ["health"], ["health/../x"]):
-            status, said = self.run_tool("new_rule", *args)
-            self.assertEqual(status, 1, said)
-            self.assertTrue(said.startswith("new_rule: "), said)
+            status, stated = self.run_tool("new_rule", *args)
+            self.assertEqual(status, 1, stated)
+            self.assertTrue(stated.startswith("new_rule: "), stated)
         self.assertEqual((self.tree / "rules/rule_list.inc").read_text(), before)
 
 

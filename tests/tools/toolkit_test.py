@@ -120,7 +120,7 @@ class Install(Case):
         self.assertIn("a wheel differs from its pinned sha256; nothing was installed", done.stderr)
         self.assertEqual(self.kept(), [])
 
-    def test_without_a_registry_it_says_so(self):
+    def test_without_a_registry_it_states_so(self):
         done = self.offline()
         self.assertEqual(done.returncode, 1)
         self.assertIn("the package registry cannot be reached", done.stderr)
@@ -129,9 +129,9 @@ class Install(Case):
     def test_two_at_once_fetch_once(self):
         both = [subprocess.Popen(self.command(), env=self.environment(), stderr=subprocess.PIPE, text=True)
                 for _ in range(2)]
-        said = [process.communicate(timeout=300)[1] for process in both]
-        self.assertEqual([process.returncode for process in both], [0, 0], said)
-        self.assertEqual("".join(said).count("fetching 2 wheels"), 1)
+        stated = [process.communicate(timeout=300)[1] for process in both]
+        self.assertEqual([process.returncode for process in both], [0, 0], stated)
+        self.assertEqual("".join(stated).count("fetching 2 wheels"), 1)
 
 
 class WithoutKernels(Case):
@@ -152,8 +152,8 @@ class WithoutKernels(Case):
         path.chmod(0o755)
 
     def run_test(self, found, *options):
-        said = (ROOT / "cmake" / "PlumblinePackages.cmake").read_text()
-        self.assertIn('message(STATUS "Plumbline: device kernels ${PLUMBLINE_HAVE_CUDA}")', said)
+        stated = (ROOT / "cmake" / "PlumblinePackages.cmake").read_text()
+        self.assertIn('message(STATUS "Plumbline: device kernels ${PLUMBLINE_HAVE_CUDA}")', stated)
         self.stub(self.folder / "bin" / "cmake", f'echo "cmake $*" >>{self.folder}/calls\n'
                   f'echo "-- Plumbline: device kernels {found}"\n')
         (self.folder / "calls").write_text("")

@@ -105,7 +105,7 @@ TEST(SpooledRun, NothingIsLostWhileTheServerIsAway) {
   EXPECT_TRUE(FindSpools(dir.path()).empty()) << "nothing is owed";
 }
 
-TEST(SpooledRun, CloseSaysWhereTheRestIs) {
+TEST(SpooledRun, CloseStatesWhereTheRestIs) {
   TempFolder dir;
   agent::AgentOptions options = ServerOptions(DeadTarget());
   options.spool_dir = dir.path();
@@ -151,7 +151,7 @@ TEST(SpooledRun, ALaterProcessOfTheRankDeliversWhatAKilledOneLeft) {
 }
 
 // Killed while the server is up: what the server has is not sent twice, the rest arrives.
-TEST(SpooledRun, AKillBesideALiveServerLosesNothingThatWasWritten) {
+TEST(SpooledRun, AKillNextToALiveServerLosesNothingThatWasWritten) {
   TempFolder dir;
   ServerBehaviour slow;
   slow.ack_every = 1000;  // so that the process never knows what arrived
@@ -230,14 +230,14 @@ TEST(SpooledRun, OnlyTheSameRankOfTheSameRunIsTakenUp) {
   EXPECT_TRUE(server.Streams().empty());
   EXPECT_EQ(FindSpools(dir.path()).size(), 1u);
   dead_spools.of.reset();
-  uint64_t told = 0;
+  uint64_t reported = 0;
   dead_spools.report = [&](const Spool& spool, const absl::Status& status, uint64_t batches) {
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(spool.source().rank(), 5u);
-    told += batches;
+    reported += batches;
   };
   EXPECT_EQ(DeliverDeadSpools(dead_spools), 0u);
-  EXPECT_EQ(server.Batches().size(), told);
+  EXPECT_EQ(server.Batches().size(), reported);
   EXPECT_EQ(AccountOf(server.Batches()).items, 10u);
 }
 

@@ -155,7 +155,7 @@ TEST(SpooledOutbox, AFullDiskIsCountedAndLeftAgain) {
   EXPECT_EQ(sum.complete_through, 699);
 }
 
-TEST(SpooledOutbox, RemembersWhichSeriesSetsWereSaid) {
+TEST(SpooledOutbox, RemembersWhichSeriesSetsWereStated) {
   Outbox outbox({});
   for (const uint64_t id : {5u, 9u, 5u}) {
     v1::Batch batch = StepBatch(1, 1);

@@ -90,7 +90,7 @@ TEST(Redact, OneIdHasOneHashInEveryMessage) {
 }
 
 // Queues are replayed in the order of their sequences: only that order is kept.
-TEST(Redact, TheOrderWithinACallIsKeptBesideTheHashes) {
+TEST(Redact, TheOrderWithinACallIsKeptNextToTheHashes) {
   const Redactor redactor(kSecret);
   v1::Evidence e;
   v1::RoutingSample& s = *e.mutable_routing()->mutable_sample();

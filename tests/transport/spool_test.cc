@@ -125,7 +125,7 @@ TEST(Spool, SegmentsGoWhenTheyAreAcknowledged) {
   EXPECT_EQ(ReadAll(spool.get()), Range(301, 400));
 }
 
-TEST(Spool, HasABoundAndSaysSo) {
+TEST(Spool, HasABoundAndReportsIt) {
   TempFolder dir;
   auto spool = NewSpool(dir, 1 << 20);
   uint64_t n = 0;
@@ -228,7 +228,7 @@ TEST(Spool, AFullDiskRefusesAndIsTriedAgain) {
   EXPECT_EQ(ReadAll(spool.get()), Range(1, 6));
 }
 
-TEST(Spool, SaysTheSeriesSetsOfWhatWasDeleted) {
+TEST(Spool, StatesTheSeriesSetsOfWhatWasDeleted) {
   TempFolder dir;
   std::string path;
   {

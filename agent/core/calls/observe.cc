@@ -52,7 +52,7 @@ plumbline_status_t Run::ObserveRouting(Site* site, int64_t step, const plumbline
   bool prepared = false;
   const plumbline_status_t status = Observe(site, step, routing, &prepared, error);
   // Preparing a device happens once: its time is not the site's usual cost.
-  if (!prepared && !site->tells_loads())
+  if (!prepared && !site->reports_loads())
     state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
   return status;
 }
@@ -65,7 +65,7 @@ plumbline_status_t Run::Observe(Site* site, int64_t step, const plumbline_routin
   absl::Status fine = CallOf(routing, &call);
   if (fine.ok()) fine = probes::CheckRoutingCall(call);
   if (!fine.ok()) return Invalid("observe_routing", head, std::string(fine.message()), error);
-  if (!site->tells_loads()) NoteBytes(head, call);
+  if (!site->reports_loads()) NoteBytes(head, call);
   if (call.input.scores.on_host()) return Keep(head, call, error);
   return KeepOnDevice(head, call, routing.cuda_stream, prepared, error);
 }
@@ -79,7 +79,7 @@ SlotHead Run::HeadOf(SlotKind kind, Site* site, int64_t step) {
   if (step == kCaptureStep) return head;  // its replays get the numbers and the sampling
   head.call = site->NextCall(step);
   head.order = state_->NextOrder(step);
-  head.sampled = !site->tells_loads() && state_->SampleDue(*site, step);
+  head.sampled = !site->reports_loads() && state_->SampleDue(*site, step);
   return head;
 }
 
@@ -163,10 +163,10 @@ plumbline_status_t Run::Taken(const char* name, const SlotHead& head,
   state_->CountLoss(LossOf(reply.outcome), head.site, head.step);
   if (reply.outcome == probes::DeviceOutcome::kTakenWithoutRows) return PLUMBLINE_OK;
   if (reply.outcome == probes::DeviceOutcome::kFailed) {
-    TellOfDevice(&state_->told_failed, reply.error);
+    ReportDevice(&state_->reported_failed, reply.error);
   }
   if (reply.outcome != probes::DeviceOutcome::kNotLoaded) return PLUMBLINE_DROPPED;
-  TellOfDevice(&state_->told_not_loaded, reply.error);
+  ReportDevice(&state_->reported_not_loaded, reply.error);
   return Fail(error, PLUMBLINE_UNAVAILABLE,
               std::string(name) + " \"" + head.site->layer + "\": the tensors are on CUDA device " +
                   std::to_string(device) + ", which the agent cannot use: " + reply.error.text);

@@ -91,8 +91,8 @@ LossCause LossOf(probes::DeviceOutcome outcome) {
   return LossCause::kDeviceFailed;
 }
 
-void TellOfDevice(std::atomic<bool>* told, const DeviceError& why) {
-  if (told->load(std::memory_order_relaxed) || told->exchange(true)) return;
+void ReportDevice(std::atomic<bool>* reported, const DeviceError& why) {
+  if (reported->load(std::memory_order_relaxed) || reported->exchange(true)) return;
   std::fprintf(stderr,
                "plumbline: CUDA tensors are not measured: %s. They are counted as lost; the "
                "trainer continues.\n",

@@ -24,6 +24,6 @@ std::shared_ptr<probes::DeviceProbe> MakeDeviceProbe(const AgentOptions& options
 LossCause LossOf(probes::DeviceOutcome outcome);
 
 // Prints on standard error, once per flag, why device tensors are not measured.
-void TellOfDevice(std::atomic<bool>* told, const DeviceError& why);
+void ReportDevice(std::atomic<bool>* reported, const DeviceError& why);
 
 }  // namespace plumbline::agent

@@ -35,7 +35,7 @@ void Reason(const std::string& text) PLUMB_REQUIRES(g_loading) {
 }
 
 // Returns the library's folder as the loader knows it, or the target of a symbolic link to it.
-std::string Beside(bool resolved) {
+std::string Adjacent(bool resolved) {
   Dl_info self;
   if (dladdr(&g_loading, &self) == 0 || self.dli_fname == nullptr) return kLibrary;
   std::string path = self.dli_fname;
@@ -57,13 +57,13 @@ void* Open(const std::string& path) {
 void* OpenLibrary() PLUMB_REQUIRES(g_loading) {
   const char* chosen = secure_getenv("PLUMBLINE_CUDA_LIBRARY");
   const bool named = chosen != nullptr && *chosen != '\0';
-  const std::string path = named ? chosen : Beside(false);
+  const std::string path = named ? chosen : Adjacent(false);
   if (void* handle = Open(path)) return handle;
   const char* why = dlerror();
   Reason(std::string(named ? "PLUMBLINE_CUDA_LIBRARY cannot be loaded: "
                            : "the device kernels cannot be loaded: ") +
          (why != nullptr ? why : path));
-  const std::string real = named ? path : Beside(true);
+  const std::string real = named ? path : Adjacent(true);
   return real != path ? Open(real) : nullptr;
 }
 
@@ -108,8 +108,8 @@ void* OpenOfHost(const std::string& name, std::string* why) {
   const SignalsBlocked blocked;
   void* handle = Open(name);
   if (handle == nullptr) {
-    const char* said = dlerror();
-    *why = said != nullptr ? said : name;
+    const char* stated = dlerror();
+    *why = stated != nullptr ? stated : name;
   }
   return handle;
 }

@@ -66,7 +66,7 @@ void CallBatch::LaunchLocked() {
 
 void CallBatch::Lost(const probes::DeviceTag& tag, probes::DeviceOutcome outcome,
                      const DeviceError& error) {
-  if (outcome == probes::DeviceOutcome::kFailed) TellOfDevice(&state_->told_failed, error);
+  if (outcome == probes::DeviceOutcome::kFailed) ReportDevice(&state_->reported_failed, error);
   state_->CountLoss(LossOf(outcome), static_cast<Site*>(tag.site), tag.step);
 }
 

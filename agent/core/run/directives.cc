@@ -27,7 +27,7 @@ std::string Text(uint64_t n) { return std::to_string(n); }
 // A new connection: the server sends again which capsules it still needs, and from which byte.
 void Directives::OnWelcome() {
   const MutexLock lock(mutex_);
-  for (Capsule& capsule : capsules_) capsule.asked = false;
+  for (Capsule& capsule : capsules_) capsule.requested = false;
 }
 
 void Directives::OnDirective(const v1::Directive& directive) {
@@ -51,7 +51,7 @@ bool Directives::Next(v1::AgentMessage* message) {
     return true;
   }
   for (Capsule& capsule : capsules_) {
-    if (!capsule.taken || !capsule.asked || capsule.sent == capsule.bytes.size()) continue;
+    if (!capsule.taken || !capsule.requested || capsule.sent == capsule.bytes.size()) continue;
     *message->mutable_capsule() = NextPart(&capsule);
     return true;
   }
@@ -114,7 +114,7 @@ void Directives::Send(const v1::SendCapsule& order) {
   if (known != capsules_.end()) {
     // A repeated request after a break: continues at the first byte that the server lacks.
     if (!order.release() && known->step == order.step()) {
-      known->asked = true;
+      known->requested = true;
       known->sent = std::min<uint64_t>(order.offset(), known->bytes.size());
       return;
     }
@@ -127,7 +127,7 @@ void Directives::Send(const v1::SendCapsule& order) {
     // A capsule that the server did not request again after a break: its release was lost with the
     // connection.
     const auto left = std::find_if(capsules_.begin(), capsules_.end(),
-                                   [](const Capsule& c) { return c.taken && !c.asked; });
+                                   [](const Capsule& c) { return c.taken && !c.requested; });
     if (left != capsules_.end()) Drop(left);
   }
   if (capsules_.size() == kMostCapsules) {
@@ -139,7 +139,7 @@ void Directives::Send(const v1::SendCapsule& order) {
   capsule.name = order.site();
   capsule.step = order.step();
   capsule.max_bytes = std::min(order.max_bytes(), kMostBytes);
-  capsule.asked = true;
+  capsule.requested = true;
   capsule.sites = SitesNamed(order.site());
   if (capsule.sites.empty()) {
     return Refuse(order.capsule(), order.step(), "no-site: this process has no such site");
@@ -272,13 +272,13 @@ void Directives::Sample(const v1::SampleSite& order) {
   for (const Site* site : sites) bytes += site->most_sample_bytes();
   // Thins out until the request fits into the budget. Powers of two, like all periods: ranks with
   // different factors still meet.
-  const uint64_t asked = std::bit_ceil(std::max<uint64_t>(order.every(), 1));
+  const uint64_t requested = std::bit_ceil(std::max<uint64_t>(order.every(), 1));
   const auto steps = static_cast<uint64_t>(until - from + 1);
   const uint64_t allowed = Allowance();
-  uint64_t every = asked;
+  uint64_t every = requested;
   while (every <= steps && bytes * (steps / every) > allowed) every *= 2;
   const uint64_t stretch = run_->cadence.stretch();
-  if (every > asked) {
+  if (every > requested) {
     report.set_reason("budget: the site's calls keep " + Text(bytes) +
                       " bytes per step; the limit for denser sampling is " + Text(allowed) +
                       " more");

@@ -55,7 +55,7 @@ class Directives : public transport::SideChannel {
     int64_t step = 0;
     uint64_t max_bytes = 0;
     bool taken = false;      // `bytes` are final
-    bool asked = false;      // requested on the current stream
+    bool requested = false;  // requested on the current stream
     bool unsampled = false;  // a call came before the request did
     uint64_t taken_bytes = 0;
     v1::Batch batch;

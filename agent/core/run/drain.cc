@@ -33,7 +33,7 @@ Drain::Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
       outbox_(std::move(outbox)),
       directives_(std::move(directives)),
       builder_(run_->options, run_->source, run_->series),
-      ask_driver_(std::getenv("PLUMBLINE_NVML_LIBRARY") != nullptr) {}
+      query_driver_(std::getenv("PLUMBLINE_NVML_LIBRARY") != nullptr) {}
 
 bool Drain::Start() {
   return thread_.Start("plumb-drain", [self = shared_from_this()] { self->Loop(); });
@@ -235,7 +235,7 @@ void Drain::HandleDevice(const probes::DeviceItem& item) {
   }
   if (item.unkept > 0) return;
   if (!item.measured) {
-    if (!item.abandoned) TellOfDevice(&run_->told_failed, item.why);
+    if (!item.abandoned) ReportDevice(&run_->reported_failed, item.why);
     return run_->CountLoss(item.abandoned ? LossCause::kDeviceUnfinished : LossCause::kDeviceFailed,
                            head.site, head.step);
   }
@@ -281,7 +281,7 @@ void Drain::HandleRoutingMessage(const SlotHead& head, const std::byte* body) {
 // Ends a step once the devices have delivered the work that was launched in it; until then its end
 // is held.
 void Drain::StepEnded(int64_t step, bool sampled, uint32_t thread, uint64_t at_ns) {
-  if (ask_driver_ || run_->devices->used()) gpu_health_.Start();
+  if (query_driver_ || run_->devices->used()) gpu_health_.Start();
   AddMarked(step, at_ns != 0 ? at_ns : kEver);
   if (loop_.StepEnded(step, thread, at_ns)) AddLoopTimes(step);
   EmptyDevices();

@@ -132,7 +132,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
   uint32_t polled_ms_ = 0;               // that the last sleep may have lasted
   std::vector<const Site*> step_sites_;  // of its series; null: none of it was given so far
   GpuHealth gpu_health_;
-  const bool ask_driver_;  // to find a GPU even if no tensor was on one
+  const bool query_driver_;  // to find a GPU even if no tensor was on one
   std::deque<HeldEnd> held_ends_;
   uint64_t flush_ticket_ = 0;  // the ticket of the mark
   probes::DeviceProbe::Mark flush_mark_{};

@@ -44,7 +44,7 @@ void LoopMarks::Read(plumbline_marks_t* marks) {
     waiting_.push_back(std::exchange(gap_, false) ? mark | PLUMBLINE_MARK_GAP : mark);
   }
   const uint64_t lost = __atomic_load_n(&marks->lost, __ATOMIC_RELAXED);
-  lost_ += lost - std::exchange(told_lost_, lost);
+  lost_ += lost - std::exchange(reported_lost_, lost);
 }
 
 std::optional<MarkedStage> LoopMarks::Next(uint64_t until_ns) {

@@ -38,9 +38,9 @@ class LoopMarks {
 
  private:
   std::deque<uint64_t> waiting_;
-  size_t at_ = 0;           // in the trainer's ring
-  uint64_t open_ = 0;       // the mark of the stage that has not ended; 0: none is known
-  uint64_t told_lost_ = 0;  // of the trainer's count, already reported
+  size_t at_ = 0;               // in the trainer's ring
+  uint64_t open_ = 0;           // the mark of the stage that has not ended; 0: none is known
+  uint64_t reported_lost_ = 0;  // of the trainer's count, already reported
   uint64_t lost_ = 0;
   bool gap_ = false;
 };

@@ -19,8 +19,8 @@ int64_t LoopTimes::BlockOf(int64_t step) {
 
 bool LoopTimes::Span(const SpanBody& span, const std::string& name) {
   const auto kind = static_cast<v1::Span::Kind>(span.kind);
-  if (!timeline::TellsOfLoop(kind, name)) return true;
-  told_ = true;
+  if (!timeline::ReportsLoop(kind, name)) return true;
+  reported_ = true;
   if (spans_.size() >= kMostSpans) {
     overflowed_ = true;
     return false;

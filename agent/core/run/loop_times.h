@@ -25,7 +25,7 @@ class LoopTimes {
   // this step; Take returns it.
   bool StepEnded(int64_t step, uint32_t thread, uint64_t at_ns);
   // Called at the run's end. Returns true if the rest is long enough for a timeline.
-  bool any() const { return told_ && !overflowed_ && steps_.size() >= kFewestSteps; }
+  bool any() const { return reported_ && !overflowed_ && steps_.size() >= kFewestSteps; }
   // Returns the reduced block and begins the next one.
   v1::Timeline Take();
 
@@ -33,7 +33,7 @@ class LoopTimes {
   static int64_t BlockOf(int64_t step);
   void Begin();
 
-  bool told_ = false;        // a span with a meaning came, in this run
+  bool reported_ = false;    // a span with a meaning came, in this run
   bool overflowed_ = false;  // of this block
   uint32_t thread_ = 0;      // of the loop
   int64_t last_step_ = -1;

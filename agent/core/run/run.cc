@@ -169,9 +169,9 @@ bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
     config.newest_step = [state = state_] { return state->newest_step.load(); };
     config.fill_heartbeat = [state = state_](v1::Heartbeat* beat) { FillHeartbeat(*state, beat); };
     config.credentials = transport::CredentialsFromEnvironment();
-    config.on_refused = SayOnce(options.server);
-    config.on_rejected = SayRejected(options.server);
-    config.on_unreachable = SayUnreachable(options.server, options.caller);
+    config.on_refused = DescribeOnce(options.server);
+    config.on_rejected = DescribeRejected(options.server);
+    config.on_unreachable = DescribeUnreachable(options.server, options.caller);
     config.server_forgot = [state = state_] { state->declare_again.store(true); };
     config.side = directives = std::make_shared<Directives>(state_);
     config.stop_on = static_cast<v1::Level>(options.stop_on);

@@ -138,7 +138,7 @@ plumbline_status_t Run::Look(int64_t step, uint32_t steps) {
     const Site* site = s.sites.at(i);
     if (Looks::Alone(*site)) bytes += site->most_sample_bytes();
   }
-  if (s.looks.Ask(step, steps, bytes) < step) return PLUMBLINE_NOT_DUE;
+  if (s.looks.Query(step, steps, bytes) < step) return PLUMBLINE_NOT_DUE;
   for (size_t i = 0; i < sites; ++i) {
     Site* site = s.sites.at(i);
     uint64_t* word = site->next_due.load(std::memory_order_acquire);

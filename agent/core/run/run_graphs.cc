@@ -71,7 +71,7 @@ void Run::Lost(const probes::DeviceReply& reply, int64_t step) {
   // fault, or the stream is gone.
   const bool failed = reply.outcome == probes::DeviceOutcome::kFailed ||
                       reply.outcome == probes::DeviceOutcome::kRefused;
-  if (failed) TellOfDevice(&state_->told_failed, reply.error);
+  if (failed) ReportDevice(&state_->reported_failed, reply.error);
   state_->CountLoss(failed ? LossCause::kDeviceFailed : LossOf(reply.outcome), nullptr, step);
 }
 

@@ -55,8 +55,8 @@ struct RunState {
 
   ByteRing ring;
   const std::shared_ptr<probes::DeviceProbe> devices;  // measurements on GPUs
-  std::atomic<bool> told_not_loaded{false};            // messages about devices that were printed
-  std::atomic<bool> told_failed{false};
+  std::atomic<bool> reported_not_loaded{false};        // messages about devices that were printed
+  std::atomic<bool> reported_failed{false};
   SiteTable sites;
   const std::shared_ptr<SeriesRegistry> series = std::make_shared<SeriesRegistry>();
   SpanTable spans;

@@ -39,33 +39,33 @@ void SilenceGrpc() {
 
 }  // namespace
 
-std::function<void(const grpc::Status&)> SayOnce(const std::string& server) {
-  return [server, said = std::string()](const grpc::Status& status) mutable {
+std::function<void(const grpc::Status&)> DescribeOnce(const std::string& server) {
+  return [server, stated = std::string()](const grpc::Status& status) mutable {
     std::string text =
         transport::Diagnose(server, transport::CredentialsFromEnvironment(), status).text;
-    if (said == text) return;
-    said = std::move(text);
+    if (stated == text) return;
+    stated = std::move(text);
     std::fprintf(stderr,
                  "plumbline: %s does not accept the evidence of this process; the evidence is "
                  "stored for now: %s\n",
-                 server.c_str(), said.c_str());
+                 server.c_str(), stated.c_str());
   };
 }
 
-std::function<void(const grpc::Status&)> SayUnreachable(const std::string& server,
-                                                        const std::string& caller) {
+std::function<void(const grpc::Status&)> DescribeUnreachable(const std::string& server,
+                                                             const std::string& caller) {
   const std::string opened = caller.empty() ? "" : "given at " + caller;
-  return [server, opened, said = false](const grpc::Status& status) mutable {
-    if (std::exchange(said, true)) return;
+  return [server, opened, stated = false](const grpc::Status& status) mutable {
+    if (std::exchange(stated, true)) return;
     const std::string why = WhyNot(server, opened, status);
     std::fprintf(stderr, "plumbline: %s. Evidence is stored, and sent when a server accepts it.\n",
                  why.c_str());
   };
 }
 
-std::function<void(const std::string&)> SayRejected(const std::string& server) {
-  return [server, said = false](const std::string& reason) mutable {
-    if (std::exchange(said, true)) return;
+std::function<void(const std::string&)> DescribeRejected(const std::string& server) {
+  return [server, stated = false](const std::string& reason) mutable {
+    if (std::exchange(stated, true)) return;
     std::fprintf(stderr,
                  "plumbline: %s refuses evidence of this process: %s. This evidence is lost; "
                  "run.finish() reports the number of batches. This message is printed once.\n",

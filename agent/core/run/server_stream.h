@@ -19,16 +19,16 @@ namespace plumbline::agent {
 
 // Returns a function that prints once, on standard error, why the server refuses this process:
 // otherwise evidence would only accumulate.
-std::function<void(const grpc::Status&)> SayOnce(const std::string& server);
+std::function<void(const grpc::Status&)> DescribeOnce(const std::string& server);
 // Returns a function that prints once that the server refuses batches, and why: the run continues,
 // and its evidence is lost.
-std::function<void(const std::string&)> SayRejected(const std::string& server);
+std::function<void(const std::string&)> DescribeRejected(const std::string& server);
 
 // Returns a function that prints once, on standard error, that no server was reached, and why. It
 // prints at the first try, because the author of a wrong port is still watching. A missing server
 // is no error.
-std::function<void(const grpc::Status&)> SayUnreachable(const std::string& server,
-                                                        const std::string& caller = "");
+std::function<void(const grpc::Status&)> DescribeUnreachable(const std::string& server,
+                                                             const std::string& caller = "");
 
 class ServerStream : public std::enable_shared_from_this<ServerStream> {
  public:

@@ -4,7 +4,7 @@
 
 namespace plumbline::agent {
 
-int64_t Looks::Ask(int64_t step, uint32_t steps, uint64_t step_bytes) {
+int64_t Looks::Query(int64_t step, uint32_t steps, uint64_t step_bytes) {
   constexpr uint64_t kAtFirst = 512;  // steps
   const int64_t until = until_.load();
   const int64_t from = std::max(step, until + 1);

@@ -28,7 +28,7 @@ class Looks {
   // Requests `steps` steps from the open one on, each of `step_bytes`. Steps that are already
   // requested do not count again. Returns the last step that is looked at; less than `step` if the
   // budget is used up.
-  int64_t Ask(int64_t step, uint32_t steps, uint64_t step_bytes);
+  int64_t Query(int64_t step, uint32_t steps, uint64_t step_bytes);
 
   // Returns true for kinds that one rank measures alone. The sum over micro-batches is made on one
   // rank, whatever its kind.

@@ -54,10 +54,10 @@ struct Site {
 
   // Returns true if the site only reports the loads of experts: no rows, outside of the budgets, as
   // often as the caller decides.
-  bool tells_loads() const { return kind == SiteKind::kRouting && op == "loads"; }
+  bool reports_loads() const { return kind == SiteKind::kRouting && op == "loads"; }
   // Returns true if the site is due at every step. Both sides of a rollout must send the same
   // steps, within a budget of their own.
-  bool always_due() const { return kind == SiteKind::kLogprobs || tells_loads(); }
+  bool always_due() const { return kind == SiteKind::kLogprobs || reports_loads(); }
 
   // Returns the number of this call within its step, from 0. Thread-safe.
   uint32_t NextCall(int64_t step) { return calls_.NextCall(step); }

@@ -13,7 +13,7 @@ namespace plumbline::analysis {
 namespace {
 
 // Rows in rank order that would be in another order if sorted by number: 1 in a million by chance.
-constexpr int64_t kTellingRows = 20;
+constexpr int64_t kInformativeRows = 20;
 
 // Reconstructs the choices and which of them were kept, row by row, from the scores' own choices
 // and the recorded ones.
@@ -92,7 +92,7 @@ class Reconstruction {
       ReadMap(t);
       RowOf(t);
     }
-    if (disordered_rows_ == 0 && telling_rows_ >= kTellingRows) RanksFromColumns();
+    if (disordered_rows_ == 0 && informative_rows_ >= kInformativeRows) RanksFromColumns();
   }
 
   // If scores leave the order of a row's choices open, uses its columns, provided that every
@@ -116,7 +116,7 @@ class Reconstruction {
       numbered &= j == 0 || OwnExpert(j - 1) < OwnExpert(j);
     }
     disordered_rows_ += ranked ? 0 : 1;
-    telling_rows_ += ranked && !numbered ? 1 : 0;
+    informative_rows_ += ranked && !numbered ? 1 : 0;
   }
 
   // Enters one row: its state, its choices, and which were kept.
@@ -241,7 +241,7 @@ class Reconstruction {
   std::vector<uint8_t> in_map_;   // [E], of one row
   std::vector<int32_t> mapped_;   // its experts, ascending
   int64_t disordered_rows_ = 0;   // rows of known ranks whose columns are in another order
-  int64_t telling_rows_ = 0;      // rows in rank order that are not in numerical order
+  int64_t informative_rows_ = 0;  // rows in rank order that are not in numerical order
   RoutingCase case_;
 };
 

@@ -345,12 +345,13 @@ RouterInputs ReplayedRouter::Inputs(const RoutingAnalysis& a) const {
 
 RouterCall ReplayedRouter::Call() const {
   return [this](const std::vector<double>& logits) -> absl::StatusOr<Assignments> {
-    RouterBatch asked = batch;
+    RouterBatch requested = batch;
     const size_t experts = Index(batch.experts);
-    asked.logits.resize(logits.size());
+    requested.logits.resize(logits.size());
     for (size_t place = 0; place < order.size(); ++place)
-      std::copy_n(&logits[Index(order[place]) * experts], experts, &asked.logits[place * experts]);
-    const RouterResult result = Route(asked, policy, parameters);
+      std::copy_n(&logits[Index(order[place]) * experts], experts,
+                  &requested.logits[place * experts]);
+    const RouterResult result = Route(requested, policy, parameters);
     Assignments fates(logits.size(), 0);
     for (size_t place = 0; place < order.size(); ++place) {
       uint8_t* row = &fates[Index(order[place]) * experts];

@@ -15,13 +15,13 @@ constexpr size_t kFirstLook = 128;
 enum class Clock { kPlace, kChoices, kPosition };
 constexpr Clock kClocks[] = {Clock::kPlace, Clock::kChoices, Clock::kPosition};
 
-struct Asked {
+struct Requested {
   double time;
   bool kept;
   bool judged;
   bool fresh;  // the bucket is full again because another sequence begins
 };
-using Queued = std::vector<Asked>;
+using Queued = std::vector<Requested>;
 
 // The smallest wait of a refused choice and the largest of an admitted one. Neither falls as the
 // period grows. A bucket that admits one token per period, and several at once from its savings,
@@ -37,7 +37,7 @@ Waits WaitsOf(const Queued& cell, size_t most, double period, size_t watch = SIZ
   Waits waits;
   double paid = -HUGE_VAL, periods = 0;
   for (size_t i = 0; i < std::min(most, cell.size()); ++i) {
-    const Asked& x = cell[i];
+    const Requested& x = cell[i];
     if (x.fresh) paid = -HUGE_VAL;
     const double wait = std::max(paid - x.time, 0.0);
     if (i == watch) waits.watched = wait;
@@ -60,7 +60,7 @@ Waits WaitsOf(const Queued& cell, size_t most, double period, size_t watch = SIZ
 
 double Span(const Queued& cell) {
   double least = HUGE_VAL, most = -HUGE_VAL;
-  for (const Asked& x : cell) {
+  for (const Requested& x : cell) {
     least = std::min(least, x.time);
     most = std::max(most, x.time);
   }
@@ -120,7 +120,7 @@ void LeaveOutTheLast(Queued& cell) {
   if (cell.size() < kMostOfCell) {
     while (!cell.empty() && !cell.back().kept) cell.pop_back();
   }
-  const auto refused = [](const Asked& x) { return !x.kept; };
+  const auto refused = [](const Requested& x) { return !x.kept; };
   if (std::none_of(cell.begin(), cell.end(), refused)) cell.clear();
 }
 
@@ -163,7 +163,7 @@ std::vector<Queued> CellsAlong(const RoutingCase& c, const Saturation& s, const 
 double Surplus(const Queued& cell) {
   const auto n = static_cast<double>(cell.size());
   const auto kept = static_cast<double>(
-      std::count_if(cell.begin(), cell.end(), [](const Asked& x) { return x.kept; }));
+      std::count_if(cell.begin(), cell.end(), [](const Requested& x) { return x.kept; }));
   return Log2Choose(n, kept) - 2 * std::log2(n);
 }
 

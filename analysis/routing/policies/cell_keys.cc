@@ -54,10 +54,11 @@ std::vector<Key> KeysOfChoices(const RoutingCase& c, const std::vector<uint8_t>&
     RowKeyReader reader(c, kind);
     for (auto t = static_cast<int32_t>(first); t < last; ++t) {
       const std::span<const Choice> row = c.ChoicesOf(t);
-      const bool asked = c.judged(t) && std::any_of(row.begin(), row.end(), [&](const Choice& x) {
-                           return included[CellOfToken(c, t, x.expert)] != 0;
-                         });
-      if (!asked) continue;
+      const bool requested =
+          c.judged(t) && std::any_of(row.begin(), row.end(), [&](const Choice& x) {
+            return included[CellOfToken(c, t, x.expert)] != 0;
+          });
+      if (!requested) continue;
       const std::vector<Key>& read = reader.Keys(t);
       const auto begin = static_cast<size_t>(c.first_choice[static_cast<size_t>(t)]);
       for (size_t i = 0; i < row.size(); ++i) keys[begin + i] = QueueKey(read, i, by);

@@ -22,7 +22,7 @@ class Boundary {
   }
   bool Separates() const { return !(most_refused_ > least_kept_); }
   // Adds the limits between which a bar must lie to do the same.
-  void AskFor(size_t entry, StoredNumbers& bars) const {
+  void Request(size_t entry, StoredNumbers& bars) const {
     bars.AtLeast(entry, most_refused_);
     bars.AtMost(entry, least_kept_);
   }
@@ -147,7 +147,7 @@ Boundaries BoundariesOf(const RoutingCase& c, const std::vector<uint8_t>& taken,
 StoredNumbers BarsOf(const RoutingCase& c, const Boundaries& boundaries, KeyKind kind) {
   const auto experts = static_cast<size_t>(c.experts);
   StoredNumbers bars(KeyName(kind), experts);
-  for (size_t i = 0; i < boundaries.size(); ++i) boundaries[i].AskFor(i % experts, bars);
+  for (size_t i = 0; i < boundaries.size(); ++i) boundaries[i].Request(i % experts, bars);
   return bars;
 }
 
@@ -191,7 +191,7 @@ bool ProbsAreScores(const RoutingCase& c, const std::vector<uint8_t>& taken) {
 // gaps far wider than their neighbours.
 bool GapsOfATable(const RoutingCase& c, const std::vector<uint8_t>& taken,
                   const KeyReader& reader) {
-  constexpr size_t kBeside = 8;
+  constexpr size_t kAdjacent = 8;
   std::vector<std::vector<int32_t>> pools(static_cast<size_t>(c.pools));
   for (int32_t t = 0; t < c.tokens; ++t) {
     const auto row = static_cast<size_t>(t);
@@ -202,7 +202,7 @@ bool GapsOfATable(const RoutingCase& c, const std::vector<uint8_t>& taken,
   const auto experts = static_cast<size_t>(c.experts);
   std::vector<double> in, out;
   for (const auto& rows : pools) {
-    for (size_t e = 0; e < experts && rows.size() > 2 * kBeside; ++e) {
+    for (size_t e = 0; e < experts && rows.size() > 2 * kAdjacent; ++e) {
       in.clear();
       out.clear();
       for (int32_t t : rows) {
@@ -210,10 +210,10 @@ bool GapsOfATable(const RoutingCase& c, const std::vector<uint8_t>& taken,
         (taken[static_cast<size_t>(t) * experts + e] ? in : out).push_back(x);
       }
       // At the end of a column the gaps are wider anyway.
-      if (in.size() <= kBeside || out.size() <= kBeside) continue;
-      std::partial_sort(in.begin(), in.begin() + kBeside + 1, in.end());
-      std::partial_sort(out.begin(), out.begin() + kBeside + 1, out.end(), std::greater<>());
-      const double spacing = (in[kBeside] - in[0] + out[0] - out[kBeside]) / (2 * kBeside);
+      if (in.size() <= kAdjacent || out.size() <= kAdjacent) continue;
+      std::partial_sort(in.begin(), in.begin() + kAdjacent + 1, in.end());
+      std::partial_sort(out.begin(), out.begin() + kAdjacent + 1, out.end(), std::greater<>());
+      const double spacing = (in[kAdjacent] - in[0] + out[0] - out[kAdjacent]) / (2 * kAdjacent);
       ++columns;
       wide += in[0] - out[0] > 8 * spacing;
     }

@@ -60,7 +60,7 @@ v1::Verdict NothingKeptVerdict(const NothingKept& nothing) {
       "by too few or too many tokens of the batch. Record the choices of a null expert as kept"));
 }
 
-v1::Verdict NoPassBeside(const NothingKept& nothing, v1::Verdict verdict) {
+v1::Verdict NoPassNextTo(const NothingKept& nothing, v1::Verdict verdict) {
   const bool pass = verdict.kind() == v1::Verdict::KIND_PASS;
   return pass && nothing.any() ? NothingKeptVerdict(nothing) : std::move(verdict);
 }

@@ -26,6 +26,6 @@ NothingKept SetNothingKeptAside(RoutingCase& c);
 
 v1::Verdict NothingKeptVerdict(const NothingKept& nothing);
 // Replaces a pass: if such experts exist, a pass depends on a stored rule that was not recorded.
-v1::Verdict NoPassBeside(const NothingKept& nothing, v1::Verdict verdict);
+v1::Verdict NoPassNextTo(const NothingKept& nothing, v1::Verdict verdict);
 
 }  // namespace plumbline::analysis

@@ -13,7 +13,7 @@ constexpr int64_t kFewestRepeats = 8;
 // Fate of the tokens that chose one expert at one position.
 struct Entry {
   bool kept = false;
-  double asked = 0;
+  double requested = 0;
 };
 using Entries = std::map<std::pair<int64_t, int32_t>, Entry>;  // by position, expert
 
@@ -27,7 +27,7 @@ Entries ReadTable(const RoutingCase& c) {
     const int64_t position = c.position[static_cast<size_t>(choice.token)];
     const auto [at, fresh] = entries.try_emplace({position, choice.expert}, Entry{choice.kept, 0});
     if (at->second.kept != choice.kept) return {};
-    ++at->second.asked;
+    ++at->second.requested;
     repeats += fresh ? 0 : 1;
   }
   return repeats >= kFewestRepeats ? entries : Entries{};
@@ -56,7 +56,7 @@ std::vector<Spread> SpreadOfCells(const RoutingCase& c, const Saturation& s,
     const double n = all[at.first];
     if (n < 2) continue;
     // Unbiased estimate of the variance p(1-p) of one row's choice, from n rows.
-    const double of_row = entry.asked * (n - entry.asked) / (n * (n - 1));
+    const double of_row = entry.requested * (n - entry.requested) / (n * (n - 1));
     for (const auto& [pool, count] : rows[at.first]) {
       Spread& cell = spread[static_cast<size_t>(pool) * static_cast<size_t>(c.experts) +
                             static_cast<size_t>(at.second)];

@@ -265,7 +265,7 @@ std::vector<Key> QueueKeys(const RoutingCase& c, const std::vector<int32_t>& cho
 }  // namespace
 
 bool CutsInGaps(const RoutingCase& c, const Saturation& s, KeyKind kind, QueueBy by, bool lowest) {
-  constexpr size_t kBeside = 8;
+  constexpr size_t kAdjacent = 8;
   // The first cells of a million choices are as informative as all of them.
   constexpr int64_t kEnoughChoices = 1 << 17, kFewestCells = 8;
   std::vector<uint8_t> refuses(s.cells.size(), 0);
@@ -278,7 +278,7 @@ bool CutsInGaps(const RoutingCase& c, const Saturation& s, KeyKind kind, QueueBy
   }
   const CellChoices cells = GroupByCell(c, refuses);
   const std::vector<Key> keys = QueueKeys(c, cells.choices, kind, by);
-  int64_t told = 0, wide = 0;
+  int64_t reported = 0, wide = 0;
   std::vector<double> kept, refused;
   for (size_t i = 0; i < cells.size(); ++i) {
     kept.clear();
@@ -290,16 +290,16 @@ bool CutsInGaps(const RoutingCase& c, const Saturation& s, KeyKind kind, QueueBy
             .push_back(lowest ? -keys[n].value : keys[n].value);
     }
     // At the ends of a cell the gaps are wider anyway.
-    if (kept.size() <= kBeside || refused.size() <= kBeside) continue;
-    std::partial_sort(kept.begin(), kept.begin() + kBeside + 1, kept.end());
-    std::partial_sort(refused.begin(), refused.begin() + kBeside + 1, refused.end(),
+    if (kept.size() <= kAdjacent || refused.size() <= kAdjacent) continue;
+    std::partial_sort(kept.begin(), kept.begin() + kAdjacent + 1, kept.end());
+    std::partial_sort(refused.begin(), refused.begin() + kAdjacent + 1, refused.end(),
                       std::greater<>());
     const double spacing =
-        (kept[kBeside] - kept[0] + refused[0] - refused[kBeside]) / (2 * kBeside);
-    ++told;
+        (kept[kAdjacent] - kept[0] + refused[0] - refused[kAdjacent]) / (2 * kAdjacent);
+    ++reported;
     wide += kept[0] - refused[0] > 8 * spacing;
   }
-  return told > 0 && 8 * wide > told;
+  return reported > 0 && 8 * wide > reported;
 }
 
 bool ZeroDecides(const RoutingCase& c) {

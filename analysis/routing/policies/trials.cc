@@ -123,7 +123,7 @@ CellResult JudgeCell(std::vector<Candidate>& cell, bool few_values_allowed, bool
 namespace {
 
 // Returns false if the score is not finite or the rank is not known: such a choice is no evidence.
-bool Tells(const RankedReplay& replay, const Choice& choice, const Key& key) {
+bool Reports(const RankedReplay& replay, const Choice& choice, const Key& key) {
   return std::isfinite(key.value) && !(replay.rank_first && choice.rank < 0);
 }
 Candidate CandidateOf(const RankedReplay& replay, const Choice& choice, const Key& key) {
@@ -184,7 +184,7 @@ bool RefutedBySample(const RoutingCase& c, const RefusingCells& cells, KeySource
   std::vector<Candidate> sample;
   for (size_t n = 0; n < key.size(); ++n) {
     const Choice& choice = c.choices[static_cast<size_t>(choices[n * stride])];
-    if (Tells(replay, choice, key[n])) sample.push_back(CandidateOf(replay, choice, key[n]));
+    if (Reports(replay, choice, key[n])) sample.push_back(CandidateOf(replay, choice, key[n]));
   }
   const bool by_place = replay.priority == Priority::kPlace;
   const CellResult result = JudgeCell(sample, by_place, replay.rank_first);
@@ -212,7 +212,7 @@ Trial TryPolicy(const RoutingCase& c, const RefusingCells& cells, KeySource& key
     const std::span key = keys.Cell(i, out.exact);
     cell.clear();
     for (size_t n = 0; n < choices.size(); ++n) {
-      if (Tells(out, choices[n], key[n])) cell.push_back(CandidateOf(out, choices[n], key[n]));
+      if (Reports(out, choices[n], key[n])) cell.push_back(CandidateOf(out, choices[n], key[n]));
     }
     const CellResult result = JudgeCell(cell, out.priority == Priority::kPlace, out.rank_first);
     agree += result.agree;
@@ -236,8 +236,8 @@ std::vector<RankedReplay> Weigh(
   for (const auto& [replay, evidence] : trials) {
     const bool own = replay.by_own_score() && !replay.rank_first;
     for (const auto& [expert, of] : evidence) {
-      const bool tells = of.best().raw_bits > of.best().tie_bits;
-      if (own && replay.exact && tells && of.one_threshold()) thresholds.insert(expert);
+      const bool reports = of.best().raw_bits > of.best().tie_bits;
+      if (own && replay.exact && reports && of.one_threshold()) thresholds.insert(expert);
     }
   }
   std::vector<RankedReplay> weighed;

@@ -123,8 +123,8 @@ std::optional<Problem> ReadTorchContents(const InputFile& file, CheckpointConten
                                                  Printable(call.name) +
                                                  " (not decoded and not executed)"});
   }
-  if (std::string told = OmittedRuns(torch->tree()); !told.empty())
-    findings->notes.push_back(std::move(told));
+  if (std::string reported = OmittedRuns(torch->tree()); !reported.empty())
+    findings->notes.push_back(std::move(reported));
   if (auto problem = WalkTorchFile(*torch, contents, findings)) return problem;
   uint64_t bytes = 0;
   for (const NamedTensor& tensor : contents->tensors) bytes += tensor.place.bytes();

@@ -41,7 +41,7 @@ class IndexWalk {
       : tree_(tree), index_(*index), findings_(*findings) {}
 
   std::optional<Problem> Walk() {
-    TellCalls();
+    ReportCalls();
     const PickleId root = State(tree_.root(), "Metadata");
     const PickleId kinds = tree_.Find(root, "state_dict_metadata");
     const PickleId places = tree_.Find(root, "storage_data");
@@ -102,7 +102,7 @@ class IndexWalk {
   }
 
   // Reports the calls in the pickle. None is executed.
-  void TellCalls() {
+  void ReportCalls() {
     struct Seen {
       uint64_t count = 0, byte = 0;  // of the first one
       bool data = true;
@@ -114,8 +114,8 @@ class IndexWalk {
       if (seen.count++ == 0) seen.byte = tree_.offset(id);
       seen.data &= BuildsData(tree_, id);
     }
-    if (std::string told = OmittedRuns(tree_); !told.empty())
-      findings_.notes.push_back(std::move(told));
+    if (std::string reported = OmittedRuns(tree_); !reported.empty())
+      findings_.notes.push_back(std::move(reported));
     for (const auto& [name, seen] : others) {
       const std::string text = std::to_string(seen.count) +
                                (seen.count == 1 ? " call of " : " calls of ") + Printable(name);
@@ -180,7 +180,7 @@ void TakeBytes(const DistributedEntry& entry, const TorchFile& torch,
 
 // Returns the index next to a part. The last one is cached, because the parts of a folder are read
 // in sequence.
-std::shared_ptr<const DistributedIndex> IndexBeside(const std::string& part,
+std::shared_ptr<const DistributedIndex> IndexNextTo(const std::string& part,
                                                     std::optional<Problem>* problem) {
   thread_local std::string known_path;
   thread_local fs::file_time_type known_time;
@@ -199,12 +199,12 @@ std::shared_ptr<const DistributedIndex> IndexBeside(const std::string& part,
   // Problems of the index are reported where it is an input itself.
   absl::StatusOr<InputFile> opened = InputFile::Open(path.string());
   auto index = std::make_shared<DistributedIndex>();
-  FileFindings told;  // reported for the index itself
+  FileFindings reported;  // reported for the index itself
   if (!opened.ok()) {
     *problem = Problem{0, std::string(opened.status().message())};
     return nullptr;
   }
-  if (ReadDistributedIndex(*opened, index.get(), &told)) {
+  if (ReadDistributedIndex(*opened, index.get(), &reported)) {
     *problem = Problem{0,
                        "expected a readable index .metadata in the folder of this part, found an "
                        "unreadable one (see its own problem)"};
@@ -245,7 +245,7 @@ std::optional<Problem> ReadDistributedContents(const std::string& path, const In
                                                CheckpointContents* contents,
                                                FileFindings* findings) {
   std::optional<Problem> problem;
-  const std::shared_ptr<const DistributedIndex> index = IndexBeside(path, &problem);
+  const std::shared_ptr<const DistributedIndex> index = IndexNextTo(path, &problem);
   if (index == nullptr) return problem;
   const auto entries = index->files.find(fs::path(path).filename().string());
   if (entries == index->files.end()) {
@@ -298,7 +298,7 @@ std::string OpenDistributedValues(
     const std::function<void(const std::string& name, std::unique_ptr<TorchFile>)>& take) {
   constexpr size_t kMostOpen = size_t{1} << 16;
   std::optional<Problem> problem;
-  const std::shared_ptr<const DistributedIndex> index = IndexBeside(path, &problem);
+  const std::shared_ptr<const DistributedIndex> index = IndexNextTo(path, &problem);
   if (index == nullptr) return problem->text;
   const auto entries = index->files.find(fs::path(path).filename().string());
   if (entries == index->files.end()) return "";

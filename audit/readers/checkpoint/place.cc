@@ -17,7 +17,7 @@ bool IsNameLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= '
 bool IsNameDigit(char c) { return c >= '0' && c <= '9'; }
 
 // Returns the number after `word` in a name: "step-1000", "step=1000", "step_1000", "step1000".
-std::optional<int64_t> NumberBehind(std::string_view name, std::string_view word) {
+std::optional<int64_t> NumberAfter(std::string_view name, std::string_view word) {
   for (size_t at = name.find(word); at != std::string_view::npos; at = name.find(word, at + 1)) {
     if (at > 0 && (IsNameLetter(name[at - 1]) || IsNameDigit(name[at - 1]))) continue;
     size_t i = at + word.size();
@@ -44,7 +44,7 @@ uint32_t SmallNumber(std::string_view text, size_t* at) {
 std::optional<int64_t> StepOfName(std::string_view name) {
   for (const std::string_view word :
        {"global_step", "global-step", "step", "iteration", "iter", "checkpoint", "ckpt"}) {
-    if (const std::optional<int64_t> step = NumberBehind(name, word)) return step;
+    if (const std::optional<int64_t> step = NumberAfter(name, word)) return step;
   }
   return std::nullopt;
 }
@@ -64,7 +64,7 @@ std::optional<uint32_t> RankOfName(std::string_view name) {
   }
   if (name.starts_with("dp_")) name.remove_prefix(3);
   if (!name.starts_with("rank")) return std::nullopt;
-  const std::optional<int64_t> rank = NumberBehind(name, "rank");
+  const std::optional<int64_t> rank = NumberAfter(name, "rank");
   if (!rank || *rank < 0 || *rank >= 1000000) return std::nullopt;
   return static_cast<uint32_t>(*rank);
 }

@@ -194,7 +194,7 @@ class Planner {
     for (FoundFile& file : files_) {
       const std::set<int64_t>& others = steps[file.planned.run];
       const int64_t fallback = others.size() == 1 ? *others.begin() : 0;
-      file.planned.told_step = file.step;
+      file.planned.reported_step = file.step;
       file.planned.step = file.place.step.value_or(file.step.value_or(fallback));
     }
   }

@@ -16,7 +16,7 @@ struct PlannedFile {
   std::string path;
   std::string run;
   int64_t step = 0;
-  std::optional<int64_t> told_step;  // step stated by the content, whatever the names state
+  std::optional<int64_t> reported_step;  // step stated by the content, whatever the names state
   bool apart = false;  // has no step, while other files' names have one: a run of its own
   uint32_t rank = 0;
   RankTag tag;

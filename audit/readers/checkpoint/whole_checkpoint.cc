@@ -75,8 +75,8 @@ class Assembly {
     share.plan = &plan;
     share.file = out_.files.size();
     auto kept = std::make_unique<InputFile>(*std::move(file));
-    FileFindings told;  // reported when it was planned
-    if (auto problem = ReadContents(plan.path, *kept, &share.contents, &told))
+    FileFindings reported;  // reported when it was planned
+    if (auto problem = ReadContents(plan.path, *kept, &share.contents, &reported))
       return plan.report->Add(problem->offset, std::move(problem->text));
     out_.files.push_back({plan.report, std::move(kept), plan.path});
     shares_.push_back(std::move(share));

@@ -207,17 +207,17 @@ bool FlightRecorderReader::Recognise(std::string_view path, std::string_view hea
   return may_be && LooksLikeFlightDump(FirstBytes(path, head, kLook));
 }
 
-Reader::Beside FlightRecorderReader::Judge(const std::string& path, std::string_view head,
-                                           const std::vector<InputReport*>& files) const {
+Reader::Adjacent FlightRecorderReader::Judge(const std::string& path, std::string_view head,
+                                             const std::vector<InputReport*>& files) const {
   const bool pickle = head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5;
-  Beside beside = Beside::kStranger;
+  Adjacent adjacent = Adjacent::kStranger;
   for (const InputReport* dump : files) {
     if (FolderOf(dump->path) != FolderOf(path)) continue;
     const std::string_view stem = Stem(path);
-    if (!stem.empty() && RankAtEnd(path) >= 0 && Stem(dump->path) == stem) return Beside::kOfThem;
-    if (pickle) beside = Beside::kAlike;
+    if (!stem.empty() && RankAtEnd(path) >= 0 && Stem(dump->path) == stem) return Adjacent::kOfThem;
+    if (pickle) adjacent = Adjacent::kAlike;
   }
-  return beside;
+  return adjacent;
 }
 
 std::vector<std::unique_ptr<Source>> FlightRecorderReader::Open(

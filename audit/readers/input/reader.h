@@ -44,9 +44,9 @@ struct EmptiedColumn {
   uint64_t values = 0, empty_rows = 0;
 };
 
-// Whether a file has the step column that the user names in --map. kNotAsked: the format has no
+// Whether a file has the step column that the user names in --map. kNotRequested: the format has no
 // such column, or the user gave none.
-enum class StepSaid { kNotAsked, kMissing, kFound };
+enum class StepStated { kNotRequested, kMissing, kFound };
 
 // The result of reading one file: the "inputs" entry of the report.
 struct InputReport {
@@ -58,7 +58,7 @@ struct InputReport {
   std::vector<SeriesSeen> series;  // by name, for formats that hold scalars
   std::vector<std::string> notes;  // how it was read, if the user may have meant otherwise; not
                                    // problems
-  StepSaid step_said = StepSaid::kNotAsked;
+  StepStated step_stated = StepStated::kNotRequested;
   bool named = false;  // named on the command line, not found in a directory
   bool of_spool =
       false;  // an agent keeps the file for a server (transport/spool.h); `format` stays "unknown"
@@ -129,10 +129,10 @@ class Reader {
   // Judges a file next to `files` (which this reader recognised) that no reader recognises by its
   // content. kOfThem: its name belongs to them, so it is read with them and its problems are
   // reported. kAlike: it looks like them and gets a note. Called once per file.
-  enum class Beside { kStranger, kAlike, kOfThem };
-  virtual Beside Judge(const std::string& /*path*/, std::string_view /*head*/,
-                       const std::vector<InputReport*>& /*files*/) const {
-    return Beside::kStranger;
+  enum class Adjacent { kStranger, kAlike, kOfThem };
+  virtual Adjacent Judge(const std::string& /*path*/, std::string_view /*head*/,
+                         const std::vector<InputReport*>& /*files*/) const {
+    return Adjacent::kStranger;
   }
 
   static constexpr size_t kHeadBytes = 4096;

@@ -9,7 +9,7 @@ namespace plumbline::audit {
 namespace {
 
 constexpr size_t kMostNames = 1u << 16, kMostEventNameBytes = 16u << 20, kMostName = 4096;
-constexpr size_t kMostTold = 256;  // bytes of a name in a report
+constexpr size_t kMostReported = 256;  // bytes of a name in a report
 constexpr size_t kMostTracks = 1u << 16;
 constexpr size_t kMostDevices = 255;
 constexpr size_t kMostCollectives = 1u << 15;
@@ -18,17 +18,17 @@ absl::string_view Key(std::string_view text) { return {text.data(), text.size()}
 constexpr uint32_t kOtherName = 0, kUnnamed = UINT32_MAX;
 
 // Returns a name for display: without escapes, UTF-8, truncated.
-std::string Told(std::string_view raw) {
+std::string Reported(std::string_view raw) {
   const std::string quoted = "\"" + std::string(raw) + "\"";
   std::string text;
   JsonCursor cursor(quoted);
   if (!cursor.ReadString(&text)) {
     text.clear();
-    for (const char c : raw.substr(0, kMostTold))
+    for (const char c : raw.substr(0, kMostReported))
       text.push_back(static_cast<unsigned char>(c) - 0x20u < 0x5fu ? c : '?');
   }
-  if (text.size() <= kMostTold) return text;
-  size_t cut = kMostTold;
+  if (text.size() <= kMostReported) return text;
+  size_t cut = kMostReported;
   while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;
   return text.substr(0, cut);
 }
@@ -148,7 +148,7 @@ void TraceKeeper::TakeGpu(const TraceEvent& event) {
                            : timeline::IsPointToPoint(event.collective);
     if (pipeline_ranks_.empty() && sends) {
       pipeline_ranks_ = std::string(event.group_ranks.substr(0, 1u << 16));
-      sends_to_nobody_known_ = pipeline_ranks_.empty();
+      sends_to_no_known_ = pipeline_ranks_.empty();
     }
   } else {
     work.kind =
@@ -228,7 +228,7 @@ bool TraceKeeper::RoomFor(std::string_view name) {
 }
 
 uint32_t TraceKeeper::Intern(std::string_view name) {
-  columns_.names.push_back(Told(name));
+  columns_.names.push_back(Reported(name));
   return static_cast<uint32_t>(columns_.names.size() - 1);
 }
 
@@ -236,7 +236,7 @@ TraceKeeper::GpuName TraceKeeper::GpuNameOf(std::string_view name) {
   if (const auto known = gpu_names_.find(Key(name)); known != gpu_names_.end())
     return known->second;
   GpuName fresh{kOtherName, timeline::IsCommunicationKernel(name)};
-  trains_ = trains_ || timeline::SaysTraining(name);
+  trains_ = trains_ || timeline::StatesTraining(name);
   if (!RoomFor(name)) {
     names_left_out_ = true;
     return fresh;
@@ -251,7 +251,7 @@ TraceKeeper::HostName TraceKeeper::HostNameOf(std::string_view name) {
     return known->second;
   HostName fresh{kUnnamed, timeline::ClassesOfHost(name), timeline::IsLaunch(name),
                  name.find("Launch") != name.npos};
-  trains_ = trains_ || timeline::SaysTraining(name);
+  trains_ = trains_ || timeline::StatesTraining(name);
   const bool room = RoomFor(name);
   if (fresh.classes != 0) fresh.id = room ? Intern(name) : kOtherName;
   if (room) host_names_.emplace(std::string(name), fresh);
@@ -262,8 +262,8 @@ timeline::Columns TraceKeeper::TakeColumns() {
   LeaveOutTimeless(&columns_.gpu);
   if (rank_ >= 0) columns_.stage = IndexOfRank(pipeline_ranks_, rank_);
   // Its stage is unknown, so it gets a stage of its own and is compared with no other rank.
-  if (rank_ >= 0 && columns_.stage < 0 && sends_to_nobody_known_)
-    columns_.stage = timeline::kStageOfNobodyElse + rank_;
+  if (rank_ >= 0 && columns_.stage < 0 && sends_to_no_known_)
+    columns_.stage = timeline::kStageOfNoOther + rank_;
   columns_.serves = columns_.steps.empty() && !trains_;
   return std::move(columns_);
 }

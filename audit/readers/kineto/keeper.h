@@ -74,9 +74,9 @@ class TraceKeeper {
   Tracks threads_, streams_;
   ByName<uint16_t> collectives_;
   int64_t rank_ = -1;
-  std::string pipeline_ranks_;          // of the first send or receive
-  bool sends_to_nobody_known_ = false;  // kernels send and receive without naming their peers
-  bool trains_ = false;                 // a name shows that the process trains
+  std::string pipeline_ranks_;      // of the first send or receive
+  bool sends_to_no_known_ = false;  // kernels send and receive without naming their peers
+  bool trains_ = false;             // a name shows that the process trains
   uint64_t without_time_ = 0, pairs_ = 0, negative_ = 0, timed_ = 0;
   bool names_left_out_ = false;
 };

@@ -186,7 +186,7 @@ bool IsSourceFile(std::string_view text) {
                      [&](std::string_view ending) { return text.ends_with(ending); });
 }
 
-std::string_view NameBehind(const char* from, const char* to) {
+std::string_view NameAfter(const char* from, const char* to) {
   constexpr std::ptrdiff_t kMost = 24;
   static constexpr Bytes kPart("|;,:");
   const char* end = from;
@@ -198,8 +198,8 @@ std::string_view NameBehind(const char* from, const char* to) {
   const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
     return IsPairLetter(c) || IsPairDigit(c) || c == '/' || c == ' ' || c == '_';
   });
-  const bool behind = name == "avg loss" || name == "rate" || name == "cost" || name == "loss";
-  return (rate || behind) && plain && IsPairLetter(name.front()) ? name : std::string_view();
+  const bool after = name == "avg loss" || name == "rate" || name == "cost" || name == "loss";
+  return (rate || after) && plain && IsPairLetter(name.front()) ? name : std::string_view();
 }
 
 LogNames::Name LogNames::Of(std::string_view text) {

@@ -38,7 +38,7 @@ class LogNames {
 
 // The name behind a number, as far as the part goes: "tok/s", "bf16 MFU", "words/s", a rate or a
 // share; empty: there is none.
-std::string_view NameBehind(const char* from, const char* to);
+std::string_view NameAfter(const char* from, const char* to);
 // "train.py" of "train.py:52".
 bool IsSourceFile(std::string_view text);
 

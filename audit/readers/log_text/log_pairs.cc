@@ -14,9 +14,9 @@ namespace {
 
 // What may stand in front of a number, and behind it and its unit.
 constexpr Bytes kBefore(" \t:=[(|,'\"{");
-constexpr Bytes kBehind(" \t,;|)]}'\"(<\r");
-bool MayStandBehind(const char* at, const char* end) {
-  if (at == end || kBehind[*at]) return true;
+constexpr Bytes kAfterValue(" \t,;|)]}'\"(<\r");
+bool MayStandAfter(const char* at, const char* end) {
+  if (at == end || kAfterValue[*at]) return true;
   return (*at == '.' || *at == ':') && (at + 1 == end || IsSpaceByte(at[1]));
 }
 
@@ -27,7 +27,7 @@ bool MayGoOn(const char* at, const char* end) {
   return end - at < kLongest && std::none_of(at, end, [](char c) { return kDone[c]; });
 }
 
-bool BehindSign(const char* from, const char* at) {
+bool AfterSign(const char* from, const char* at) {
   while (at != from && IsSpaceByte(at[-1])) --at;
   return at != from && kSigns[at[-1]];
 }
@@ -41,7 +41,7 @@ std::string_view LastWord(std::string_view text) {
 constexpr std::string_view kBeforeWord[] = {
     "of",   "no",  "num", "any", "has", "have", "had",  "found", "became",  "becomes",
     "went", "got", "an",  "the", "or",  "and",  "with", "for",   "contains"};
-constexpr std::string_view kBehindWord[] = {
+constexpr std::string_view kAfterWord[] = {
     "iterations", "iteration",  "iters",       "iter",    "steps",     "count",    "counts",
     "values",     "value",      "losses",      "grads",   "gradients", "elements", "entries",
     "params",     "parameters", "batches",     "tokens",  "samples",   "checks",   "check",
@@ -56,18 +56,18 @@ bool IsAnyOf(std::string_view word, const std::string_view (&words)[N]) {
 }
 
 // "number of nan iterations: 0": the word belongs to a name. "loss nan lr 0.1": it is the value.
-bool IsWordOfName(std::string_view before, const char* behind, const char* end) {
+bool IsWordOfName(std::string_view before, const char* after, const char* end) {
   static constexpr Bytes kLead(" \t,;|:");
-  if (end - behind < 2 || *behind != ' ' || !IsPairLetter(behind[1])) return false;
-  if (const std::string_view whole = before; BehindSign(whole.data(), whole.data() + whole.size()))
+  if (end - after < 2 || *after != ' ' || !IsPairLetter(after[1])) return false;
+  if (const std::string_view whole = before; AfterSign(whole.data(), whole.data() + whole.size()))
     return false;
   Trim(&before, kLead, kSpaces);
   if (before.empty()) return false;
-  const char* next = behind + 1;
+  const char* next = after + 1;
   const char* stop = next;
   while (stop != end && IsPairLetter(*stop)) ++stop;
   return IsAnyOf(LastWord(before), kBeforeWord) ||
-         IsAnyOf({next, static_cast<size_t>(stop - next)}, kBehindWord);
+         IsAnyOf({next, static_cast<size_t>(stop - next)}, kAfterWord);
 }
 
 // What libraries print around a number: "tensor(", "np.float32(", "Array([".
@@ -140,7 +140,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
   }
   stop = PassOtherPower(stop, end_, &value);
   // "LR (group 0)=3e-4"; "(loss: 2.5): 3%" is a value.
-  if (ClosesName(stop, end_) && !BehindSign(name_, at_)) {
+  if (ClosesName(stop, end_) && !AfterSign(name_, at_)) {
     at_ = stop;
     return false;
   }
@@ -150,7 +150,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
   const bool sign = *at_ == '-' || *at_ == '+';
   const bool word = IsPairLetter(*at_) || (sign && at_ + 1 != end_ && IsPairLetter(at_[1]));
   const UnitOf* known = FindUnit(tight);
-  const bool fits = MayStandBehind(unit_end, end_) && tight.size() <= 24 &&
+  const bool fits = MayStandAfter(unit_end, end_) && tight.size() <= 24 &&
                     (!word || tight.empty() || known != nullptr);
   // "INFO", "nanogpt": no number.
   if (word && stop != end_ && IsPairLetter(*stop) && known == nullptr) {
@@ -167,7 +167,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
   if (!fits && stop != end_ && *stop == '/' && stop + 1 != end_ && !IsSpaceByte(stop[1])) {
     double second = 0;
     total = ScanNumber(stop + 1, end_, &second);
-    ratio = total != stop + 1 && MayStandBehind(total, end_);
+    ratio = total != stop + 1 && MayStandAfter(total, end_);
   }
   pair->value = value;
   pair->limit = 0;
@@ -181,28 +181,28 @@ bool LogPairs::TryNumber(LogPair* pair) {
     if (valued) name_ = at_;
     return false;
   }
-  pair->behind_sign = BehindSign(name_, at_);
+  pair->after_sign = AfterSign(name_, at_);
   pair->at_end = MayGoOn(ratio ? total : unit_end, end_);
   pair->group = group_;
-  pair->named_behind = false;
+  pair->named_after = false;
   const std::string_view before(name_, static_cast<size_t>(at_ - name_));
   const LogNames::Name name = names_->Of(before);
   const bool nameless = name.name.empty() && std::all_of(before.begin(), before.end(), [](char c) {
                           static constexpr Bytes kParting(" \t|;,:");
                           return kParting[c];
                         });
-  if (name.name.empty() && pair->behind_sign && !nameless) Refuse(before);
+  if (name.name.empty() && pair->after_sign && !nameless) Refuse(before);
   const bool listed = at_ != begin_ && at_[-1] == '[';
   at_ = ratio ? total : unit_end;
   if (tight == "m") at_ = AddSeconds(at_, end_, &pair->value);
   // "250.0 ms": a unit after a space.
   if (!ratio && tight.empty() && end_ - at_ > 1 && *at_ == ' ') {
     const char* far = UnitEnd(at_ + 1, end_);
-    const UnitOf* behind = FindUnit({at_ + 1, static_cast<size_t>(far - at_ - 1)});
-    static constexpr Bytes kBehindUnit(" ,;|)]");
+    const UnitOf* after = FindUnit({at_ + 1, static_cast<size_t>(far - at_ - 1)});
+    static constexpr Bytes kAfterUnit(" ,;|)]");
     const bool sentence = far != end_ && *far == '.' && (far + 1 == end_ || IsSpaceByte(far[1]));
-    if (behind != nullptr && (far == end_ || kBehindUnit[*far] || sentence)) {
-      known = behind;
+    if (after != nullptr && (far == end_ || kAfterUnit[*far] || sentence)) {
+      known = after;
       at_ = far;
     }
   }
@@ -215,7 +215,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
   name_ = at_;
   if (known != nullptr && !ratio) pair->value *= known->factor;
   if (nameless && name_ != begin_ && !ratio && (known == nullptr || known->name == "%"))
-    return TakeNameBehind(pair);
+    return TakeNameAfter(pair);
   pair->name = name.name;
   pair->value *= name.factor;
   return !name.name.empty();
@@ -226,16 +226,16 @@ bool LogPairs::TryNumber(LogPair* pair) {
 bool LogPairs::TakeLimit(const char* stop, LogPair* pair) {
   double use = pair->value, limit = 0;
   const char* end = ScanLimit(stop, end_, &use, &limit);
-  if (end == stop || !MayStandBehind(end, end_)) return false;
+  if (end == stop || !MayStandAfter(end, end_)) return false;
   const LogNames::Name name = names_->Of({name_, static_cast<size_t>(at_ - name_)});
   if (name.name.empty()) return false;
   pair->name = name.name;
   pair->value = use;
   pair->limit = limit;
-  pair->behind_sign = BehindSign(name_, at_);
+  pair->after_sign = AfterSign(name_, at_);
   pair->at_end = MayGoOn(end, end_);
   pair->group = group_;
-  pair->named_behind = false;
+  pair->named_after = false;
   at_ = name_ = end;
   return true;
 }
@@ -248,11 +248,11 @@ void LogPairs::Refuse(std::string_view text) {
   if (refused_++ == 0) first_refused_ = text;
 }
 
-bool LogPairs::TakeNameBehind(LogPair* pair) {
-  pair->name = NameBehind(at_, end_);
+bool LogPairs::TakeNameAfter(LogPair* pair) {
+  pair->name = NameAfter(at_, end_);
   if (pair->name.empty()) return false;
   at_ = name_ = pair->name.data() + pair->name.size();
-  pair->behind_sign = pair->named_behind = true;
+  pair->after_sign = pair->named_after = true;
   return true;
 }
 
@@ -310,9 +310,9 @@ bool LogPairs::TryWrapped(LogPair* pair) {
   const char* stop = ScanNumber(first, end_, &pair->value);
   static constexpr Bytes kAfter(" ,.)]");  // "2." is a whole number of Python
   if (stop == first || (stop != end_ && !kAfter[*stop])) return false;
-  pair->named_behind = false;
+  pair->named_after = false;
   pair->limit = 0;
-  pair->behind_sign = BehindSign(name_, wrapper.data());
+  pair->after_sign = AfterSign(name_, wrapper.data());
   pair->at_end = MayGoOn(stop, end_);
   pair->group = group_;
   const LogNames::Name name = names_->Of({name_, static_cast<size_t>(wrapper.data() - name_)});

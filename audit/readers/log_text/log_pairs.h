@@ -13,9 +13,9 @@ struct LogPair {
   std::string_view name;
   std::string_view group;  // "tot_loss[loss=0.5, ...]": what the brackets belong to
   double value = 0;
-  double limit = 0;           // bytes: "78.28GiB(98.84%)", "78.3/79.2GiB"; 0: not stated
-  bool behind_sign = false;   // a ':' or '=' stands before it
-  bool named_behind = false;  // "2095134 tok/s"
+  double limit = 0;          // bytes: "78.28GiB(98.84%)", "78.3/79.2GiB"; 0: not stated
+  bool after_sign = false;   // a ':' or '=' stands before it
+  bool named_after = false;  // "2095134 tok/s"
   bool at_end = false;  // the text ends so close behind that more of the number may have been cut
 };
 
@@ -47,7 +47,7 @@ class LogPairs {
 
  private:
   bool TryNumber(LogPair* pair);
-  bool TakeNameBehind(LogPair* pair);
+  bool TakeNameAfter(LogPair* pair);
   void Refuse(std::string_view text);
   void TakeGroup();
   bool TakeTuple();

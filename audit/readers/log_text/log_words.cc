@@ -270,8 +270,8 @@ LogMark GlobalOf(std::string_view line, const LogMark& first) {
     for (size_t i = 0; i < kRest.size(); ++i) {
       if (Small(line[at + i]) != kRest[i]) return false;
     }
-    const char behind = line[at + kRest.size()];
-    return behind == '_' || behind == ' ';
+    const char after = line[at + kRest.size()];
+    return after == '_' || after == ' ';
   };
   // 'b' is the rarest of its letters.
   for (const char b : {'b', 'B'}) {

@@ -51,8 +51,8 @@ size_t ReadHeader(std::string_view line, size_t info, NcclMessage* message) {
   if (device.size() < 3 || device.front() != '[' || device.back() != ']') return info;
   int number = -1;
   if (!Whole(device.substr(1, device.size() - 2), &number)) return info;
-  const size_t behind = begin;
-  const std::string_view thread = WordBefore(line, behind, &begin);
+  const size_t mark = begin;
+  const std::string_view thread = WordBefore(line, mark, &begin);
   const size_t last = thread.rfind(':');
   if (last == std::string_view::npos || last == 0) return info;
   const size_t middle = thread.rfind(':', last - 1);

@@ -46,7 +46,7 @@ class NcclSource : public Source {
     }
     if (!evidence_) {
       evidence_.emplace(communicators_, &calls_);
-      TellLeftOut();
+      ReportLeftOut();
     }
     return evidence_->Next(batch);
   }
@@ -153,7 +153,7 @@ class NcclSource : public Source {
     if (file->damaged++ == 0) file->damaged_at = offset;
   }
 
-  void TellLeftOut() {
+  void ReportLeftOut() {
     if (evidence_->left_out() > 0) {
       files_[0]->report->Add(0,
                              "expected one process for each rank of a communicator, found two: "

@@ -9,7 +9,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostCallsTold = 8;
+constexpr size_t kMostCallsReported = 8;
 constexpr size_t kMostOfName = 60;  // bytes of a key
 
 // Visits each value once, from the root on, and records where it was first found.
@@ -17,7 +17,7 @@ class RunSearch {
  public:
   explicit RunSearch(const PickleTree& tree) : tree_(tree), met_(tree.size()) {}
 
-  std::string Told() {
+  std::string Reported() {
     uint64_t values = 0, places = 0;
     std::string names;
     Meet(tree_.root(), kNoPickle, kNoPickle, 0);
@@ -29,12 +29,12 @@ class RunSearch {
         continue;
       }
       values += tree_.run(id).values;
-      if (met_[id].parent == told_) continue;  // the same list again
-      told_ = met_[id].parent;
-      if (++places <= kMostCallsTold) names += (names.empty() ? "" : ", ") + Place(told_);
+      if (met_[id].parent == reported_) continue;  // the same list again
+      reported_ = met_[id].parent;
+      if (++places <= kMostCallsReported) names += (names.empty() ? "" : ", ") + Place(reported_);
     }
     if (values == 0) return "";
-    if (places > kMostCallsTold) names += ", ...";
+    if (places > kMostCallsReported) names += ", ...";
     return "counted but not stored: " + std::to_string(values) + " plain values of " + names;
   }
 
@@ -100,13 +100,13 @@ class RunSearch {
   const PickleTree& tree_;
   std::vector<Met> met_;
   std::vector<PickleId> open_;
-  PickleId told_ = kNoPickle - 1;  // the container whose runs were listed last
+  PickleId reported_ = kNoPickle - 1;  // the container whose runs were listed last
 };
 
 }  // namespace
 
 std::string OmittedRuns(const PickleTree& tree) {
-  return tree.has_runs() ? RunSearch(tree).Told() : "";
+  return tree.has_runs() ? RunSearch(tree).Reported() : "";
 }
 
 }  // namespace plumbline::audit

@@ -48,7 +48,7 @@ class RolloutSource : public Source {
     }
     if (queue_.empty() && !finished_) {
       progress = finished_ = true;
-      TellLeftOut(newest_step_);
+      ReportLeftOut(newest_step_);
     }
     if (filled.evidence().empty() && !progress) return false;
     for (const v1::Evidence& item : filled.evidence()) seen_[item.source()] = true;
@@ -118,7 +118,7 @@ class RolloutSource : public Source {
   }
 
   // Reports what was left out of steps up to `last`, which are complete.
-  void TellLeftOut(int64_t last) {
+  void ReportLeftOut(int64_t last) {
     const auto end = left_out_.upper_bound(last);
     for (auto at = left_out_.begin(); at != end; ++at) {
       const LeftOut& over = at->second;
@@ -149,7 +149,7 @@ class RolloutSource : public Source {
     }
     if (complete_ == before) return false;
     held_.erase(held_.begin(), held_.upper_bound(complete_));
-    TellLeftOut(complete_);
+    ReportLeftOut(complete_);
     std::erase_if(calls_, [&](const auto& call) { return std::get<0>(call.first) <= complete_; });
     return true;
   }

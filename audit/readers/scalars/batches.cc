@@ -36,8 +36,8 @@ v1::Source PointSource(const RunPoints& run, uint32_t rank, uint32_t attempt) {
   return source;
 }
 
-void SayProgress(const PointLane& lane, uint32_t source, int64_t through, bool last,
-                 v1::Batch* batch) {
+void DescribeProgress(const PointLane& lane, uint32_t source, int64_t through, bool last,
+                      v1::Batch* batch) {
   v1::Progress& progress = *batch->add_progress();
   progress.set_source(source);
   progress.set_any_step(true);
@@ -199,7 +199,7 @@ void PointBatches::Close(int64_t through, v1::Batch* batch) {
   const bool last = cut_ == cuts_.size();
   position_ = {run_->first, attempt_, through};
   for (uint32_t i = 0; i < lanes_.size(); ++i)
-    SayProgress(*lanes_[i], i, through, last && attempt_ == last_attempt_, batch);
+    DescribeProgress(*lanes_[i], i, through, last && attempt_ == last_attempt_, batch);
   if (last) EndAttempt();
 }
 

@@ -70,7 +70,7 @@ class PointBatches {
 uint32_t NewestAttempt(const RunPoints& run);
 v1::Source PointSource(const RunPoints& run, uint32_t rank, uint32_t attempt);
 // All of the rank's steps up to `through` has been given out; `last`: and of the run.
-void SayProgress(const PointLane& lane, uint32_t source, int64_t through, bool last,
-                 v1::Batch* batch);
+void DescribeProgress(const PointLane& lane, uint32_t source, int64_t through, bool last,
+                      v1::Batch* batch);
 
 }  // namespace plumbline::audit

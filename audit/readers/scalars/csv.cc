@@ -54,7 +54,7 @@ class CsvFile : public TextPointFile {
   void Finish(PointSink* sink) override {
     if (rows_of_lines_.open()) TakeApart(sink);
     Pause(sink);
-    TellNotes();
+    ReportNotes();
   }
 
  private:
@@ -93,7 +93,7 @@ class CsvFile : public TextPointFile {
     }
   }
 
-  void TellNotes() {
+  void ReportNotes() {
     if (comma_rows_ > 0)
       report().Note("expected " + std::to_string(columns_.size()) + " cells in each row, found " +
                     std::to_string(comma_rows_) +
@@ -171,7 +171,7 @@ class CsvFile : public TextPointFile {
     if (wanted.empty()) return;
     const bool has = std::any_of(columns_.begin(), columns_.end(),
                                  [&](const ColumnOf& c) { return c.name == wanted; });
-    report().step_said = has ? StepSaid::kFound : StepSaid::kMissing;
+    report().step_stated = has ? StepStated::kFound : StepStated::kMissing;
     if (!has) choice_ = StepChoice("");
   }
 
@@ -208,7 +208,7 @@ class CsvFile : public TextPointFile {
     const std::string batch = choice_.Batch();
     step_name_ = batch.empty() ? *best : batch;
     if (step_name_ != choice_.Epoch()) epoch_name_ = choice_.Epoch();
-    if (report().step_said == StepSaid::kMissing)
+    if (report().step_stated == StepStated::kMissing)
       report().Note("expected the column that --map declares as the step, found none: it is " +
                     Quoted(PlainName(step_name_)) + " here");
     state_ = State::kRows;

@@ -107,7 +107,7 @@ void FindRank(const std::string& path, const std::optional<std::regex>& pattern,
   std::erase(out->names, "");
   out->names.push_back(file.empty() || file[0] == '.' ? "rank" + file : file);
   out->place.rank = rank.value_or(0);
-  out->place.rank_said = rank.has_value();
+  out->place.rank_stated = rank.has_value();
 }
 
 // ---- which files are one run
@@ -244,14 +244,14 @@ std::vector<FilePlace> PlaceFiles(const std::vector<std::string>& paths, bool by
   for (const Path& path : placed) keys.insert(path.key);
   const std::map<Names, std::string> names = NameKeys(keys);
   const bool within = keys.size() > 1 || options.within;
-  std::string said = options.run;
-  while (said.ends_with('/')) said.pop_back();  // of a folder's name, as a shell completes it
+  std::string stated = options.run;
+  while (stated.ends_with('/')) stated.pop_back();  // of a folder's name, as a shell completes it
   std::vector<FilePlace> places;
   for (Path& path : placed) {
     const std::string& name = names.at(path.key);
-    path.place.run_said = !said.empty() && !within;
-    if (within) path.place.within = said;
-    path.place.run = said.empty() ? name : within ? said + "/" + name : said;
+    path.place.run_stated = !stated.empty() && !within;
+    if (within) path.place.within = stated;
+    path.place.run = stated.empty() ? name : within ? stated + "/" + name : stated;
     places.push_back(std::move(path.place));
   }
   return places;

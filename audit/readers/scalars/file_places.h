@@ -16,10 +16,10 @@ namespace plumbline::audit {
 struct FilePlace {
   std::string run;
   uint32_t rank = 0;
-  bool rank_said = false;  // by the path
-  bool run_said = false;   // by the user, of this file
-  std::string within;      // what the user called all runs, where there are several
-  std::string prefix;      // of its series' names, without the slash: "val"
+  bool rank_stated = false;  // by the path
+  bool run_stated = false;   // by the user, of this file
+  std::string within;        // what the user called all runs, where there are several
+  std::string prefix;        // of its series' names, without the slash: "val"
 
   static constexpr int64_t kMostRank = (1 << 17) - 1;
 };

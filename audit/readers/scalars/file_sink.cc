@@ -53,12 +53,12 @@ uint32_t FileSink::FindColumn(std::string_view name) {
   if (found == columns_.end()) {
     std::string_view plain = name;
     // Where the path says the rank, what its series are called is their own affair.
-    const int64_t said = place_.rank_said ? -1 : TakeRank(&plain);
+    const int64_t stated = place_.rank_stated ? -1 : TakeRank(&plain);
     std::string full = IsUtf8(plain) ? std::string(plain) : Printable(plain);
     if (!place_.prefix.empty()) full = place_.prefix + "/" + full;
     const size_t most = runs_->limits.name_bytes;
     if (full.size() > most && most > kCutMark) full = CutName(full);
-    OfRank* of = Rank(said < 0 ? place_.rank : static_cast<uint32_t>(said));
+    OfRank* of = Rank(stated < 0 ? place_.rank : static_cast<uint32_t>(stated));
     PointSeries* series =
         of == nullptr || full.size() > most ? nullptr : runs_->Series(of->lane, full);
     if (series == nullptr) return kNoColumn;
@@ -141,9 +141,9 @@ void FileSink::Resumed() {
 void FileSink::Belongs(std::string_view run, int64_t rank) {
   if (!ranks_.empty()) return;  // too late: its points have gone there
   const bool usable = !run.empty() && run.size() <= runs_->limits.name_bytes;
-  if (usable && !place_.run_said)
+  if (usable && !place_.run_stated)
     place_.run = place_.within.empty() ? std::string(run) : place_.within + "/" + std::string(run);
-  if (rank >= 0 && rank <= FilePlace::kMostRank && !place_.rank_said)
+  if (rank >= 0 && rank <= FilePlace::kMostRank && !place_.rank_stated)
     place_.rank = static_cast<uint32_t>(rank);
 }
 
@@ -152,26 +152,28 @@ void FileSink::Ended(int32_t status) {
 }
 
 void FileSink::Finish() {
-  const auto say = [&](const std::string& text, bool error) { report_->Add(0, text, error); };
+  const auto report = [&](const std::string& text, bool error) { report_->Add(0, text, error); };
   const PointLimits& limits = runs_->limits;
   if (beyond_names_ > 0) {
-    say("expected at most " + std::to_string(limits.names) +
-            " series, found more: " + std::to_string(beyond_names_) + " points are ignored",
-        true);
+    report("expected at most " + std::to_string(limits.names) +
+               " series, found more: " + std::to_string(beyond_names_) + " points are ignored",
+           true);
   }
   if (left_out_ > beyond_names_) {
-    say("expected at most " + std::to_string(limits.points) + " points, found more: " +
-            std::to_string(left_out_ - beyond_names_) + " points are ignored",
-        true);
+    report("expected at most " + std::to_string(limits.points) + " points, found more: " +
+               std::to_string(left_out_ - beyond_names_) + " points are ignored",
+           true);
   }
   if (merged_attempts_ > 0) {
-    say("expected at most " + std::to_string(limits.attempts) +
+    report(
+        "expected at most " + std::to_string(limits.attempts) +
             " attempts, found more restarts: these are treated as one attempt, and repeated steps "
             "are ignored",
         true);
   }
   if (unplaced_ > 0) {
-    say("expected a step for each number, found " + std::to_string(unplaced_) + " without", false);
+    report("expected a step for each number, found " + std::to_string(unplaced_) + " without",
+           false);
   }
   if (cut_names_ > 0) {
     report_->Note("expected names of at most " + std::to_string(limits.name_bytes) +

@@ -301,7 +301,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   std::optional<std::string> BestStep() {
     std::optional<std::string> best = choice_.Best();
     if (choice_.wanted().empty()) return best;
-    report().step_said = best ? StepSaid::kFound : StepSaid::kMissing;
+    report().step_stated = best ? StepStated::kFound : StepStated::kMissing;
     if (best) return best;
     choice_ = StepChoice("");
     for (const Waiting& waiting : waiting_) {

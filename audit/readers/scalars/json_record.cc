@@ -53,8 +53,8 @@ bool JsonRecord::Value(JsonCursor* cursor, std::string_view text, Taker* taker, 
     case Kind::kWord: {
       const size_t begin = cursor->offset();
       if (!cursor->Skip()) return false;
-      const std::string_view said = text.substr(begin, cursor->offset() - begin);
-      if (const auto word = NumberOf(said)) {
+      const std::string_view stated = text.substr(begin, cursor->offset() - begin);
+      if (const auto word = NumberOf(stated)) {
         ++shape->numbers;
         taker->Take(name_, *word);
       }

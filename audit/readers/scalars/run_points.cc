@@ -74,14 +74,14 @@ bool PointSeries::AddOlder(uint32_t attempt, int64_t step, double value) {
     now_->attempt = attempt;
     watched_ = false;
     seen_.clear();
-    told_ = INT64_MIN;
+    reported_ = INT64_MIN;
   } else if (const std::optional<size_t> recent = Recent(step)) {
     // Rows of one step, of micro-batches or written again: the last counts, but a value that is no
     // number is not undone by the ones behind it.
     NoteAgain(*recent);
     double& kept = now_->values[*recent];
     if (!std::isfinite(kept)) return false;
-    altered_ |= step <= told_ && !(kept == value);
+    altered_ |= step <= reported_ && !(kept == value);
     kept = value;
     return false;
   } else {
@@ -91,7 +91,7 @@ bool PointSeries::AddOlder(uint32_t attempt, int64_t step, double value) {
     // Only where attempts are not told apart any more (PointLimits): the first stays.
     if (seen_.contains(step)) return false;
     now_->ordered = false;
-    altered_ |= step <= told_;
+    altered_ |= step <= reported_;
   }
   now_->newest = now_->steps.empty() ? step : std::max(now_->newest, step);
   now_->Add(step, value);

@@ -78,7 +78,7 @@ class PointSeries {
 
   // Who tells points on as they come says how far: what comes for an earlier step, or replaces,
   // then shows. Of the newest attempt.
-  void Told(int64_t step) { told_ = std::max(told_, step); }
+  void Reported(int64_t step) { reported_ = std::max(reported_, step); }
   bool TakeAltered() { return std::exchange(altered_, false); }
   // From which step to which of the newest ones the steps first fell back, if they then came again
   // in order: at least two.
@@ -92,9 +92,9 @@ class PointSeries {
 
   std::string name_;
   std::deque<SeriesChunk> chunks_;
-  SeriesChunk* now_ = nullptr;  // the last of them
-  int64_t told_ = INT64_MIN;    // step
-  bool altered_ = false;        // a point up to there was put in or replaced since
+  SeriesChunk* now_ = nullptr;    // the last of them
+  int64_t reported_ = INT64_MIN;  // step
+  bool altered_ = false;          // a point up to there was put in or replaced since
   size_t again_first_ = 0, again_next_ = SIZE_MAX, again_size_ = 0;  // steps that come again
   std::optional<std::pair<int64_t, int64_t>> fell_back_;
   bool watched_ = false;               // its steps are not ascending: seen_ has them

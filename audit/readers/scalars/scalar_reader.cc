@@ -101,7 +101,7 @@ class ScalarSource : public Source {
       batches_.emplace(&runs_, StreamOf(format_.name, files_));
     }
     if (batches_->Next(batch)) {
-      TellLosses(batch);
+      ReportLosses(batch);
       return true;
     }
     return false;
@@ -146,7 +146,7 @@ class ScalarSource : public Source {
   }
 
   // With the first batch: no attempt is without its loss then.
-  void TellLosses(v1::Batch* batch) {
+  void ReportLosses(v1::Batch* batch) {
     if (left_out_ == 0) return;
     v1::Loss& loss = *batch->add_losses();
     loss.set_source(0);
@@ -187,7 +187,7 @@ const Reader& WandbReader() {
   return reader;
 }
 
-ScalarOptions BesideFormat(ScalarOptions options, std::string_view format, std::string_view first,
+ScalarOptions NextToFormat(ScalarOptions options, std::string_view format, std::string_view first,
                            InputReport* report) {
   if (options.run.empty() || format == first) return options;
   report->Note("--run " + options.run + " is the name of the run of the " + std::string(first) +

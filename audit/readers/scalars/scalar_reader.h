@@ -41,7 +41,7 @@ const Reader& WandbReader();
 // What the user says to files of a format: --run names the run of the `first` format that has
 // files, runs of others are within it, and a note of `report` says so. `first` may be this one's
 // own.
-ScalarOptions BesideFormat(ScalarOptions options, std::string_view format, std::string_view first,
+ScalarOptions NextToFormat(ScalarOptions options, std::string_view format, std::string_view first,
                            InputReport* report);
 // Which reads a file that none recognises because its column of steps has a name of its own, which
 // the user says; nullptr: none.

@@ -20,7 +20,7 @@ std::string BytesOf(const std::string& path) {
   return bytes.ok() ? *std::move(bytes) : "";
 }
 
-std::string BytesBeside(const std::string& file, std::string_view name) {
+std::string BytesNextTo(const std::string& file, std::string_view name) {
   return BytesOf(file.substr(0, file.rfind('/') + 1) + std::string(name));
 }
 
@@ -72,13 +72,13 @@ void AddFolderConfig(const std::string& folder, std::map<std::string, std::strin
 
 void TakeJsonConfig(const std::string& file, std::string_view name,
                     std::map<std::string, std::string>* settings) {
-  AddJsonConfig(BytesBeside(file, name), "", settings);
+  AddJsonConfig(BytesNextTo(file, name), "", settings);
 }
 
 void TakeYamlConfig(const std::string& file, std::string_view name,
                     std::map<std::string, std::string>* settings) {
   constexpr std::string_view kValue = "value: ";
-  const std::string bytes = BytesBeside(file, name);
+  const std::string bytes = BytesNextTo(file, name);
   std::string_view rest = bytes, key;
   while (!rest.empty()) {
     std::string_view line = rest.substr(0, rest.find('\n'));

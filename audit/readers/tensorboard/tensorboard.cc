@@ -105,14 +105,14 @@ class TensorBoardFile : public PointFile {
     if (steps_.counted() > 0)
       report_->Note("expected a step with each point, found " + std::to_string(steps_.counted()) +
                     " more points with step 0: points of a series are numbered from 0");
-    if (!ended_ && !in_->Peek(1).empty()) TellEnd();
+    if (!ended_ && !in_->Peek(1).empty()) ReportEnd();
     ended_ = true;
   }
 
  private:
   // Reports what follows the last whole record: a truncated record, or preallocated space that was
   // never written.
-  void TellEnd() {
+  void ReportEnd() {
     const uint64_t at = in_->offset();
     if (!IsZeros(in_->Peek(kRecordHead))) {
       report_->Add(at, "expected a complete record, found the end of the file", false);

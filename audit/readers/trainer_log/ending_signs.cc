@@ -46,14 +46,14 @@ constexpr Phrase kPhrases[] = {
     {"GPU has fallen off the bus", EndKind::kCrash, "Xid 79"}};
 
 // Behind these a launcher has the exit status or the signal of what it started.
-constexpr std::string_view kStatusBehind[] = {"ited with exit code ",
-                                              "terminated with exit code ",
-                                              "completed with exit code ",
-                                              "exits with return code = ",
-                                              "(exitcode: ",
-                                              "exited with return code ",
-                                              "exited with non-zero status ",
-                                              "Exited with code "};
+constexpr std::string_view kStatusLagging[] = {"ited with exit code ",
+                                               "terminated with exit code ",
+                                               "completed with exit code ",
+                                               "exits with return code = ",
+                                               "(exitcode: ",
+                                               "exited with return code ",
+                                               "exited with non-zero status ",
+                                               "Exited with code "};
 
 std::optional<int64_t> StatusAt(std::string_view text) {
   int64_t status = 0;
@@ -89,7 +89,7 @@ EndingSign BySignal(int64_t signal) {
 
 std::optional<EndingSign> OfLauncher(std::string_view line) {
   std::optional<EndingSign> sign;
-  for (const std::string_view words : kStatusBehind) {
+  for (const std::string_view words : kStatusLagging) {
     const size_t at = line.find(words);
     if (sign || at == std::string_view::npos) continue;
     const std::optional<int64_t> status = StatusAt(line.substr(at + words.size()));

@@ -26,7 +26,7 @@ bool EndsEpoch(std::string_view text, size_t at) {
 }
 
 // `at` is behind the word "epoch".
-std::optional<LogMark> EpochBehind(std::string_view text, size_t begin, size_t at) {
+std::optional<LogMark> EpochAfter(std::string_view text, size_t begin, size_t at) {
   LogMark mark;
   mark.begin = begin;
   at = PassBlanks(text, PassPhase(text, at, &mark));
@@ -106,12 +106,12 @@ std::optional<LogMark> EpochIn(std::string_view text) {
     if (IsLimitBefore(text, at) && !ends) continue;
     // FANN: "Epochs          100. Current error: 0.23."
     if (HasWordAt(text, at, "epochs") && text.find(". Current error: ", at) != text.npos) {
-      if (const std::optional<LogMark> mark = EpochBehind(text, at, at + 6)) return mark;
+      if (const std::optional<LogMark> mark = EpochAfter(text, at, at + 6)) return mark;
     }
     const bool brief = !whole && (ByteIs(text, at + 2, '.') || HasWordAt(text, at, "ep"));
     if (!whole && !brief) continue;
     const size_t end = at + (whole ? kEpoch.size() : ByteIs(text, at + 2, '.') ? 3 : 2);
-    if (const std::optional<LogMark> mark = EpochBehind(text, at, end)) return mark;
+    if (const std::optional<LogMark> mark = EpochAfter(text, at, end)) return mark;
   }
   return std::nullopt;
 }
@@ -197,7 +197,7 @@ std::optional<LogMark> PhaseIn(std::string_view text) {
 
 // "Progress:  50.0%", "Epoch: 10.1%": the share that is done, in thousandths. `at` is behind the
 // word.
-std::optional<LogMark> ShareBehind(std::string_view text, size_t begin, size_t at) {
+std::optional<LogMark> ShareAfter(std::string_view text, size_t begin, size_t at) {
   LogMark mark;
   mark.begin = begin;
   if (!ByteIs(text, at, ':')) return std::nullopt;
@@ -230,7 +230,7 @@ std::optional<LogMark> WordCount(std::string_view text) {
       mark.begin = at;
       size_t number = PassBlanks(text, at + word.size());
       if (word == "progress" || word == "epoch") {
-        if (const std::optional<LogMark> share = ShareBehind(text, at, number)) return share;
+        if (const std::optional<LogMark> share = ShareAfter(text, at, number)) return share;
         continue;
       }
       if (word == "i" && !ByteIs(text, at + 1, '=')) continue;

@@ -295,7 +295,7 @@ void LogParser::TakeGlobalStep(LogRecord* record) {
       });
   if (at == record->values.end()) return;
   record->mark.step = static_cast<int64_t>(at->value);
-  record->how = LogRecord::Step::kSaid;
+  record->how = LogRecord::Step::kStated;
   record->values.erase(at);
 }
 
@@ -323,7 +323,7 @@ void LogParser::TakeBefore(std::string_view text, LogRecord* record) {
     const bool training = HasTrainingWord(pair.name);
     if (IsOfTheLine(text, pair)) continue;
     if (!training && IsInBrackets(text, pair.name)) continue;
-    if (pair.behind_sign || training || IsPartOfItsOwn(text, pair.name)) {
+    if (pair.after_sign || training || IsPartOfItsOwn(text, pair.name)) {
       record->values.push_back({pair.name, pair.value, pair.group, false, pair.limit});
     } else if (record->refused++ == 0) {
       record->first_refused = pair.name;
@@ -335,9 +335,9 @@ void LogParser::TakePairs(std::string_view text, bool ended, LogRecord* record) 
   LogPairs pairs(text, &names_, decimals_);
   for (LogPair pair; pairs.Next(&pair);) {
     // A number may go on; a "nan" may be the beginning of a name.
-    if (!ended && pair.at_end && (std::isfinite(pair.value) || !pair.behind_sign)) {
+    if (!ended && pair.at_end && (std::isfinite(pair.value) || !pair.after_sign)) {
       record->cut = true;
-    } else if (record->how == LogRecord::Step::kBar && pair.named_behind) {
+    } else if (record->how == LogRecord::Step::kBar && pair.named_after) {
       continue;                       // the bar's own speed
     } else if (pair.name != "eta") {  // "eta: 2 days, 3:00:00"
       record->values.push_back({pair.name, pair.value, pair.group, false, pair.limit});

@@ -20,7 +20,7 @@ namespace plumbline::audit {
 struct LogRecord {
   // kEpoch: the epoch is all that is known of the step. kShown: the step of a progress bar above
   // it.
-  enum class Step { kSaid, kCounted, kBar, kEpoch, kShown };
+  enum class Step { kStated, kCounted, kBar, kEpoch, kShown };
   struct Value {
     std::string_view name;
     double value;
@@ -29,7 +29,7 @@ struct LogRecord {
     double limit = 0;             // of memory, bytes; of a count its total; 0: not stated
   };
 
-  Step how = Step::kSaid;
+  Step how = Step::kStated;
   LogMark mark;
   std::string_view line;    // without colours
   std::string_view prefix;  // of it, before the mark
@@ -46,7 +46,7 @@ struct LogRecord {
     line = prefix = first_refused = {};
     evaluation = cut = evaluation_batch = false;
     refused = 0;
-    how = Step::kSaid;
+    how = Step::kStated;
   }
 };
 
@@ -137,7 +137,7 @@ class LogParser {
   bool listed_ = false;  // by a list that has the step: the next line alone
   bool bare_ = false;    // by a step alone: "Step: 10", and "Loss: 2.5" or a box below it
   LogMark continued_mark_;
-  LogRecord::Step continued_how_ = LogRecord::Step::kSaid;
+  LogRecord::Step continued_how_ = LogRecord::Step::kStated;
   bool continued_evaluation_ = false;
   std::string continued_prefix_;
   bool sourced_ = false;      // the line ended in its source: "train.py:52"

@@ -87,14 +87,14 @@ bool LogParser::ParseKeras(std::string_view line, bool ended, LogRecord* record)
 // "Cost after iteration 100: 0.6487", "Loss after 100 steps: 0.65", "Training loss (for one batch)
 // at step 100: 2.5", "Score at iteration 10 is 2.5" (DL4J): the name stands before the step.
 void LogParser::TakeAfter(std::string_view rest, bool ended, LogRecord* record) {
-  static constexpr std::string_view kSays[] = {":", "=", "is "};
+  static constexpr std::string_view kPhrases[] = {":", "=", "is "};
   static constexpr Bytes kClosing(" \t)");
   std::string_view name = NameBeforeStep(record->prefix);
   if (!ended || name.empty()) return;
   Trim(&rest, kClosing, kSpaces);
-  const auto* sign = std::find_if(std::begin(kSays), std::end(kSays),
+  const auto* sign = std::find_if(std::begin(kPhrases), std::end(kPhrases),
                                   [&](std::string_view s) { return rest.starts_with(s); });
-  if (sign == std::end(kSays)) return;
+  if (sign == std::end(kPhrases)) return;
   rest.remove_prefix(sign->size());
   Trim(&rest, kSpaces, kSpaces);
   const std::optional<double> value = NumberOf(rest.substr(0, rest.find_first_of(" ,")));
@@ -144,7 +144,7 @@ bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool en
   record->mark = mark;
   record->prefix = line.substr(0, mark.begin);
   record->how =
-      mark.kind == LogMark::Kind::kEpoch ? LogRecord::Step::kEpoch : LogRecord::Step::kSaid;
+      mark.kind == LogMark::Kind::kEpoch ? LogRecord::Step::kEpoch : LogRecord::Step::kStated;
   record->evaluation = mark.evaluation || IsEvaluationPrefix(record->prefix);
   if (mark.weak) return ParseWeak(line, ended, record);
   const std::string_view rest = line.substr(mark.end);

@@ -15,7 +15,7 @@ namespace plumbline::audit {
 bool LogParser::KeepAbove(const LogRecord& record) {
   above_lines_ = 0;
   if (std::exchange(from_above_, false)) return true;  // it may be printed twice
-  const bool above = record.how == LogRecord::Step::kSaid && !HasTraining(record);
+  const bool above = record.how == LogRecord::Step::kStated && !HasTraining(record);
   above_ = above ? record.mark.step : -1;
   return true;
 }
@@ -32,7 +32,7 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
                                             : StepNameRank(v.name);
     if (rank < 0 || !IsWhole(v.value) || (best >= 0 && rank >= best)) continue;
     best = rank;
-    record->how = LogRecord::Step::kSaid;
+    record->how = LogRecord::Step::kStated;
     record->mark.step = static_cast<int64_t>(v.value);
     record->mark.total = static_cast<int64_t>(v.limit);
   }
@@ -45,10 +45,10 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
   std::erase_if(record->values, [](const LogRecord::Value& v) {
     return !IsEpochName(v.name) && (StepNameRank(v.name) >= 0 || IsNestedStep(v.name));
   });
-  if (record->how == LogRecord::Step::kSaid) return !record->values.empty();
+  if (record->how == LogRecord::Step::kStated) return !record->values.empty();
   if (IsSample()) return false;
   if (above_ >= 0) {
-    record->how = LogRecord::Step::kSaid;
+    record->how = LogRecord::Step::kStated;
     record->mark.step = above_;
     from_above_ = true;
   } else if (shown_ >= 0) {

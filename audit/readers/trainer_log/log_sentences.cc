@@ -28,25 +28,25 @@ bool LineHasAny(std::string_view line, const std::string_view (&words)[N]) {
 
 bool StatesResume(std::string_view line) {
   static constexpr std::string_view kParts[] = {"esum", "ontinuing t", "estor", "oaded ch"};
-  static constexpr std::string_view kSays[] = {"resuming training",
-                                               "resuming from",
-                                               "resuming run from",
-                                               "resumed from",
-                                               "resumed training",
-                                               "resumed epoch",
-                                               "resume training from",
-                                               "continuing training from",
-                                               "restored all states from",
-                                               "restoring states from",
-                                               "successfully loaded checkpoint",
-                                               "=> loaded checkpoint"};
+  static constexpr std::string_view kPhrases[] = {"resuming training",
+                                                  "resuming from",
+                                                  "resuming run from",
+                                                  "resumed from",
+                                                  "resumed training",
+                                                  "resumed epoch",
+                                                  "resume training from",
+                                                  "continuing training from",
+                                                  "restored all states from",
+                                                  "restoring states from",
+                                                  "successfully loaded checkpoint",
+                                                  "=> loaded checkpoint"};
   static constexpr std::string_view kNot[] = {"none",          "scratch", "false",  "not ",
                                               "no checkpoint", "cannot",  "failed", "could",
                                               "will be",       "disabled"};
   if (line.size() > kMostSentence || !LineHasAny(line, kParts)) return false;
   std::string lower(line);
   for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  return LineHasAny(lower, kSays) && !LineHasAny(lower, kNot);
+  return LineHasAny(lower, kPhrases) && !LineHasAny(lower, kNot);
 }
 
 std::optional<double> MemoryLimitIn(std::string_view line) {

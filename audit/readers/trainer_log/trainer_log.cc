@@ -68,12 +68,12 @@ class TrainerLogFile : public TextPointFile {
  protected:
   void Take(const TextLine& line, PointSink* sink) override {
     if (line.too_long) {
-      if (!told_long_)
+      if (!reported_long_)
         report().Add(line.offset,
                      "expected lines of at most " + std::to_string(kMostLogLine) +
                          " bytes, found a longer one: such lines were ignored",
                      false);
-      told_long_ = true;
+      reported_long_ = true;
       return;
     }
     if (kind_ != LogDocument::kNone) return Gather(line);
@@ -379,7 +379,7 @@ class TrainerLogFile : public TextPointFile {
   int64_t evaluation_batches_ = 0;
   LeftOut refused_;
   int64_t rank_ = -1, task_ = -1;
-  bool told_long_ = false;
+  bool reported_long_ = false;
   bool foreign_ = false;
 };
 

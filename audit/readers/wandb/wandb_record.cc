@@ -201,7 +201,7 @@ bool WandbRecords::ReadHistory(std::string_view bytes, PointSink* sink) {
   row_.clear();
   item_step_ = -1;
   has_step_item_ = false;
-  std::optional<int64_t> said;
+  std::optional<int64_t> stated;
   WireReader history(bytes);
   uint32_t field = 0, type = 0;
   while (history.Next(&field, &type)) {
@@ -223,12 +223,12 @@ bool WandbRecords::ReadHistory(std::string_view bytes, PointSink* sink) {
     }
     if (step.failed()) return false;
     if (static_cast<int64_t>(number) >= 0 && static_cast<int64_t>(number) <= kMostStep)
-      said = static_cast<int64_t>(number);
+      stated = static_cast<int64_t>(number);
   }
   if (history.failed()) return false;
-  if (!said && item_step_ >= 0) said = item_step_;
-  if (!said && has_step_item_) ++odd_steps_;
-  const int64_t step = said.value_or(next_step_);
+  if (!stated && item_step_ >= 0) stated = item_step_;
+  if (!stated && has_step_item_) ++odd_steps_;
+  const int64_t step = stated.value_or(next_step_);
   next_step_ = step + 1;
   any_row_ = true;
   sink->AddRow(axis_.empty() ? step : StepOfRow(step, sink), row_);

@@ -18,7 +18,7 @@ double SecondsSince(Clock::time_point start) {
 
 // Returns true if batches are tested. An fp8 product needs a multiple of 16 rows, and a split is
 // one algorithm, whatever the rows.
-bool AsksBatches(const Product& p) { return p.input != DType::kE4M3 && p.split_k == 0; }
+bool QueriesBatches(const Product& p) { return p.input != DType::kE4M3 && p.split_k == 0; }
 
 // Measures one element of the product as a sum, until the deadline.
 class Element {
@@ -88,10 +88,10 @@ class Prober {
   }
 
   absl::StatusOr<Probed> Run() {
-    absl::Status status = OpenAndAsk();
+    absl::Status status = OpenAndQuery();
     out_.seconds = SecondsSince(start_);
     if (status.ok()) {
-      out_.outcome = Outcome::kAsked;
+      out_.outcome = Outcome::kRequested;
     } else if (IsRefusal(status)) {
       out_.outcome = Outcome::kRefused;
       out_.why = std::string(status.message());
@@ -104,7 +104,7 @@ class Prober {
   }
 
  private:
-  absl::Status OpenAndAsk() {
+  absl::Status OpenAndQuery() {
     auto opened = library_.Open(out_.product);
     if (!opened.ok()) return opened.status();
     matmul_ = *std::move(opened);
@@ -114,7 +114,7 @@ class Prober {
       if (!dump.ok()) return dump.status();
       out_.dump = dump->File();
     }
-    absl::Status status = Fingerprint(AsksBatches(out_.product));
+    absl::Status status = Fingerprint(QueriesBatches(out_.product));
     // If a batch size is refused, the product can still be probed without batches.
     return batch_refused_ ? Fingerprint(false) : status;
   }

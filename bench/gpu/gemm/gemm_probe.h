@@ -13,7 +13,7 @@
 namespace plumbline::bench {
 
 enum class Outcome : uint8_t {
-  kAsked,
+  kRequested,
   kRefused,     // the library does not support this product, or not in this form
   kNotReached,  // there was not enough time for it
 };

@@ -62,7 +62,7 @@ ordered_json ProductJson(const Probed& probed) {
                         {"asked_split_k", p.split_k},
                         {"asked_reduction", ReductionName(p.reduction)},
                         {"algorithm", AlgorithmJson(probed.algorithm)}};
-  if (probed.outcome == Outcome::kAsked) AddFingerprint(probed.fingerprint, &entry);
+  if (probed.outcome == Outcome::kRequested) AddFingerprint(probed.fingerprint, &entry);
   entry["batch"] = probed.batch;
   entry["calls"] = probed.calls;
   entry["seconds"] = probed.seconds;
@@ -88,7 +88,7 @@ std::string Cut(const std::string& text, size_t most) {
 
 std::string LineOf(const Probed& probed) {
   const std::string name = NameOf(probed.product);
-  if (probed.outcome != Outcome::kAsked) {
+  if (probed.outcome != Outcome::kRequested) {
     return absl::StrFormat("%-44s %s: %s", name, OutcomeName(probed.outcome), probed.why);
   }
   const sums::Fingerprint& f = probed.fingerprint;
@@ -111,16 +111,16 @@ absl::Status Report::Add(const Probed& probed) {
   ordered_json entry = ProductJson(probed);
   const std::string name = NameOf(probed.product);
   if (absl::Status s =
-          WriteBeside(absl::StrCat("dumps/", name, ".safetensors"), probed.dump, &entry, "dump");
+          WriteNextTo(absl::StrCat("dumps/", name, ".safetensors"), probed.dump, &entry, "dump");
       !s.ok()) {
     return s;
   }
-  const bool verified =
-      probed.outcome == Outcome::kAsked && probed.fingerprint.verdict == sums::Verdict::kVerified;
+  const bool verified = probed.outcome == Outcome::kRequested &&
+                        probed.fingerprint.verdict == sums::Verdict::kVerified;
   const std::string contract =
       verified ? sums::ContractToml(sums::ContractOf(probed.fingerprint)) : "";
   if (absl::Status s =
-          WriteBeside(absl::StrCat("contracts/", name, ".toml"), contract, &entry, "contract");
+          WriteNextTo(absl::StrCat("contracts/", name, ".toml"), contract, &entry, "contract");
       !s.ok()) {
     return s;
   }
@@ -128,7 +128,7 @@ absl::Status Report::Add(const Probed& probed) {
   return WriteJson();
 }
 
-absl::Status Report::WriteBeside(const std::string& name, const std::string& bytes,
+absl::Status Report::WriteNextTo(const std::string& name, const std::string& bytes,
                                  ordered_json* entry, const char* key) {
   if (bytes.empty()) return absl::OkStatus();
   if (file_bytes_ + bytes.size() > kMostFileBytes) {
@@ -141,7 +141,7 @@ absl::Status Report::WriteBeside(const std::string& name, const std::string& byt
 }
 
 absl::Status Report::WriteJson() {
-  json_["asked"] = count(Outcome::kAsked);
+  json_["asked"] = count(Outcome::kRequested);
   json_["refused"] = count(Outcome::kRefused);
   json_["not_reached"] = count(Outcome::kNotReached);
   ordered_json whole = json_;

@@ -29,7 +29,7 @@ class Report {
 
  private:
   // If there is no such file or it does not fit, sets *name to "".
-  absl::Status WriteBeside(const std::string& name, const std::string& bytes,
+  absl::Status WriteNextTo(const std::string& name, const std::string& bytes,
                            nlohmann::ordered_json* entry, const char* key);
   absl::Status WriteJson();
 

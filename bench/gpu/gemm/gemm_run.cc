@@ -25,9 +25,9 @@ absl::StatusOr<Probed> ProbeWithin(const Product& product, const RunLimits& limi
 
 }  // namespace
 
-absl::Status AskAll(const std::vector<Product>& products, const RunLimits& limits,
-                    MatmulLibrary* library, Report* report,
-                    const std::function<void(const std::string&)>& say) {
+absl::Status QueryAll(const std::vector<Product>& products, const RunLimits& limits,
+                      MatmulLibrary* library, Report* report,
+                      const std::function<void(const std::string&)>& print) {
   const auto start = Clock::now();
   for (const Product& product : products) {
     const double spent = std::chrono::duration<double>(Clock::now() - start).count();
@@ -37,7 +37,7 @@ absl::Status AskAll(const std::vector<Product>& products, const RunLimits& limit
                           absl::StrCat(NameOf(product), ": ", probed.status().message()));
     }
     if (absl::Status s = report->Add(*probed); !s.ok()) return s;
-    say(LineOf(*probed));
+    print(LineOf(*probed));
   }
   return absl::OkStatus();
 }

@@ -19,8 +19,8 @@ struct RunLimits {
 // Probes all products. Every product is added to the report, and `say` gets its line; if there was
 // no time for a product, it is marked as not reached. The first error of the device or of a file
 // ends the run; later products are not in the report then.
-absl::Status AskAll(const std::vector<Product>& products, const RunLimits& limits,
-                    MatmulLibrary* library, Report* report,
-                    const std::function<void(const std::string&)>& say);
+absl::Status QueryAll(const std::vector<Product>& products, const RunLimits& limits,
+                      MatmulLibrary* library, Report* report,
+                      const std::function<void(const std::string&)>& print);
 
 }  // namespace plumbline::bench

@@ -61,7 +61,7 @@ std::string DeviceName() {
   return cudaGetDeviceProperties(&properties, 0) == cudaSuccess ? properties.name : "";
 }
 
-int Ask(const Arguments& arguments, const std::vector<Product>& products) {
+int Query(const Arguments& arguments, const std::vector<Product>& products) {
   const std::string why_not = test::WhyNoGpu();
   if (!why_not.empty()) return Skip(why_not);
   const auto lt = OpenCublasLt(arguments.library);
@@ -70,12 +70,12 @@ int Ask(const Arguments& arguments, const std::vector<Product>& products) {
   if (!matmuls.ok()) return Fail(std::string(matmuls.status().message()));
   Report report(arguments.out, (*matmuls)->name(), DeviceName());
   const absl::Status status =
-      AskAll(products, arguments.limits, matmuls->get(), &report, [](const std::string& line) {
+      QueryAll(products, arguments.limits, matmuls->get(), &report, [](const std::string& line) {
         std::printf("%s\n", line.c_str());
         std::fflush(stdout);
       });
   std::printf("%zu products: %d asked, %d refused, %d not reached\n", products.size(),
-              report.count(Outcome::kAsked), report.count(Outcome::kRefused),
+              report.count(Outcome::kRequested), report.count(Outcome::kRefused),
               report.count(Outcome::kNotReached));
   return status.ok() ? 0 : Fail(std::string(status.message()));
 }
@@ -95,7 +95,7 @@ int Main(int argc, char** argv) {
     if (products.empty()) return Fail("--only: expected a part of a product's name (--list)");
     if (arguments.list) return List(products);
     if (arguments.out.empty()) return Fail("--out: expected a folder, found none");
-    return Ask(arguments, products);
+    return Query(arguments, products);
   } catch (const CLI::Success& done) {
     return app.exit(done);
   } catch (const CLI::ParseError& error) {

@@ -87,7 +87,7 @@ def _matched(fed, tokens, wanted):
     if bool((wanted.any(dim=0) & (torch.bincount(owners, minlength=experts) == 0)).any()):
         return None  # an expert's work was not heard
     cells = torch.bincount(place * experts + owners, minlength=len(marks) * experts).reshape(-1, experts)
-    asked = torch.zeros_like(cells).index_add_(0, own, wanted.long())
-    if bool(((cells != 0) & (cells != asked)).any()):
+    requested = torch.zeros_like(cells).index_add_(0, own, wanted.long())
+    if bool(((cells != 0) & (cells != requested)).any()):
         return None  # every expert computes every token, or equal tokens of which not all were kept
     return (cells[own] != 0) & wanted

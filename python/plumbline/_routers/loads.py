@@ -148,12 +148,12 @@ class Loads:
 class Kept:
     """Where in what a router returns it stands which choices were kept: as kept.returned finds it, and without asking a GPU."""
 
-    def __init__(self, places, asked, weights, experts):
-        self._places, self._map, self._weights, self._experts = places, asked, weights, experts
+    def __init__(self, places, requested, weights, experts):
+        self._places, self._map, self._weights, self._experts = places, requested, weights, experts
 
     @classmethod
     def found(cls, outputs, tokens, experts):
-        torch, asked, weights = sys.modules["torch"], None, None
+        torch, requested, weights = sys.modules["torch"], None, None
         for number, one in enumerate(outputs):
             if one.dim() == 3 and tuple(one.shape[:2]) == (tokens, experts) and one.dtype is torch.bool:
                 return cls(number, None, None, experts)
@@ -162,8 +162,8 @@ class Kept:
             if one.is_floating_point():
                 weights = number
             elif one.dtype is torch.bool or bool(((one == 0) | (one == 1)).all()):
-                asked = number
-        return None if asked is None else cls(None, asked, weights, experts)
+                requested = number
+        return None if requested is None else cls(None, requested, weights, experts)
 
     def of(self, outputs, some):
         """[rows,E], or None where other things were returned."""

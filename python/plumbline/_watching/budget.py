@@ -61,7 +61,7 @@ class Budget:
         self.base = None  # ns that a step without a look costs, smoothed
         self.income = 0.0  # ns a step for looks: of the share, without its bookkeeping; smoothed
         self.own, self.paid = 0.0, 0.0  # ns so far of the trainer's own; of ours
-        self._cpu, self._clocks, self._threads, self._asked = None, None, 0, 0
+        self._cpu, self._clocks, self._threads, self._requested = None, None, 0, 0
 
     @property
     def governed(self):
@@ -93,9 +93,9 @@ class Budget:
 
     def _of_threads(self, now):
         """What they have spent since they were asked last."""
-        if now - self._asked < _THREADS_EVERY:
+        if now - self._requested < _THREADS_EVERY:
             return 0
-        self._asked = now
+        self._requested = now
         if self._clocks is None:
             self._clocks = _our_clocks() or None
         try:

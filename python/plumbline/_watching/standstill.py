@@ -42,7 +42,7 @@ class Standstill:
     def suspect(self, passes):
         return passes >= self._limit
 
-    def ask(self, passes):
+    def request(self, passes):
         """Another optimizer that holds what is trained here takes the place of the watched ones."""
         self._limit = 2 * passes
         others = self._others()

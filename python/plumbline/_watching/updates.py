@@ -60,12 +60,12 @@ class Updates:
     def due(self, step):
         return self.kind is not None and (self._word is None or step >= self._word[0])
 
-    def before(self, scale=1.0, asked=False, chosen=None):
+    def before(self, scale=1.0, requested=False, chosen=None):
         """In front of the optimizer's step. Nothing is kept where no site is due. `scale`: by which the gradients are too large.
 
         `asked`: the caller knows that some are due. `chosen`: names of those that are looked at; None: all that are due."""
         self.kept = []
-        if not asked and chosen is None and not self.due(self._run._step):
+        if not requested and chosen is None and not self.due(self._run._step):
             return
         for name, parameter, group, piece in self._parameters():
             if chosen is not None and name not in chosen:

@@ -26,10 +26,10 @@ using ::testing::HasSubstr;
 TEST(Looks, AreGivenFromTheOpenStepOnAndNotTwice) {
   Looks looks(3072);
   EXPECT_FALSE(looks.Covers(0));
-  EXPECT_EQ(looks.Ask(100, 8, 1000), 107);
+  EXPECT_EQ(looks.Query(100, 8, 1000), 107);
   EXPECT_TRUE(looks.Covers(107) && !looks.Covers(108) && !looks.Covers(-1));
-  EXPECT_EQ(looks.Ask(103, 8, 1000), 110);  // 3 more
-  EXPECT_EQ(looks.Ask(103, 2, 1000), 110);  // none
+  EXPECT_EQ(looks.Query(103, 8, 1000), 110);  // 3 more
+  EXPECT_EQ(looks.Query(103, 2, 1000), 110);  // none
   const auto covered = [&](SiteKind kind, const char* op) {
     Site site;
     site.kind = kind;
@@ -53,7 +53,7 @@ TEST(Looks, HaveABudgetOfStepsAndOfBytes) {
     int64_t looked = 0;
     const int64_t end = 1 + static_cast<int64_t>(random() % 3000);
     for (int64_t step = 0; step < end; ++step) {
-      const int64_t until = looks.Ask(step, 1 + random() % 8, bytes);
+      const int64_t until = looks.Query(step, 1 + random() % 8, bytes);
       EXPECT_EQ(looks.Covers(step), until >= step);
       looked += looks.Covers(step) ? 1 : 0;
     }

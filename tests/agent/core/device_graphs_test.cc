@@ -119,7 +119,7 @@ TEST_F(Device, EachReplayIsACall) {
 }
 
 // A site that is called directly and by a graph in one step: all call numbers are distinct.
-TEST_F(Device, CallsBesideAGraphHaveNumbersOfTheirOwn) {
+TEST_F(Device, CallsNextToAGraphHaveNumbersOfTheirOwn) {
   TestRun run(RecordOptions(dir_.path()));
   Observed observed(&run, kDevice, Graph());
   ASSERT_THAT(Capture(&run, &observed), Each(PLUMBLINE_OK));
@@ -211,7 +211,7 @@ TEST_F(Device, ClosingWithinAStep) {
 }
 
 // A trainer that replays the graph outside a step gets one message, and continues.
-TEST_F(Device, AReplayBesideItsStepEndsTheMeasuring) {
+TEST_F(Device, AReplayDuringItsStepEndsTheMeasuring) {
   TestRun run(RecordOptions(dir_.path()));
   Observed observed(&run, kDevice, Graph());
   ASSERT_THAT(Capture(&run, &observed), Each(PLUMBLINE_OK));
@@ -231,9 +231,9 @@ TEST_F(Device, AReplayBesideItsStepEndsTheMeasuring) {
     run.run().StepEnd(step);
   }
   ASSERT_EQ(run.Close(), PLUMBLINE_OK) << run.error();
-  const std::string told = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(told, HasSubstr("beside its step"));
-  EXPECT_EQ(told.find("beside its step"), told.rfind("beside its step"));
+  const std::string reported = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(reported, HasSubstr("beside its step"));
+  EXPECT_EQ(reported.find("beside its step"), reported.rfind("beside its step"));
   const Account account = AccountOf(Batches(dir_));
   EXPECT_EQ(account.items, 0u);
   EXPECT_EQ(account.lost_by_cause.at("device-error"), 3u + 4u);

@@ -137,7 +137,7 @@ TEST_F(Device, TogetherMayBeNested) {
 
 // The trainer may have overwritten the tensors by then: they are counted and not measured. The next
 // step begins with no pending items.
-TEST_F(Device, WhatNobodyEndedIsCountedAtTheStepsEnd) {
+TEST_F(Device, WhatHasNoEndIsCountedAtTheStepsEnd) {
   TestRun run(RecordOptions(dir_.path()));
   Model model(&run, {kDLCUDA, 0}, 18, 2);
   run.run().StepBegin(0);
@@ -184,7 +184,7 @@ TEST_F(Device, AnotherThreadsCallsLeaveAtOnce) {
 }
 
 // Steps end while threads observe together: each call is measured or counted, once.
-TEST_F(Device, StepsEndBesideWhatWaits) {
+TEST_F(Device, StepsEndNextToWhatWaits) {
   TestRun run(RecordOptions(dir_.path()));
   Model model(&run, {kDLCUDA, 0}, 4, 0);
   std::atomic<bool> going{true};

@@ -139,7 +139,7 @@ TEST_F(DirectivesTest, GoesOnFromWhatTheServerHolds) {
   EXPECT_EQ(parts.back().sha256(), Sha256Of(Whole(Parts())));
 }
 
-TEST_F(DirectivesTest, SaysWhyThereIsNothing) {
+TEST_F(DirectivesTest, StatesWhyThereIsNothing) {
   Newest(10);
   EXPECT_EQ(Error(Send(1, 11)).rfind("passed-step:", 0), 0u);
   EXPECT_EQ(Error(Send(1, 20, 0, "layers.9")).rfind("no-site:", 0), 0u);
@@ -193,7 +193,7 @@ TEST_F(DirectivesTest, HoldsFewAndForgetsWhatIsReleased) {
 }
 
 // Its release was lost with a connection: the server does not ask for it after it reconnects.
-TEST_F(DirectivesTest, WhatIsNotAskedForAgainMakesRoom) {
+TEST_F(DirectivesTest, WhatIsNotRequestedAgainMakesRoom) {
   directives_->OnDirective(Send(1, 5));
   Call(5, 100);
   directives_->StepEnded(5);
@@ -210,7 +210,7 @@ TEST_F(DirectivesTest, WhatIsNotAskedForAgainMakesRoom) {
   EXPECT_EQ(Error(Send(10, 50, 0, "layers.0")).rfind("busy:", 0), 0u) << "the others are awaited";
 }
 
-TEST_F(DirectivesTest, AskedForALaterStepItBeginsAnew) {
+TEST_F(DirectivesTest, RequestedALaterStepItBeginsAnew) {
   directives_->OnDirective(Send(7, 5));
   Call(5, 100);
   directives_->StepEnded(5);

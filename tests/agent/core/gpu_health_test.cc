@@ -47,7 +47,7 @@ class NvmlTest : public ::testing::Test {
   int (*looks_)() = nullptr;
 };
 
-TEST_F(NvmlTest, OneLookTellsClocksErrorsAndEvents) {
+TEST_F(NvmlTest, OneLookReportsClocksErrorsAndEvents) {
   set_(0, 0x4, 7, 0);  // at its power cap, with errors of an earlier job
   std::string why;
   auto nvml = Nvml::Open(FAKE_NVML, &why);
@@ -90,7 +90,7 @@ TEST_F(NvmlTest, TheGpuIsTheOneThatTheProcessSees) {
   EXPECT_EQ(Chosen(), "NVML does not find GPU \"GPU-other\": it returned 2");
 }
 
-TEST_F(NvmlTest, WithoutALibraryNothingIsSaid) {
+TEST_F(NvmlTest, WithoutALibraryItIsSilent) {
   std::string why;
   EXPECT_EQ(Nvml::Open("/nowhere/libnvidia-ml.so.1", &why), nullptr);
   EXPECT_NE(why.find("/nowhere/"), std::string::npos);
@@ -118,7 +118,7 @@ TEST_F(NvmlTest, TheThreadLooksAndGoesAtOnce) {
 }
 
 // With each block of a loop's times, in a run that reports its waits.
-TEST_F(NvmlTest, ARunReportsItBesideItsBlocks) {
+TEST_F(NvmlTest, ARunReportsItNextToItsBlocks) {
   setenv("PLUMBLINE_NVML_LIBRARY", FAKE_NVML, 1);
   set_(0, 0x40, 0, 0);
   const test::TempFolder dir;
@@ -140,18 +140,18 @@ TEST_F(NvmlTest, ARunReportsItBesideItsBlocks) {
   ASSERT_TRUE(test::Eventually([&] { return looks_() >= before + 2; }));
   block(16);
   ASSERT_EQ(run.Close(), PLUMBLINE_OK);
-  std::map<std::string, double> said;
+  std::map<std::string, double> stated;
   std::vector<v1::Batch> batches = testing::ReadRecord(testing::FirstRecord(dir.path()));
   testing::RowsToEvidence(&batches);
   for (const v1::Batch& batch : batches) {
     for (const v1::Evidence& e : batch.evidence()) {
-      if (e.has_scalar()) said[e.site().op()] = e.scalar().value();
+      if (e.has_scalar()) stated[e.site().op()] = e.scalar().value();
     }
   }
-  EXPECT_EQ(said.at("gpu.clocks_held"), 1);
-  EXPECT_EQ(said.at("gpu.clock_reasons"), 0x40);
-  EXPECT_EQ(said.at("gpu.ecc_uncorrected"), 0);
-  EXPECT_EQ(said.at("gpu.xid"), 0);
+  EXPECT_EQ(stated.at("gpu.clocks_held"), 1);
+  EXPECT_EQ(stated.at("gpu.clock_reasons"), 0x40);
+  EXPECT_EQ(stated.at("gpu.ecc_uncorrected"), 0);
+  EXPECT_EQ(stated.at("gpu.xid"), 0);
 }
 
 }  // namespace

@@ -26,14 +26,14 @@ bool Mark(plumbline_marks_t* marks, uint64_t ns, uint64_t stage) {
   return true;
 }
 
-struct Told {
+struct Reported {
   v1::Span::Kind kind;
   uint64_t start, end;
-  bool operator==(const Told&) const = default;
+  bool operator==(const Reported&) const = default;
 };
 
-std::vector<Told> All(LoopMarks* read, uint64_t until) {
-  std::vector<Told> out;
+std::vector<Reported> All(LoopMarks* read, uint64_t until) {
+  std::vector<Reported> out;
   while (const auto stage = read->Next(until))
     out.push_back({stage->kind, stage->start_ns, stage->end_ns});
   return out;
@@ -49,15 +49,15 @@ TEST(LoopMarks, AStageEndsWhereTheNextMarkStands) {
   read.Read(marks.get());
   // For the step that ends at 29 the forward stage is not included: it belongs to the step in which
   // it ends.
-  EXPECT_EQ(All(&read, 29), (std::vector<Told>{{v1::Span::KIND_DATA, 10, 12}}));
-  EXPECT_EQ(All(&read, 30), (std::vector<Told>{{v1::Span::KIND_FORWARD, 20, 30}}));
+  EXPECT_EQ(All(&read, 29), (std::vector<Reported>{{v1::Span::KIND_DATA, 10, 12}}));
+  EXPECT_EQ(All(&read, 30), (std::vector<Reported>{{v1::Span::KIND_FORWARD, 20, 30}}));
   Mark(marks.get(), 45, PLUMBLINE_STAGE_NONE);
   Mark(marks.get(), 50, PLUMBLINE_STAGE_OPTIMIZER);
   Mark(marks.get(), 60, 7);  // from a newer header: an unknown stage
   Mark(marks.get(), 70, PLUMBLINE_STAGE_NONE);
   read.Read(marks.get());
-  EXPECT_EQ(All(&read, kEver), (std::vector<Told>{{v1::Span::KIND_BACKWARD, 30, 45},
-                                                  {v1::Span::KIND_OPTIMIZER, 50, 60}}));
+  EXPECT_EQ(All(&read, kEver), (std::vector<Reported>{{v1::Span::KIND_BACKWARD, 30, 45},
+                                                      {v1::Span::KIND_OPTIMIZER, 50, 60}}));
   EXPECT_EQ(read.TakeLost(), 0u);
 }
 
@@ -68,7 +68,7 @@ TEST(LoopMarks, ATimeThatGoesBackIsNoStage) {
   Mark(marks.get(), 50, PLUMBLINE_STAGE_BACKWARD);
   Mark(marks.get(), 60, PLUMBLINE_STAGE_NONE);
   read.Read(marks.get());
-  EXPECT_EQ(All(&read, kEver), (std::vector<Told>{{v1::Span::KIND_BACKWARD, 50, 60}}));
+  EXPECT_EQ(All(&read, kEver), (std::vector<Reported>{{v1::Span::KIND_BACKWARD, 50, 60}}));
 }
 
 // The length of a stage that has lost a mark is unknown.
@@ -85,9 +85,9 @@ TEST(LoopMarks, WhatIsLostIsCountedAndStretchesNothing) {
   Mark(marks.get(), 1'000'000, PLUMBLINE_STAGE_OPTIMIZER);
   Mark(marks.get(), 1'000'007, PLUMBLINE_STAGE_NONE);
   read.Read(marks.get());
-  const std::vector<Told> all = All(&read, kEver);
+  const std::vector<Reported> all = All(&read, kEver);
   ASSERT_EQ(all.size(), size_t{PLUMBLINE_MARKS});  // all except the one that was open, and the last
-  for (const Told& one : all) EXPECT_LE(one.end - one.start, 7u);
+  for (const Reported& one : all) EXPECT_LE(one.end - one.start, 7u);
   EXPECT_EQ(all.back().start, 1'000'000u);
 }
 
@@ -105,7 +105,7 @@ TEST(LoopMarks, AStepWithoutAnEndHasABound) {
   Mark(marks.get(), 900'000, PLUMBLINE_STAGE_FORWARD);
   Mark(marks.get(), 900'001, PLUMBLINE_STAGE_NONE);
   read.Read(marks.get());
-  EXPECT_EQ(All(&read, kEver), (std::vector<Told>{{v1::Span::KIND_FORWARD, 900'000, 900'001}}));
+  EXPECT_EQ(All(&read, kEver), (std::vector<Reported>{{v1::Span::KIND_FORWARD, 900'000, 900'001}}));
 }
 
 // While a thread writes as fast as it can: each mark is read once and in order, or counted.

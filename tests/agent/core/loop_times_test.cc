@@ -21,10 +21,10 @@ SpanBody Data(uint64_t start, uint64_t ms, uint32_t thread = kLoop) {
 }
 
 // A step of 10 ms; its first 2 ms load data. Returns true when a block ended.
-bool Step(LoopTimes* times, int64_t step, uint32_t span_thread = kLoop, bool told = true) {
+bool Step(LoopTimes* times, int64_t step, uint32_t span_thread = kLoop, bool reported = true) {
   const uint64_t begin = kStart + static_cast<uint64_t>(step) * 10 * kMs;
   EXPECT_TRUE(times->Span(Data(begin, 2, span_thread), "data"));
-  return times->StepEnded(step, kLoop, told ? begin + 10 * kMs : 0);
+  return times->StepEnded(step, kLoop, reported ? begin + 10 * kMs : 0);
 }
 
 TEST(LoopTimes, BlocksEndAtTheSameStepsOnEveryRank) {
@@ -85,7 +85,7 @@ TEST(LoopTimes, WhatIsNotKnownIsNoStep) {
   EXPECT_FALSE(times.any());
 }
 
-TEST(LoopTimes, TooManySpansLoseTheirBlockAndSaySo) {
+TEST(LoopTimes, TooManySpansLoseTheirBlockAndReportIt) {
   LoopTimes times;
   for (int64_t step = 0; step < 8; ++step) Step(&times, step);
   bool kept = true;

@@ -158,7 +158,7 @@ struct Scaled {
   }
 
   // Passes the product as the trainer does, with the fields that `say` sets.
-  plumbline_status_t Observe(Recorded& r, const std::function<void(plumbline_matmul_t&)>& say) {
+  plumbline_status_t Observe(Recorded& r, const std::function<void(plumbline_matmul_t&)>& report) {
     const Tensor left(a.data(), kE4M3, {kRows, kInner}), out(d.data(), {kRows, kColumns});
     const Tensor weight(w.data(), kE4M3, {kColumns, kInner});
     const Tensor of_a(a_scale.data(), {kRows, kBlocks}), of_b(b_scale.data(), {kBlocks, kColumns});
@@ -175,7 +175,7 @@ struct Scaled {
     call.scale = static_cast<double>(factor);
     call.scale_format = "e8m0";
     call.block = kBlock;
-    say(call);
+    report(call);
     r.run->StepBegin(3);
     const plumbline_status_t status = r.run->ObserveMatmul(r.matmul, 3, call, &r.error);
     r.run->StepEnd(3);
@@ -266,7 +266,7 @@ TEST(Observe, ScalesOfTensorsAndAStochasticStore) {
 
 TEST(Observe, ScalesThatAreNoneAreRefusedByName) {
   struct Mistake {
-    const char* said;
+    const char* stated;
     std::function<void(plumbline_matmul_t&)> make;
   };
   const std::vector<float> few(3, 1.0f);
@@ -284,8 +284,8 @@ TEST(Observe, ScalesThatAreNoneAreRefusedByName) {
     TempFolder dir;
     Recorded r(dir.path());
     Scaled p;
-    EXPECT_EQ(p.Observe(r, mistake.make), PLUMBLINE_INVALID_ARGUMENT) << mistake.said;
-    EXPECT_NE(std::string(r.error.text).find(mistake.said), std::string::npos) << r.error.text;
+    EXPECT_EQ(p.Observe(r, mistake.make), PLUMBLINE_INVALID_ARGUMENT) << mistake.stated;
+    EXPECT_NE(std::string(r.error.text).find(mistake.stated), std::string::npos) << r.error.text;
     EXPECT_TRUE(r.Close(dir.path()).empty());
   }
 }

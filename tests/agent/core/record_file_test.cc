@@ -118,7 +118,7 @@ TEST(Record, AnUnusableDirectoryIsAnErrorThatNamesIt) {
 
 // A full disk: nothing stops, flush and close report it, and when there is room again the record
 // states exactly what is missing.
-TEST(Record, AFullDiskIsCountedAndSaid) {
+TEST(Record, AFullDiskIsCountedAndStated) {
   TempFolder dir;
   signal(SIGXFSZ, SIG_IGN);
   rlimit before{};

@@ -96,7 +96,7 @@ TEST(Record, TheGovernorThinsWhatCostsTooMuch) {
 }
 
 // The time that a binding spends around the calls also counts, although the calls cost nothing.
-TEST(Record, TheGovernorCountsWhatTheCallerSays) {
+TEST(Record, TheGovernorCountsWhatTheCallerStates) {
   TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
   options.budget = 0.9;
@@ -112,7 +112,7 @@ TEST(Record, TheGovernorCountsWhatTheCallerSays) {
   EXPECT_EQ(run.Close(), PLUMBLINE_OK);
 }
 
-TEST(Record, EachNthStepWhenAsked) {
+TEST(Record, EachNthStepWhenRequested) {
   TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
   options.every = 10;

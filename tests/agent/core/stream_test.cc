@@ -107,7 +107,7 @@ TEST(Stream, ServerThatComesLater) {
   EXPECT_EQ(AccountOf(server.Batches()).lost, 0u);
 }
 
-TEST(Stream, WithoutAServerCloseIsShortAndSaysWhatIsMissing) {
+TEST(Stream, WithoutAServerCloseIsShortAndStatesWhatIsMissing) {
   RecordingServer server;
   const std::string target = server.target();
   server.Kill(true);
@@ -162,7 +162,7 @@ TEST(Stream, QueueOverflowIsCountedExactly) {
   }
 }
 
-TEST(Stream, AServerThatForgotIsToldItsSitesAgain) {
+TEST(Stream, AServerThatForgotGetsItsSitesAgain) {
   RecordingServer server;
   TestRun run(ServerOptions(server.target()));
   RouterCall call(32, 8, 2);
@@ -197,10 +197,10 @@ TEST(Stream, RejectedBatchesAreReportedLost) {
     Train(&run, &call, step, 1, milliseconds(0));
     run.run().Flush(10000, &error);
   }
-  const std::string said = ::testing::internal::GetCapturedStderr();  // while it runs
-  EXPECT_THAT(said, ::testing::HasSubstr(server.target() + " refuses evidence of this process: "
-                                                           "refused by the test"));
-  EXPECT_EQ(said.find("refuses evidence"), said.rfind("refuses evidence")) << "once";
+  const std::string stated = ::testing::internal::GetCapturedStderr();  // while it runs
+  EXPECT_THAT(stated, ::testing::HasSubstr(server.target() + " refuses evidence of this process: "
+                                                             "refused by the test"));
+  EXPECT_EQ(stated.find("refuses evidence"), stated.rfind("refuses evidence")) << "once";
   EXPECT_EQ(run.Close(20000), PLUMBLINE_INTERNAL);
   EXPECT_THAT(run.error(), ::testing::HasSubstr("10 batches were refused by"));
   ASSERT_TRUE(server.WaitFor([](const Account& a) { return a.items + a.lost == 90; }));

@@ -24,7 +24,7 @@ std::string WithoutForked(std::string output, int* lines) {
 
 // Runs a scenario that records to its own directory; true when something was recorded.
 void RunRecorded(const std::string& scenario, Environment extra = {},
-                 const std::string& said = "") {
+                 const std::string& stated = "") {
   const plumbline::test::TempFolder folder;
   const std::string record = folder.File("record");
   extra["SCENARIO_RECORD"] = record;
@@ -35,7 +35,7 @@ void RunRecorded(const std::string& scenario, Environment extra = {},
   const Outcome o = plumbline::test::SpawnScenario(scenario, extra);
   EXPECT_EQ(o.status, 0) << o.output;
   int forked = 0;
-  EXPECT_EQ(WithoutForked(o.output, &forked), said);
+  EXPECT_EQ(WithoutForked(o.output, &forked), stated);
   // A child that opens a run where nothing can be observed gets a message.
   const bool forks = scenario == "fork-after-load" || scenario == "fork-storm";
   EXPECT_EQ(forked > 0, forks) << o.output;

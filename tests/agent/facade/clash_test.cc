@@ -30,7 +30,7 @@ void UseOwnMessages() {
   EXPECT_EQ(pool->FindMessageTypeByName("trainer.Evidence")->file()->name(), "evidence.proto");
 }
 
-TEST(Clash, OwnProtoBesideTheAgent) {
+TEST(Clash, OwnProtoNextToTheAgent) {
   UseOwnMessages();
   const plumbline::test::TempFolder folder;
   const std::string record = folder.File("record");

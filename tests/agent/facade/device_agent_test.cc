@@ -49,7 +49,7 @@ class Trainer : public ::testing::Test {
 
 constexpr char kOnce[] = "plumbline: CUDA tensors are not measured: ";
 
-TEST_F(Trainer, WithoutTheDeviceLibraryIsToldOnce) {
+TEST_F(Trainer, WithoutTheDeviceLibraryIsReportedOnce) {
   const std::string out = Run("unavailable", "PLUMBLINE_CUDA_LIBRARY=/nonexistent/libx.so");
   EXPECT_THAT(
       out,
@@ -61,14 +61,14 @@ TEST_F(Trainer, WithoutTheDeviceLibraryIsToldOnce) {
   ExpectUnharmed();
 }
 
-TEST_F(Trainer, WithALibraryOfAnotherBuildIsToldOnce) {
+TEST_F(Trainer, WithALibraryOfAnotherBuildIsReportedOnce) {
   const std::string out = Run("unavailable", "PLUMBLINE_CUDA_LIBRARY=libz.so.1");
   EXPECT_THAT(out, HasSubstr("the device library has no plumbline_device_table"));
   ExpectUnharmed();
 }
 
 // The real library if it was built, otherwise none; no GPU is visible in either case.
-TEST_F(Trainer, WithoutAGpuIsToldOnce) {
+TEST_F(Trainer, WithoutAGpuIsReportedOnce) {
   const std::string out = Run("unavailable", "CUDA_VISIBLE_DEVICES=");
 #if defined(HAVE_CUDA_LIBRARY)
   EXPECT_THAT(out, HasSubstr("no CUDA d"));  // driver, or device

@@ -56,7 +56,7 @@ TEST(Facade, LoadsTheAgentOnTheFirstDueCall) {
           "span_end #1", "step_end 2", "flush 5000", "close"));
 }
 
-TEST(Facade, StepsAloneAreReportedAndExitSaysGoodbye) {
+TEST(Facade, StepsAloneAreReportedAndExitSendsGoodbye) {
   const Outcome o = Spawn("loads-at-first-step-end");
   ExpectOk(o);
   ASSERT_EQ(o.calls.size(), 4u);
@@ -258,7 +258,7 @@ AGENT_LIBRARY_TEST(StaysOutOfSanitizedProcesses) {
 }
 
 // Without settings: in the library's own directory, also through a symbolic link.
-AGENT_LIBRARY_TEST(FindsTheAgentBesideItself) {
+AGENT_LIBRARY_TEST(FindsTheAgentNextToItself) {
   namespace fs = std::filesystem;
   const plumbline::test::TempFolder folder;
   const fs::path root = folder.path();

@@ -17,13 +17,13 @@
 namespace scenario {
 namespace {
 
-std::string BesideLog(const char* suffix) {
+std::string NextToLog(const char* suffix) {
   return std::string(getenv("PLUMBLINE_TEST_LOG")) + suffix;
 }
 
 // Waits until another thread is at the point where the stand-in agent was made slow.
 void AwaitBusy() {
-  const std::string busy = BesideLog(".busy");
+  const std::string busy = NextToLog(".busy");
   REQUIRE(plumbline::test::Eventually([&] { return access(busy.c_str(), F_OK) == 0; }));
 }
 
@@ -91,7 +91,7 @@ void CloseWhileStuck() {
   std::thread observer([&] { Observe(site); });  // inside the agent until it is released
   AwaitBusy();
   REQUIRE(plumbline_close(run, 20) == PLUMBLINE_DEADLINE_EXCEEDED);
-  std::ofstream(BesideLog(".go")).put('\n');
+  std::ofstream(NextToLog(".go")).put('\n');
   observer.join();
 }
 

@@ -32,12 +32,12 @@ bool Mode(const char* mode) {
 void Sleep(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 // A file next to the log, through which this library and the test exchange their progress.
-std::string Beside(const char* suffix) {
+std::string Adjacent(const char* suffix) {
   const char* log = getenv("PLUMBLINE_TEST_LOG");
   return log == nullptr ? "" : std::string(log) + suffix;
 }
 
-void SayBusy() { close(creat(Beside(".busy").c_str(), 0600)); }
+void DescribeBusy() { close(creat(Adjacent(".busy").c_str(), 0600)); }
 
 // Frees memory that libc's own code allocated with this library's `free`, and the reverse.
 struct MixHeaps {
@@ -53,7 +53,7 @@ struct MixHeaps {
       free(line);
     }
     if (Mode("slow-load")) {
-      SayBusy();
+      DescribeBusy();
       Sleep(400);
     }
     setenv("PLUMBLINE_TEST_LOADED", "1", 1);
@@ -210,8 +210,8 @@ std::string Show(const char* name, const DLTensor* t) {
 plumbline_status_t ObserveRouting(void*, void* site, int64_t step, const plumbline_routing_t* r,
                                   plumbline_error_t* error) {
   if (Mode("slow-observe")) {
-    SayBusy();
-    for (int i = 0; i < 3000 && access(Beside(".go").c_str(), F_OK) != 0; ++i) Sleep(10);
+    DescribeBusy();
+    for (int i = 0; i < 3000 && access(Adjacent(".go").c_str(), F_OK) != 0; ++i) Sleep(10);
   }
   if (r->top_k == 0)
     return Fail(error, PLUMBLINE_INVALID_ARGUMENT, "top_k is 0; expected 1 or more");

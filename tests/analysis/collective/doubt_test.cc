@@ -20,11 +20,11 @@ namespace {
 using rules::testing::Draw;
 using rules::testing::Pick;
 using rules::testing::ReductionSpec;
-using rules::testing::Says;
 using rules::testing::SimulateReduction;
+using rules::testing::States;
 using rules::testing::Words;
 
-TEST(Ties, TwoRanksTellNothingApart) {
+TEST(Ties, TwoRanksDistinguishNothing) {
   ReductionSpec s;
   s.ranks = 2;
   const ReductionReplay r = ReplayReduction(SimulateReduction(s));
@@ -34,7 +34,7 @@ TEST(Ties, TwoRanksTellNothingApart) {
   EXPECT_FALSE(r.narrow_partials);
 }
 
-TEST(Ties, ExactSumsTellNothingApart) {
+TEST(Ties, ExactSumsDistinguishNothing) {
   ReductionSpec s;
   s.zeros = 1;
   EXPECT_EQ(ReplayReduction(SimulateReduction(s)).name, "indistinguishable");
@@ -60,7 +60,7 @@ TEST(Ties, FewSamplesProveNothing) {
   s.samples = 16;
   const ReductionReplay r = ReplayReduction(SimulateReduction(s));
   EXPECT_TRUE(r.explained);
-  EXPECT_FALSE(r.proved) << Says(r);
+  EXPECT_FALSE(r.proved) << States(r);
 }
 
 // Tests that unlisted arithmetic is never proved to be a listed one. If sums equal a listed one on
@@ -91,9 +91,9 @@ TEST(Unlisted, NeverNamed) {
     proved[s.model] += r.proved;
     const bool compensated = s.model == "kahan" || s.model == "neumaier";
     either[s.model] += r.class_proved;
-    EXPECT_FALSE(r.proved) << Words(s) << "\n  says " << Says(r);
-    EXPECT_FALSE(r.class_proved && !compensated) << Words(s) << "\n  says " << Says(r);
-    EXPECT_TRUE(!r.class_proved || r.name == "fp32" || r.name == "exact") << Says(r);
+    EXPECT_FALSE(r.proved) << Words(s) << "\n  says " << States(r);
+    EXPECT_FALSE(r.class_proved && !compensated) << Words(s) << "\n  says " << States(r);
+    EXPECT_TRUE(!r.class_proved || r.name == "fp32" || r.name == "exact") << States(r);
   }
   for (const auto& [model, n] : tried)
     RecordProperty(model, absl::StrCat(proved[model], " proved, ", either[model],
@@ -114,7 +114,7 @@ TEST(Unlisted, RepeatedSamplesAreOneObservation) {
     s.dtype = draw.Uniform() < .5 ? DType::kBF16 : DType::kF16;
     const ReductionReplay r = ReplayReduction(SimulateReduction(s));
     explained += r.explained;
-    EXPECT_FALSE(r.class_proved) << Words(s) << " kinds " << s.kinds << "\n  says " << Says(r);
+    EXPECT_FALSE(r.class_proved) << Words(s) << " kinds " << s.kinds << "\n  says " << States(r);
     EXPECT_LT(r.distinct, s.model == "stochastic" ? 64 : s.model == "random-order" ? 64 : 5);
   }
   RecordProperty("explained", explained);

@@ -184,8 +184,8 @@ TEST(Wire, AbsurdNumbersAreRefusedOrBorne) {
     }
     const Verdicts verdicts = Judge({batch});
     for (const v1::Verdict& v : verdicts) {
-      const bool told = v.rule() == "precision/collective-mismatch" || !v.has_finding();
-      EXPECT_TRUE(told || v.finding().level() == v1::LEVEL_NOTE) << v.ShortDebugString();
+      const bool reported = v.rule() == "precision/collective-mismatch" || !v.has_finding();
+      EXPECT_TRUE(reported || v.finding().level() == v1::LEVEL_NOTE) << v.ShortDebugString();
     }
   }
 }

@@ -22,8 +22,8 @@ using rules::testing::Claim;
 using rules::testing::Draw;
 using rules::testing::Pick;
 using rules::testing::ReductionSpec;
-using rules::testing::Says;
 using rules::testing::SimulateReduction;
+using rules::testing::States;
 using rules::testing::Words;
 
 // Returns a random collective of a listed kind.
@@ -80,7 +80,7 @@ TEST(Recovery, NamesEveryListedArithmetic) {
   for (int i = 0; i < cases; ++i) {
     const ReductionSpec s = RandomSpec(draw, i + 1);
     const ReductionReplay r = ReplayReduction(SimulateReduction(s));
-    SCOPED_TRACE(Words(s) + "\n  says " + Says(r));
+    SCOPED_TRACE(Words(s) + "\n  says " + States(r));
     ++seen[s.model];
     ASSERT_TRUE(r.explained);
     const bool wide = s.model == "fp32" || s.model == "exact";
@@ -116,7 +116,7 @@ TEST(Recovery, AveragesAndWhereTheyDivide) {
         s.ranks = ranks;
         s.samples = 1024;
         const ReductionReplay r = ReplayReduction(SimulateReduction(s));
-        SCOPED_TRACE(Words(s) + "\n  says " + Says(r));
+        SCOPED_TRACE(Words(s) + "\n  says " + States(r));
         EXPECT_EQ(r.name, "ring");
         EXPECT_TRUE(r.proved);
         EXPECT_EQ(Claim(r, "averaging"), average);
@@ -142,7 +142,7 @@ TEST(Recovery, RingOrders) {
   for (const bool declared : {true, false}) {
     s.declare_order = declared;
     const ReductionReplay r = ReplayReduction(SimulateReduction(s));
-    SCOPED_TRACE(Says(r));
+    SCOPED_TRACE(States(r));
     EXPECT_TRUE(r.proved);
     EXPECT_EQ(r.name, "ring");
     EXPECT_EQ(Claim(r, "start"), "7");
@@ -167,7 +167,7 @@ TEST(Recovery, ChannelsWithRingsOfTheirOwn) {
   s.samples = 1024;
   s.start = 1;
   const ReductionReplay one = ReplayReduction(SimulateReduction(s));
-  EXPECT_TRUE(one.proved) << Says(one);
+  EXPECT_TRUE(one.proved) << States(one);
   EXPECT_EQ(Claim(one, "start"), "1");
   EXPECT_EQ(Claim(one, "segments"), "channels");
   std::vector<int> orders;
@@ -176,7 +176,7 @@ TEST(Recovery, ChannelsWithRingsOfTheirOwn) {
   }
   s.order = absl::StrJoin(orders, ",");
   const ReductionReplay each = ReplayReduction(SimulateReduction(s));
-  EXPECT_TRUE(each.proved) << Says(each);
+  EXPECT_TRUE(each.proved) << States(each);
   EXPECT_EQ(each.name, "ring");
   EXPECT_EQ(Claim(each, "ring_order"), "by channel");
 }
@@ -195,7 +195,7 @@ TEST(Recovery, ManyRanks) {
           0;  // a bf16 sum of 1,024 similar values loses its last addends, hence also the start
       s.spread = 1;
       const ReductionReplay r = ReplayReduction(SimulateReduction(s));
-      SCOPED_TRACE(Words(s) + "\n  says " + Says(r));
+      SCOPED_TRACE(Words(s) + "\n  says " + States(r));
       EXPECT_TRUE(r.class_proved);
       EXPECT_EQ(r.name, model);
       if (r.name == "ring") {
@@ -215,7 +215,7 @@ TEST(Recovery, SubnormalsFlushedOrNot) {
     s.spread = 1;
     s.flush = flush;
     const ReductionReplay r = ReplayReduction(SimulateReduction(s));
-    SCOPED_TRACE(Says(r));
+    SCOPED_TRACE(States(r));
     EXPECT_EQ(r.matches, static_cast<int>(r.columns.size()));
     if (flush) {
       EXPECT_EQ(Claim(r, "flush"), "inputs and results");
@@ -232,7 +232,7 @@ TEST(Poison, NonFiniteInputsAreSetAside) {
   const ReductionReplay r = ReplayReduction(SimulateReduction(s));
   EXPECT_GT(r.aside, 80);
   EXPECT_EQ(r.aside + static_cast<int>(r.columns.size()), 400);
-  EXPECT_TRUE(r.proved) << Says(r);
+  EXPECT_TRUE(r.proved) << States(r);
   EXPECT_EQ(Claim(r, "start"), "5");
   s.non_finite = 1;
   EXPECT_EQ(ReplayReduction(SimulateReduction(s)).name, "unexplained");
@@ -249,7 +249,7 @@ TEST(Poison, OverflowOnTheWayIsReplayed) {
   for (const double y : c.output) infinite += std::isinf(y);
   EXPECT_GT(infinite, 20);
   const ReductionReplay r = ReplayReduction(c);
-  EXPECT_TRUE(r.proved) << Says(r);
+  EXPECT_TRUE(r.proved) << States(r);
   EXPECT_EQ(r.name, "ring");
 }
 

@@ -70,12 +70,12 @@ TEST(SumLikeness, ClippedValuesAreNoSums) {
   Made made(64, 128, 0);
   for (double& y : made.c.output) y = std::clamp(y, -1.0, 1.0);
   EXPECT_FALSE(made.Judged().Explains(-20, 5));
-  EXPECT_EQ(made.Judged().Excuse().find("clipped: "), 0u) << made.Judged().Excuse();
+  EXPECT_EQ(made.Judged().Explanation().find("clipped: "), 0u) << made.Judged().Explanation();
 }
 
 // Tests sums toward zero of 256 cancelling addends, whose range is so wide that it includes correct
 // sums, clipped or not: the arithmetic must also predict their position.
-TEST(SumLikeness, ASpanThatHoldsAnythingAccusesNobody) {
+TEST(SumLikeness, ASpanThatHoldsAnythingAccusesNone) {
   int biased = 0;
   for (const double share : {0.2, 0.33, 0.6}) {
     Made made(256, 128, 0);
@@ -96,7 +96,7 @@ TEST(SumLikeness, ASpanThatHoldsAnythingAccusesNobody) {
     EXPECT_LT(stream.mean(), 0);
     if (stream.interval_side() == BiasSide::kNone) continue;  // too few are clipped for a bias
     EXPECT_FALSE(made.Judged().Explains(stream.mean(), stream.half_width())) << share;
-    EXPECT_EQ(made.Judged().Excuse().find("clipped: "), 0u) << made.Judged().Excuse();
+    EXPECT_EQ(made.Judged().Explanation().find("clipped: "), 0u) << made.Judged().Explanation();
     ++biased;
   }
   EXPECT_GE(biased, 2);
@@ -104,10 +104,11 @@ TEST(SumLikeness, ASpanThatHoldsAnythingAccusesNobody) {
 
 TEST(SumLikeness, ResultsOnACoarserGridWereStoredOnIt) {
   Made made(512, 128, 1, RoundingMode::kTowardZero);
-  EXPECT_TRUE(made.Judged().Explains(-60, 40)) << made.Judged().Excuse();
+  EXPECT_TRUE(made.Judged().Explains(-60, 40)) << made.Judged().Explanation();
   for (double& y : made.c.output) y = RoundToFormat(y, DType::kE5M2, RoundingMode::kTowardZero);
   EXPECT_FALSE(made.Judged().Explains(-60, 40));
-  EXPECT_EQ(made.Judged().Excuse().find("stored-narrower: "), 0u) << made.Judged().Excuse();
+  EXPECT_EQ(made.Judged().Explanation().find("stored-narrower: "), 0u)
+      << made.Judged().Explanation();
 }
 
 // Groups of eight neighbours in f32, then sequentially toward zero.
@@ -130,16 +131,17 @@ TEST(SumLikeness, OneFactorIsNamed) {
   Made made(64, 128, 0);
   for (double& y : made.c.output) y = RoundToFormat(0.6 * y, DType::kBF16);
   EXPECT_FALSE(made.Judged().Explains(-70, 5));
-  EXPECT_EQ(made.Judged().Excuse().find("common-factor: "), 0u) << made.Judged().Excuse();
+  EXPECT_EQ(made.Judged().Explanation().find("common-factor: "), 0u) << made.Judged().Explanation();
 }
 
-TEST(SumLikeness, WhatWasNeverReducedIsSaid) {
+TEST(SumLikeness, WhatWasNeverReducedIsStated) {
   Made zeros(64, 128, 0), own(64, 128, 0);
   for (double& y : zeros.c.output) y = 0;
   for (int i = 0; i < own.c.samples; ++i) own.c.output[static_cast<size_t>(i)] = own.c.input(3, i);
   for (const Made* made : {&zeros, &own}) {
     EXPECT_FALSE(made->Judged().Explains(-20, 5));
-    EXPECT_EQ(made->Judged().Excuse().find("not-shared: "), 0u) << made->Judged().Excuse();
+    EXPECT_EQ(made->Judged().Explanation().find("not-shared: "), 0u)
+        << made->Judged().Explanation();
   }
 }
 
@@ -148,7 +150,7 @@ TEST(SumLikeness, AnythingElseIsUnlikeSums) {
   Made made(64, 128, 0);
   for (size_t i = 0; i < made.c.output.size(); i += 3) made.c.output[i] *= -1;
   EXPECT_FALSE(made.Judged().Explains(-20, 5));
-  EXPECT_EQ(made.Judged().Excuse().find("unlike-sums: "), 0u) << made.Judged().Excuse();
+  EXPECT_EQ(made.Judged().Explanation().find("unlike-sums: "), 0u) << made.Judged().Explanation();
 }
 
 TEST(SumLikeness, NonFiniteValuesAreLeftOut) {
@@ -160,7 +162,7 @@ TEST(SumLikeness, NonFiniteValuesAreLeftOut) {
   for (double& y : made.c.output) y = NAN;
   EXPECT_FALSE(made.Judged().any());
   EXPECT_FALSE(made.Judged().Explains(-24, 5));
-  EXPECT_EQ(made.Judged().Excuse(), "");
+  EXPECT_EQ(made.Judged().Explanation(), "");
 }
 
 TEST(SumLikeness, WorkEndsWhenEnoughIsKnown) {

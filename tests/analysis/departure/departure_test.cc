@@ -16,7 +16,7 @@ namespace {
 using testing::CurveMaker;
 using testing::CurvePlan;
 
-TEST(Departure, OneRunEachCannotTellUnder18PerThousand) {
+TEST(Departure, OneRunEachCannotResolveUnder18PerThousand) {
   const Curves a = {std::vector<double>(640, 1.0)}, b = {std::vector<double>(640, 1.0)};
   const Comparison c = Compare(a, b);
   EXPECT_EQ(c.block, 10u);
@@ -138,7 +138,7 @@ TEST(Departure, SmallestIsTheMedianThreshold) {
 }
 
 // Tests fewer than 64 points: no block, but still a result with a given error.
-TEST(FewPoints, SignsTellTheSidesApartAndSeedsDoNot) {
+TEST(FewPoints, SignsDistinguishTheSidesAndSeedsDoNot) {
   for (const size_t points : {10u, 20u, 60u}) {
     uint64_t found = 0, wrong = 0;
     constexpr uint64_t kRuns = 400;

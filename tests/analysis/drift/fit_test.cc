@@ -116,7 +116,7 @@ TEST(ClusteredSlope, AContextThatComesAgainIsNoNewEvidence) {
   }
 }
 
-TEST(ClusteredSlope, OneContextSaysNothing) {
+TEST(ClusteredSlope, OneContextStaysSilent) {
   std::mt19937_64 engine(17);
   const ManyTimes fit = ThroughContexts(engine, 1);
   EXPECT_TRUE(std::isnan(fit.with.Fit().standard_error));

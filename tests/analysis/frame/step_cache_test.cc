@@ -46,7 +46,7 @@ TEST(StepCache, TypesOfOneNameInTwoFilesAreTwo) {
   EXPECT_EQ(own(), 3);
 }
 
-TEST(StepCache, WhatMakesAValueMayAskForOthers) {
+TEST(StepCache, WhatMakesAValueMayReadOthers) {
   const SiteStep step;
   const auto mean = step.cache.Get<const Mean>([&] {
     const auto sum = step.cache.Get<const Sum>([] { return MakeSum(12); });

@@ -51,7 +51,7 @@ TEST(FitSlope, TheErrorIsHonest) {
   EXPECT_LE(outside, 15);  // 0.5 % of a t with 29 degrees of freedom, plus a margin
 }
 
-TEST(FitSlope, TooLittleIsSaidToBe) {
+TEST(FitSlope, TooLittleIsReportedAsSuch) {
   EXPECT_TRUE(std::isnan(FitSlope(Parabola(1, 1, 0, 0, 3, 1), 3).slope));
   EXPECT_TRUE(std::isnan(FitSlope(Parabola(1, 1, 0, 5, 8, 0), 5).slope));
   EXPECT_TRUE(std::isnan(FitSlope({}, 0).slope));

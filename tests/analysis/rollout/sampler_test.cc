@@ -183,7 +183,7 @@ TEST(SamplerTest, RoundedColumnsOfOneContextStayQuiet) {
   }
 }
 
-TEST(SamplerTest, TheTemperatureIsToldNearly) {
+TEST(SamplerTest, TheTemperatureIsEstimatedNearly) {
   for (const double t : {.8, .9, 1.1}) {
     RolloutSpec spec{.sequences = 400, .length = 64, .sin = "both-raw", .temperature = t};
     spec.rollout_entropy = spec.rollout_varentropy = true;

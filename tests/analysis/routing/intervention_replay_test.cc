@@ -30,7 +30,7 @@ v1::Verdict Judge(std::vector<v1::Batch> batches) {
   return Only(VerdictsOn(std::move(batches), replay), kRule);
 }
 
-bool SaysFuture(const v1::Verdict& verdict) {
+bool StatesFuture(const v1::Verdict& verdict) {
   return verdict.kind() == v1::Verdict::KIND_FINDING &&
          verdict.details().fields().at("row").string_value() == "future-leak";
 }
@@ -43,7 +43,7 @@ RoutingSpec Small(const Kind& kind, uint64_t seed) {
   return spec;
 }
 
-TEST(MoeIntervention, NeverSaysThatACleanRouterLooksAhead) {
+TEST(MoeIntervention, NeverStatesThatACleanRouterLooksAhead) {
   std::map<std::string, int> outcomes;
   for (const Kind& kind : CleanKinds()) {
     for (uint64_t seed = 1; seed <= 5; ++seed) {
@@ -51,8 +51,8 @@ TEST(MoeIntervention, NeverSaysThatACleanRouterLooksAhead) {
       const v1::Verdict verdict = Judge({routing.Batch()});
       const bool proved = verdict.finding().strength() == v1::STRENGTH_PROVED;
       EXPECT_TRUE(!proved || routing.FlipsByOtherSequence(60)) << kind.name << " seed " << seed;
-      EXPECT_FALSE(SaysFuture(verdict)) << kind.name << " seed " << seed << "\n"
-                                        << verdict.finding().explanation();
+      EXPECT_FALSE(StatesFuture(verdict)) << kind.name << " seed " << seed << "\n"
+                                          << verdict.finding().explanation();
       ++outcomes[verdict.kind() == v1::Verdict::KIND_PASS      ? "pass"
                  : verdict.kind() == v1::Verdict::KIND_FINDING ? "batch-dependent"
                                                                : "inconclusive"];
@@ -75,7 +75,7 @@ TEST(MoeIntervention, FindsWhatItCanReplay) {
       spec.padding_share = 0;
       const SyntheticRouting routing(spec);
       const v1::Verdict verdict = Judge({routing.Batch()});
-      if (!SaysFuture(verdict)) continue;
+      if (!StatesFuture(verdict)) continue;
       ++found[kind.name];
       const bool is_proved = verdict.finding().strength() == v1::STRENGTH_PROVED;
       proved[kind.name] += is_proved;
@@ -89,7 +89,7 @@ TEST(MoeIntervention, FindsWhatItCanReplay) {
   for (const auto& [name, count] : least) EXPECT_GE(found[name], count) << name;
 }
 
-TEST(MoeIntervention, SaysNothingUnlessAsked) {
+TEST(MoeIntervention, StaysSilentUnlessRequested) {
   RoutingSpec spec{.policy = RouterPolicy::kScore};
   EXPECT_TRUE(VerdictsOf(kRule, {SyntheticRouting(spec).Batch()}).empty());
 }
@@ -105,7 +105,7 @@ TEST(MoeIntervention, PoolsThatSpanRanksAreReplayedWhole) {
           Judge(rules::testing::PartsOf(whole, {.own_numbers = own_numbers}));
       ASSERT_EQ(verdict.kind(), v1::Verdict::KIND_FINDING)
           << PolicyName(policy) << ": " << verdict.reason();
-      EXPECT_EQ(SaysFuture(verdict), policy != RouterPolicy::kFifo);
+      EXPECT_EQ(StatesFuture(verdict), policy != RouterPolicy::kFifo);
       EXPECT_EQ(verdict.finding().strength(), Judge({whole.Batch()}).finding().strength());
       EXPECT_EQ(verdict.site().ranks_size(), 4);
       EXPECT_GT(verdict.details().fields().at("other_rank_share").number_value(), 0);
@@ -125,7 +125,7 @@ TEST(MoeIntervention, PoisonedScoresAreNoEvidence) {
     std::memcpy(scores.data() + 64, &poison, sizeof(poison));
     const v1::Verdict verdict = Judge({batch});
     if (poison < 0) {  // a masked expert: the row still chooses among the others
-      EXPECT_TRUE(SaysFuture(verdict)) << verdict.reason();
+      EXPECT_TRUE(StatesFuture(verdict)) << verdict.reason();
       continue;
     }
     EXPECT_EQ(verdict.kind(), v1::Verdict::KIND_INCONCLUSIVE);

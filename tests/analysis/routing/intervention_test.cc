@@ -189,7 +189,7 @@ TEST(CheckRouter, PoisonAndMistakesAreNamed) {
   EXPECT_NE(late.find("out of memory"), std::string::npos);
 }
 
-TEST(CheckRouter, WithoutASuffixNothingIsSaid) {
+TEST(CheckRouter, WithoutASuffixItIsSilent) {
   RoutingSpec spec = SpecOf(RouterPolicy::kExpertChoice);
   spec.length = 1;
   const SyntheticRouting routing(spec);

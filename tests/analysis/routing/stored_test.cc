@@ -83,7 +83,7 @@ bool Proved(const v1::Verdict& verdict) {
          verdict.finding().strength() == v1::STRENGTH_PROVED;
 }
 
-TEST(StoredNumbersInTheRule, OnePoolIsAHintAndSaysWhatToRecord) {
+TEST(StoredNumbersInTheRule, OnePoolIsAHintAndStatesWhatToRecord) {
   const v1::Verdict verdict =
       rules::testing::Only(rules::testing::VerdictsOf(kRule, {Call(1, 0)}), kRule);
   ASSERT_EQ(verdict.kind(), v1::Verdict::KIND_FINDING) << verdict.reason();
@@ -119,9 +119,9 @@ TEST(StoredNumbersInTheRule, APolicyThatIsNotTheConfigurationsProvesNothing) {
 // ---- token buckets ----
 
 // One of two experts is chosen at random per row; the other always keeps.
-class Asked {
+class Requested {
  public:
-  explicit Asked(uint64_t seed) : state_(seed * 2654435761u + 12345) {}
+  explicit Requested(uint64_t seed) : state_(seed * 2654435761u + 12345) {}
   double Draw() {
     state_ = state_ * 6364136223846793005ull + 1442695040888963407ull;
     return static_cast<double>(state_ >> 11) * 0x1p-53;
@@ -135,11 +135,11 @@ class Asked {
     c.experts = 2;
     c.top_k = 1;
     c.pool_basis = PoolBasis::kRecorded;
-    int asked = 0;
+    int requested = 0;
     for (int t = 0; t < rows; ++t) {
       const bool hot = Draw() < 0.6;
-      c.choices.push_back({t, hot ? 0 : 1, 0, !hot || admit(t, asked)});
-      asked += hot;
+      c.choices.push_back({t, hot ? 0 : 1, 0, !hot || admit(t, requested)});
+      requested += hot;
       c.sequence.push_back(0);
       c.position.push_back(t);
       c.pool.push_back(0);
@@ -159,10 +159,10 @@ class Asked {
 TEST(TokenBuckets, FitWhateverTheirRateAndSize) {
   int fitted = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
-    Asked asked(seed);
-    const double rate = 0.1 + 0.4 * asked.Draw(), size = 1 + std::floor(6 * asked.Draw());
+    Requested requested(seed);
+    const double rate = 0.1 + 0.4 * requested.Draw(), size = 1 + std::floor(6 * requested.Draw());
     double level = size, last = 0;
-    fitted += asked.Fits(200, [&](int t, int) {
+    fitted += requested.Fits(200, [&](int t, int) {
       level = std::min(size, level + rate * (t - last));
       last = t;
       if (level < 1) return false;
@@ -175,8 +175,8 @@ TEST(TokenBuckets, FitWhateverTheirRateAndSize) {
 
 TEST(TokenBuckets, DoNotFitDraws) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
-    Asked asked(seed), draw(seed + 1000);
-    EXPECT_FALSE(asked.Fits(60, [&](int, int) { return draw.Draw() < 0.6; })) << seed;
+    Requested requested(seed), draw(seed + 1000);
+    EXPECT_FALSE(requested.Fits(60, [&](int, int) { return draw.Draw() < 0.6; })) << seed;
   }
 }
 

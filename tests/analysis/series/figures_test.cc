@@ -205,7 +205,7 @@ TEST(SeriesFigures, LargeSpikesAreFoundWithinThreePoints) {
   EXPECT_GE(tally.named, tally.planted * 97 / 100);
 }
 
-TEST(SeriesFigures, OneStepSpikesAreTold) {
+TEST(SeriesFigures, OneStepSpikesAreReported) {
   uint64_t found = 0, planted_of_all = 0;
   for (uint64_t seed = 0; seed < 300 * Times(); ++seed) {
     CurveRandom random(seed + 10'000);
@@ -247,7 +247,7 @@ TEST(SeriesFigures, SmallShiftsAreFoundWithinNinePoints) {
 // Tests growth of 0.5 to 5 % per point: found as an excursion or, if noise hides that, as a rise.
 TEST(SeriesFigures, DivergencesAreFoundAndNamed) {
   Tally tally;
-  uint64_t told = 0;
+  uint64_t reported = 0;
   for (uint64_t seed = 0; seed < 300 * Times(); ++seed) {
     CurveRandom random(seed + 30'000);
     Planted planted = Plain(&random, 400);
@@ -256,14 +256,14 @@ TEST(SeriesFigures, DivergencesAreFoundAndNamed) {
       planted.values[i] *= std::exp(std::min(2.0, growth * static_cast<double>(i - planted.at)));
     Count(planted, 60, ExcursionKind::kDivergence, &tally);
     const std::vector<SeriesEvent> events = Judge(planted.values).events;
-    told += std::any_of(events.begin(), events.end(), [&](const SeriesEvent& event) {
+    reported += std::any_of(events.begin(), events.end(), [&](const SeriesEvent& event) {
       const bool rise = event.what == SeriesEvent::What::kRise;
       return rise ? event.rise.step > static_cast<int64_t>(planted.at)
                   : event.excursion.kind == ExcursionKind::kDivergence && event.excursion.warns();
     });
   }
   tally.Print("divergences");
-  EXPECT_GE(told, tally.planted * 998 / 1000);
+  EXPECT_GE(reported, tally.planted * 998 / 1000);
   EXPECT_GE(tally.found, tally.planted * 95 / 100);
   EXPECT_GE(tally.named, tally.found * 97 / 100);
 }

@@ -221,7 +221,7 @@ TEST(SeriesRole, SidesOfAGameAreAuxiliary) {
     EXPECT_EQ(SideByName(name), GameSide::kNone) << name;
 }
 
-TEST(SeriesRole, WhatTheUserSaysCountsFirst) {
+TEST(SeriesRole, WhatTheUserStatesCountsFirst) {
   SeriesRoles roles;
   roles.Set("objective", SeriesRole::kLoss);
   roles.Set("loss", SeriesRole::kNone);

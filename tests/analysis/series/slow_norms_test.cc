@@ -96,16 +96,16 @@ Norms Draw(CurveRandom* random, const std::string& shape, const Slow& slow) {
 
 // ---- the detector's result ----
 
-struct Said {
+struct Stated {
   bool noted = false;
   // The first event that doubled and was away at `from` or later.
   int64_t doubled_at = -1, onset = -1;
 };
 
-Said Judge(const std::vector<double>& ln, size_t from = 0) {
+Stated Judge(const std::vector<double>& ln, size_t from = 0) {
   SeriesDetector detector;
   std::vector<SeriesEvent> events;
-  Said said;
+  Stated stated;
   for (size_t i = 0; i <= ln.size(); ++i) {
     events.clear();
     if (i < ln.size()) {
@@ -115,15 +115,15 @@ Said Judge(const std::vector<double>& ln, size_t from = 0) {
     }
     for (const SeriesEvent& event : events) {
       if (event.of_rise()) continue;
-      said.noted = true;
+      stated.noted = true;
       const Excursion& e = event.excursion;
-      if (said.doubled_at >= 0 || !e.doubled() || e.last_step < static_cast<int64_t>(from))
+      if (stated.doubled_at >= 0 || !e.doubled() || e.last_step < static_cast<int64_t>(from))
         continue;
-      said.doubled_at = static_cast<int64_t>(std::min(i, ln.size() - 1));
-      said.onset = e.onset_step;
+      stated.doubled_at = static_cast<int64_t>(std::min(i, ln.size() - 1));
+      stated.onset = e.onset_step;
     }
   }
-  return said;
+  return stated;
 }
 
 TEST(SlowNorms, AreNoJumps) {
@@ -133,10 +133,10 @@ TEST(SlowNorms, AreNoJumps) {
     for (uint64_t seed = 0; seed < 300 * Times(); ++seed) {
       CurveRandom random(seed * 16 + static_cast<uint64_t>(shape[0]));
       const Slow slow(&random);
-      const Said said = Judge(Draw(&random, shape, slow).ln);
+      const Stated stated = Judge(Draw(&random, shape, slow).ln);
       ++curves;
-      doubled += said.doubled_at >= 0;
-      noted += said.noted;
+      doubled += stated.doubled_at >= 0;
+      noted += stated.noted;
     }
     std::printf("%-12s %5llu curves, %llu accused, %llu noted\n", shape,
                 static_cast<unsigned long long>(300 * Times()),
@@ -187,12 +187,12 @@ Tally Plant(const std::string& what, size_t length, size_t ramp, double least, s
       const double done = static_cast<double>(i - at + 1) / static_cast<double>(ramp);
       norms.ln[i] += height * std::min(1.0, done);
     }
-    const Said said = Judge(norms.ln, at);
+    const Stated stated = Judge(norms.ln, at);
     const auto onset = static_cast<int64_t>(at);
     ++tally.planted;
-    tally.found += said.doubled_at >= 0;
-    tally.soon += said.doubled_at >= 0 && said.doubled_at < onset + 3;
-    tally.at_onset += said.doubled_at >= 0 && std::abs(said.onset - onset) <= 2;
+    tally.found += stated.doubled_at >= 0;
+    tally.soon += stated.doubled_at >= 0 && stated.doubled_at < onset + 3;
+    tally.at_onset += stated.doubled_at >= 0 && std::abs(stated.onset - onset) <= 2;
   }
   std::printf(
       "%-30s planted %4llu found %4llu within 3 points %4llu at its onset %4llu\n", what.c_str(),

@@ -97,7 +97,7 @@ struct Slow {
     return ys;
   }
 
-  void Say(const char* what, const std::string& rest) {
+  void Report(const char* what, const std::string& rest) {
     if (!mute) answer.excursions.push_back(std::string(what) + " " + rest);
   }
 
@@ -195,7 +195,7 @@ struct Slow {
       Look();
     }
     warned = Warns();
-    Say("opened", Words());
+    Report("opened", Words());
     GoOn();
   }
 
@@ -272,20 +272,20 @@ struct Slow {
   void Back(size_t under) {
     const bool diverged = kind == "divergence";
     if (!decided || diverged) kind = "recovered";
-    if (diverged) Say("returned", Words());
-    if (!decided) Say("settled", Words());
+    if (diverged) Report("returned", Words());
+    if (!decided) Report("settled", Words());
     Close(!diverged && Short() ? 0 : in.size() - under, false);
   }
 
   void GoOn() {
     if (Warns() && !warned) {
       warned = true;
-      Say("grew", Words());
+      Report("grew", Words());
     }
     if (Under() == 3) return Back(3);
     if (!decided && in.size() >= 128 && Under() == 0) {
       Decide();
-      Say("settled", Words());
+      Report("settled", Words());
       if (kind == "level-shift") return Close(0, !Short());
     }
     if (kind == "spike" && in.size() >= 512) Close(in.size() - 128, true);
@@ -297,7 +297,7 @@ struct Slow {
     } else if (is_open) {
       if (!decided) {
         Decide();
-        Say("settled", Words());
+        Report("settled", Words());
       }
       const bool shift = kind == "level-shift" && !Short();
       Close(shift || (kind != "divergence" && Short()) ? 0 : in.size(), shift);
@@ -387,8 +387,8 @@ double SlopeLow(const List& since) {
 
 void Rises(const std::vector<Slow::P>& history, bool linear, std::vector<std::string>* words) {
   List y, levels;
-  int told = 0;
-  double told_sigma = 0;
+  int reported = 0;
+  double reported_sigma = 0;
   size_t next_look = 0, best_was = 0;
   bool first_look = true;
   double near = 0, apart = 0;
@@ -407,12 +407,12 @@ void Rises(const std::vector<Slow::P>& history, bool linear, std::vector<std::st
     }
     best_was = best;
     const double low = levels[best - 1], rise = levels.back() - low;
-    if (told > 0 && rise < Share(0.1, low, told_sigma, linear) / 2) {
-      told = 0;
+    if (reported > 0 && rise < Share(0.1, low, reported_sigma, linear) / 2) {
+      reported = 0;
       words->push_back("fell at " + std::to_string(p.step));
     }
-    if (told == 2) continue;
-    const double share = told == 0 ? 0.1 : 1.0 / 3;
+    if (reported == 2) continue;
+    const double share = reported == 0 ? 0.1 : 1.0 / 3;
     const size_t since = n - best;
     if (!(rise >= Share(share, low, 0, linear)) || n < 48 || since < next_look) continue;
     next_look = since + std::max<size_t>(1, since / 32);
@@ -445,8 +445,8 @@ void Rises(const std::vector<Slow::P>& history, bool linear, std::vector<std::st
     if (linear && std::fabs(low) < 60 * whole && n < 512) continue;
     const double slope = SlopeLow({y.begin() + static_cast<std::ptrdiff_t>(best), y.end()});
     if (!(slope > 0)) continue;
-    told = rise >= Share(1.0 / 3, low, whole, linear) ? 2 : 1;
-    told_sigma = whole;
+    reported = rise >= Share(1.0 / 3, low, whole, linear) ? 2 : 1;
+    reported_sigma = whole;
     char text[160];
     std::snprintf(text, sizeof(text),
                   "rise at %lld from %.9g to %.9g sigma %.9g slope %.9g since %zu",

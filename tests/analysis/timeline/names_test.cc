@@ -62,10 +62,10 @@ TEST(Names, WhatOnlyTrainingDoes) {
        {"autograd::engine::evaluate_function: AddmmBackward0", "Optimizer.step#AdamW.step",
         "void at::native::multi_tensor_apply_kernel<>", "flash_bwd_kernel", "fused_adam",
         "/home/me/train.py(9): backward", "layer_norm_backward_kernel", "cutlass_wgrad"})
-    EXPECT_TRUE(SaysTraining(name)) << name;
+    EXPECT_TRUE(StatesTraining(name)) << name;
   for (const char* name : {"flash_fwd_kernel", "scheduler.py(612): get_next_batch_to_run",
                            "/backward/serve.py(3): step", "aten::mm", "madame", ""})
-    EXPECT_FALSE(SaysTraining(name)) << name;
+    EXPECT_FALSE(StatesTraining(name)) << name;
 }
 
 TEST(Names, StepMarks) {

@@ -38,7 +38,7 @@ std::vector<RankSteps> Job(int ranks, int steps, double spread, int slow_rank, d
 
 int Jobs() { return std::getenv("PLUMB_LONG") != nullptr ? 2000 : 150; }
 
-TEST(Stragglers, HealthyJobsAccuseNobody) {
+TEST(Stragglers, HealthyJobsAccuseNone) {
   std::mt19937_64 rng(5);
   for (const int ranks : {8, 64, 512}) {
     int accused = 0;
@@ -53,7 +53,7 @@ TEST(Stragglers, HealthyJobsAccuseNobody) {
   }
 }
 
-TEST(Stragglers, ASlowRankIsNamedAndNobodyElse) {
+TEST(Stragglers, ASlowRankIsNamedAndNoOther) {
   std::mt19937_64 rng(6);
   int missed = 0, others = 0;
   for (int i = 0; i < Jobs(); ++i) {
@@ -118,7 +118,7 @@ TEST(Stragglers, PoisonedStepsDoNotCount) {
 
 // Tests hosts that run ahead of their GPUs: one host logs within its step mark, and no rank waits
 // for it.
-TEST(Stragglers, WhomNobodyWaitsForIsNone) {
+TEST(Stragglers, ARankThatNoRankWaitsForIsNone) {
   std::mt19937_64 rng(11);
   auto job = Job(8, 16, 0.02, 3, 3, &rng);
   for (RankSteps& rank : job) rank.exposed.assign(16, 0.001);

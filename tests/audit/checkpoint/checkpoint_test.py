@@ -425,9 +425,9 @@ class Layouts(InAFolder):
     def test_memory_does_not_grow(self):
         path = self.save({"w.large": torch.zeros(400 << 18), "w.turned": torch.zeros(8192, 4096).t()})
         # The child process measures its own child: a direct child would start with the memory of this process.
-        ask = ("import resource, subprocess, sys; done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL);"
+        request = ("import resource, subprocess, sys; done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL);"
                "print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
-        done = subprocess.run([sys.executable, "-c", ask, PLUMB, "audit", str(path), "--format", "json"], capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-c", request, PLUMB, "audit", str(path), "--format", "json"], capture_output=True, text=True)
         status, kilobytes = map(int, done.stdout.split())
         self.assertEqual(status, 0)
         self.assertGreater(path.stat().st_size, 500 << 20)

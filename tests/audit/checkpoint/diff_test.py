@@ -42,20 +42,20 @@ class Changes(Case):
             self.assertEqual((report["a"]["step"], report["b"]["step"]), (8, 12))
             for name in a["model"]:
                 x, y, z = (c["model"][name].double() for c in (a, b, was))
-                told, change = tensors[name], y - x
-                self.assertAlmostEqual(told["norm_a"], x.norm().item(), delta=1e-6 * x.norm().item())
-                self.assertAlmostEqual(told["norm_change"], change.norm().item(), delta=1e-6 * change.norm().item())
-                self.assertEqual(told["differ"], int((x != y).sum()))
+                reported, change = tensors[name], y - x
+                self.assertAlmostEqual(reported["norm_a"], x.norm().item(), delta=1e-6 * x.norm().item())
+                self.assertAlmostEqual(reported["norm_change"], change.norm().item(), delta=1e-6 * change.norm().item())
+                self.assertEqual(reported["differ"], int((x != y).sum()))
                 cosine = torch.nn.functional.cosine_similarity((x - z).flatten(), change.flatten(), dim=0).item()
-                self.assertAlmostEqual(told["cosine"], cosine, delta=1e-6)
-                at = tuple(told["largest"]["at"])
+                self.assertAlmostEqual(reported["cosine"], cosine, delta=1e-6)
+                at = tuple(reported["largest"]["at"])
                 self.assertEqual(abs(change[at]), abs(change).max())
                 if x.dim() == 2:
                     moved = change.norm(dim=1) / x.norm(dim=1)
-                    self.assertEqual([r["row"] for r in told["rows_most"]], moved.topk(3).indices.tolist())
-                    self.assertEqual(told["rows_unmoved"], int((change.norm(dim=1) == 0).sum()))
+                    self.assertEqual([r["row"] for r in reported["rows_most"]], moved.topk(3).indices.tolist())
+                    self.assertEqual(reported["rows_unmoved"], int((change.norm(dim=1) == 0).sum()))
                     exact = torch.linalg.svdvals(change)
-                    for i, one in enumerate(told["singular_values_of_change"]):
+                    for i, one in enumerate(reported["singular_values_of_change"]):
                         nearest = (exact - one["value"]).abs().min().item()
                         self.assertLessEqual(nearest, one["error"] + 1e-9)
                         self.assertAlmostEqual(one["value"], exact[i].item(), delta=max(one["error"], 0.03 * exact[i].item()))
@@ -270,23 +270,23 @@ class Equal(Case):
             at[path_and_value[-2]] = path_and_value[-1]
             return self.save("c.pt", value)
 
-        for change, said in (
+        for change, stated in (
             (("epoch", 4), "epoch: 3 in A, 4 in B"),
             (("best", 0.5), "best: nan in A, 0.5 in B"),
             (("scaler", "scale", 32768.0), "scaler.scale: 65536.0 in A, 32768.0 in B"),
             (("optimizer", "param_groups", 0, "weight_decay", 0.0), "optimizer.param_groups.0.weight_decay: 0.1 in A, 0.0 in B"),
             (("optimizer", "param_groups", 0, "amsgrad", True), "optimizer.param_groups.0.amsgrad: False in A, True in B"),
         ):
-            with self.subTest(said):
+            with self.subTest(stated):
                 out = self.equal(a, changed(*change))
-                self.assertIn("first difference: " + said, out)
+                self.assertIn("first difference: " + stated, out)
                 self.assertIn("1 differ, 2 equal", out)
         out = self.equal(a, changed("optimizer", "state", 0, "step", 6))  # reported once
         self.assertIn("1 differ, 2 equal", out)
         del base["epoch"]
         self.assertIn("not compared: only A contains 1 value (epoch)", self.equal(a, self.save("c.pt", base)))
 
-    def test_names_of_files_say_no_step(self):
+    def test_names_of_files_describe_no_step(self):
         """The step comes from the content; for two copies it is the same."""
         x = {"w": torch.ones(2)}
         one, two = self.save("x/step-4/m.pt", x), self.save("y/step-8/m.pt", x)
@@ -306,16 +306,16 @@ class Equal(Case):
 
     def test_the_witness_is_exact(self):
         """The printed values of both sides are never the same text."""
-        def said(x, y):
+        def stated(x, y):
             return self.equal(self.save("a.pt", {"w": x}), self.save("b.pt", {"w": y}))
 
         big = 2**53
-        self.assertIn(f"is {big} in A, {big + 1} in B", said(torch.tensor([big]), torch.tensor([big + 1])))
-        self.assertIn(f"is {-2**63} in A, {2**63 - 1} in B", said(torch.tensor([-(2**63)]), torch.tensor([2**63 - 1])))
+        self.assertIn(f"is {big} in A, {big + 1} in B", stated(torch.tensor([big]), torch.tensor([big + 1])))
+        self.assertIn(f"is {-2**63} in A, {2**63 - 1} in B", stated(torch.tensor([-(2**63)]), torch.tensor([2**63 - 1])))
         for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
-            self.assertIn("is 0 in A, -0 in B", said(torch.zeros(1, dtype=dtype), -torch.zeros(1, dtype=dtype)))
+            self.assertIn("is 0 in A, -0 in B", stated(torch.zeros(1, dtype=dtype), -torch.zeros(1, dtype=dtype)))
         nan = torch.tensor([0x7FC00000, 0x7FC00001], dtype=torch.int32).view(torch.float32)
-        self.assertIn("is nan (bits 0x7fc00000) in A, nan (bits 0x7fc00001) in B", said(nan[:1].clone(), nan[1:].clone()))
+        self.assertIn("is nan (bits 0x7fc00000) in A, nan (bits 0x7fc00001) in B", stated(nan[:1].clone(), nan[1:].clone()))
 
     def test_a_line_of_the_map_that_fits_nothing(self):
         a, b = self.save("a.pt", {"old.w": torch.ones(2)}), self.save("b.pt", {"new.w": torch.ones(2)})

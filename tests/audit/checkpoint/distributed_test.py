@@ -93,16 +93,16 @@ class Written(Case):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("equal: 4 tensors", done.stdout)
 
-    def test_what_lies_beside_the_tensors(self):
+    def test_what_lies_next_to_the_tensors(self):
         """Entries that are not tensors are also compared."""
         one = self.write(self.state(), "a/step-7")
-        for change, said in (({}, "equal: 7 tensors"), ({"extra": {"lr": 0.2}}, "first difference: extra.lr: 0.1 in A, 0.2 in B"), ({"global_step": 71}, "first difference: global_step: 70 in A, 71 in B")):
-            with self.subTest(said):
+        for change, stated in (({}, "equal: 7 tensors"), ({"extra": {"lr": 0.2}}, "first difference: extra.lr: 0.1 in A, 0.2 in B"), ({"global_step": 71}, "first difference: global_step: 70 in A, 71 in B")):
+            with self.subTest(stated):
                 two = self.write({**self.state(), **change}, "b/step-7")
                 for of in (two, two / ".metadata"):
                     done = subprocess.run([PLUMB, "diff", one, of, "--expect-equal"], capture_output=True, text=True)
                     self.assertEqual(done.returncode, 1 if change else 0, done.stdout + done.stderr)
-                    self.assertIn(said, done.stdout)
+                    self.assertIn(stated, done.stdout)
 
     def test_a_fault_is_found(self):
         for step in (7, 8):

@@ -275,7 +275,7 @@ class Weights(Case):
 
         self.assertEqual(self.judged("health/all-zero", lambda f: self.many(f, 0, zero_from_the_start, saves=13))[:2], ([], []))
 
-    def test_formats_that_are_asked_for(self):
+    def test_formats_that_are_requested(self):
         rule = "precision/format-fit"
         self.assertEqual(self.judged(rule, lambda f: self.many(f, 0, saves=1))[0], [])
         found = self.judged(rule, lambda f: self.many(f, 0, saves=1), ["--set", "precision/format-fit.format=e4m3"])[0]

@@ -163,13 +163,13 @@ class Transformers(Case):
         one, two = (self.folder / f"checkpoint-{s}" for s in (500, 1000))
         status, report = audit(one)
         self.assertEqual((status, problems(report), serious(report)), (0, "", []))
-        status, said = self.diff(one, two)
-        self.assertEqual(status, 0, said)
-        self.assertIn("embed.weight", said)
-        self.assertNotIn("runs", said)
+        status, stated = self.diff(one, two)
+        self.assertEqual(status, 0, stated)
+        self.assertIn("embed.weight", stated)
+        self.assertNotIn("runs", stated)
         self.assertEqual(self.diff(one, one, "--expect-equal")[0], 0)
-        status, said = self.diff(one, two, "--expect-equal")
-        self.assertEqual(status, 1, said)
+        status, stated = self.diff(one, two, "--expect-equal")
+        self.assertEqual(status, 1, stated)
         # A folder of steps stands for its newest step.
         self.assertEqual(self.diff(self.folder, self.folder / "checkpoint-1500", "--expect-equal")[0], 2)
         (self.folder / "trainer_state.json").unlink()
@@ -314,7 +314,7 @@ class Leftovers(Case):
             self.save({"model": Tiny().state_dict()}, name)
         self.assertNotIn("not finished", notes(audit(self.folder)[1]))
 
-    def test_last_and_best_beside_steps(self):
+    def test_last_and_best_next_to_steps(self):
         """Copies of a step under other names: Lightning's last.ckpt, a trainer's best.pt."""
         torch.manual_seed(1)
         model = Tiny()

@@ -27,9 +27,9 @@ LONG = bool(os.environ.get("PLUMB_LONG"))
 def measured(*arguments):
     """(exit status, kilobytes, seconds) of plumb, in a child of a separate process: a direct child would start with the
     memory of this process."""
-    ask = ("import resource, subprocess, sys, time; start = time.time(); done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL);"
+    request = ("import resource, subprocess, sys, time; start = time.time(); done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL);"
            "print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, time.time() - start)")
-    done = subprocess.run([sys.executable, "-c", ask, PLUMB, *map(str, arguments)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", request, PLUMB, *map(str, arguments)], capture_output=True, text=True)
     status, kilobytes, seconds = done.stdout.split()
     return int(status), int(kilobytes), float(seconds)
 

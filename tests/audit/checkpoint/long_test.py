@@ -19,7 +19,7 @@ from hostile_test import LONG, measured
 
 KEPT = 1 << 19  # PickleLimits::plain
 N = KEPT + 20_000
-TOLD = "plain values of long lists, which were counted but not stored"
+REPORTED = "plain values of long lists, which were counted but not stored"
 
 
 def history(n=N, at=None):
@@ -30,7 +30,7 @@ def history(n=N, at=None):
 
 
 class Read(InAFolder):
-    def test_what_lies_beside_it_is_judged(self):
+    def test_what_lies_next_to_it_is_judged(self):
         def plant(step, model, optimizer, checkpoint):
             rest = dict(checkpoint)
             checkpoint.clear()
@@ -88,7 +88,7 @@ class Equal(InAFolder):
         """The same bytes at the same position are the same values; other bytes may be."""
         long = history()
         words = {f"w{i}": i for i in range(N // 2)}
-        for name, a, b, expected, said in (
+        for name, a, b, expected, stated in (
             ("same", long, history(), 0, "equal: "),
             ("at the end", long, history(at=N - 1500), 2, "not decided: "),
             ("at the begin", long, history(at=5), 1, "first difference: long.5: 5 in A, 251 in B"),
@@ -102,15 +102,15 @@ class Equal(InAFolder):
             with self.subTest(name):
                 status, out = self.diff(({}, {"long": a}), ({}, {"long": b}))
                 self.assertEqual(status, expected, out)
-                self.assertIn(said, out)
-                self.assertEqual(f"not compared: long: {TOLD}" in out, expected == 2 or "not compared" in out, out)
+                self.assertIn(stated, out)
+                self.assertEqual(f"not compared: long: {REPORTED}" in out, expected == 2 or "not compared" in out, out)
 
     def test_what_one_side_keeps(self):
         """Space that another value used up is not a difference; values known on both sides are compared."""
         long = history(N // 2)
         status, out = self.diff(({}, {"long": long}), ({"before": history()}, {"long": long}))
         self.assertEqual(status, 2, out)
-        self.assertIn(f"not compared: long: {TOLD}", out)
+        self.assertIn(f"not compared: long: {REPORTED}", out)
         words = {f"w{i}": i for i in range(N // 3)}
         for other, expected in ((words, 2), ({**words, "w0": 1}, 2)):
             status, out = self.diff(({}, {"words": words}), ({"before": history()}, {"words": other}))

@@ -81,10 +81,10 @@ class Schedules(unittest.TestCase):
     def test_what_holds_itself_is_named(self):
         save_series(self.folder, schedules()["OneCycleLR"], steps=(4,))
         _, report = audit(self.folder)
-        said = notes(report)
-        self.assertIn("(in circles: 1 reference that leads back into it not followed)", said)
-        self.assertIn("not decoded: 1 call of torch.optim.lr_scheduler.OneCycleLR", said)
-        self.assertIn("of builtins.getattr", said)
+        stated = notes(report)
+        self.assertIn("(in circles: 1 reference that leads back into it not followed)", stated)
+        self.assertIn("not decoded: 1 call of torch.optim.lr_scheduler.OneCycleLR", stated)
+        self.assertIn("of builtins.getattr", stated)
 
     def test_its_tensors_are_all_there(self):
         """Bit-identical to the same training with a schedule without a circle."""
@@ -106,10 +106,10 @@ class Schedules(unittest.TestCase):
         optimizer.param_groups[0]["weight_decay"] = 0.7  # of the optimizer to which the method refers
         torch.save({**kept, "scheduler": schedule.state_dict()}, two)
         torch.save({**kept, "scheduler": {**schedule.state_dict(), "total_steps": 98}}, three)
-        for other, status, said in ((two, 0, "equal: "), (three, 1, "first difference: scheduler.total_steps: 99 in A, 98 in B")):
+        for other, status, stated in ((two, 0, "equal: "), (three, 1, "first difference: scheduler.total_steps: 99 in A, 98 in B")):
             done = subprocess.run([PLUMB, "diff", str(one), str(other), "--expect-equal"], capture_output=True, text=True)
             self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-            self.assertIn(said, done.stdout)
+            self.assertIn(stated, done.stdout)
             self.assertIn("note: scheduler.anneal_func is torch.optim.lr_scheduler.OneCycleLR._annealing_cos, a method", done.stdout)
 
     def test_a_method_of_anything_else_is_a_problem(self):

@@ -163,13 +163,13 @@ class EachKind(Case):
         return self.save("a.pt", {"model": model, name: a}, **options), self.save("b.pt", {"model": model, name: b}, **options)
 
     def test_differ(self):
-        for name, (a, b, said) in DIFFER.items():
+        for name, (a, b, stated) in DIFFER.items():
             for protocol in (2, 4):
                 with self.subTest(name, protocol=protocol):
                     status, out = self.diff(*self.files(name, a, b, pickle_protocol=protocol))
                     self.assertEqual(status, 1, out)
                     self.assertIn("first difference: " + name, out)
-                    self.assertIn(said, out)
+                    self.assertIn(stated, out)
 
     def test_the_same(self):
         for name, (a, b, _) in DIFFER.items():
@@ -234,10 +234,10 @@ class EachKind(Case):
             self.assertEqual(status, 2, out)
             self.assertIn("not compared: w.a is a negated view, whose bits are not its values (f32)", out)
         # Facts that do not need its values are reported.
-        for weight, said in ((torch.ones(3).double(), "w.a: f32 in A, f64 in B"), (torch.ones(4), "w.a: shape [3] in A, [4] in B")):
+        for weight, stated in ((torch.ones(3).double(), "w.a: f32 in A, f64 in B"), (torch.ones(4), "w.a: shape [3] in A, [4] in B")):
             status, out = self.diff(changed, self.save("b.pt", {"model": {"w.a": weight}}))
             self.assertEqual(status, 1, out)
-            self.assertIn(said, out)
+            self.assertIn(stated, out)
         # A complex tensor that is conjugated when it is read may equal one that is not.
         complex_path = self.save("c.pt", {"model": {"w.a": torch.tensor([1 + 2j])}})
         conjugated = self.rewritten(complex_path, lambda pickled: self.with_flags(pickled, b"}X\x04\x00\x00\x00conj\x88s"))
@@ -297,13 +297,13 @@ class EachKind(Case):
 
 
 class Aside(Case):
-    def test_what_one_side_alone_tells(self):
+    def test_what_one_side_alone_reports(self):
         model = {"w.a": torch.ones(3)}
         status, out = self.diff(self.save("a.pt", {"model": model, "epoch": 3, "rng_state": torch.ones(4), "note": None}), self.save("b.pt", model))
         self.assertEqual(status, 0)
         self.assertIn("not compared: only A contains 2 values (epoch, ...)", out)
 
-    def test_what_is_lost_beside_others(self):
+    def test_what_is_lost_next_to_others(self):
         """A missing value whose neighbours both sides have is not a part that an export leaves out."""
         w = torch.ones(3)
 
@@ -317,7 +317,7 @@ class Aside(Case):
             return value
 
         counted = collections.Counter
-        for name, a, b, said in (
+        for name, a, b, stated in (
             ("tracker", state(), without("scaler", "_growth_tracker"), "scaler._growth_tracker: only in A"),
             ("emptied", state(), state(scaler={}), "scaler.scale: only in A"),
             ("eps", state(), state(optimizer={**state()["optimizer"], "param_groups": [{"lr": 0.1, "params": [0]}]}), "optimizer.param_groups.0.eps: only in A"),
@@ -338,7 +338,7 @@ class Aside(Case):
         ):
             with self.subTest(name):
                 status, out = self.diff(self.save("a.pt", a), self.save("b.pt", b))
-                self.assertIn("first difference: " + said, out)
+                self.assertIn("first difference: " + stated, out)
                 self.assertEqual(status, 1)
                 self.assertEqual(self.diff(self.folder / "b.pt", self.folder / "a.pt")[0], 1)
         # Whole parts that one side lacks are not compared, and neither are those that conversions leave out.
@@ -374,9 +374,9 @@ class Aside(Case):
         names.write_text('[names]\n"time.*" = ""\n"args" = ""\n"extra.*" = ""\n"nobody*" = ""\n')
         status, out = self.diff(a, b, "--map", names)
         self.assertEqual(status, 0, out)
-        for said in ('not compared: by the map, "time.*" leaves out 2 names (time.started, ...)', 'not compared: by the map, "args" leaves out 1 name (args)',
+        for stated in ('not compared: by the map, "time.*" leaves out 2 names (time.started, ...)', 'not compared: by the map, "args" leaves out 1 name (args)',
                      '"extra.*" leaves out 1 name (extra.b)', 'note: of the map, "nobody*" fits no name'):
-            self.assertIn(said, out)
+            self.assertIn(stated, out)
         status, out = self.diff(a, self.save("c.pt", state(2.5, "/b", 2.0)), "--map", names)
         self.assertEqual(status, 1)
         self.assertIn("first difference: scaler.scale: 1.0 in A, 2.0 in B", out)

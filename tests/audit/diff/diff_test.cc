@@ -173,7 +173,7 @@ TEST_F(Diff, SeedsDoNotPart) {
   EXPECT_EQ(loss["by_step"]["seeds"], "assumed");
 }
 
-TEST_F(Diff, GroupsTellLess) {
+TEST_F(Diff, GroupsReportLess) {
   std::vector<std::string> a, b;
   for (uint64_t seed = 0; seed < 3; ++seed) {
     a.push_back(Write("a" + std::to_string(seed), {.seed = seed, .noise = 0.002}));

@@ -132,9 +132,9 @@ for seconds, verdict_is in ((2, "inconclusive"), (700, "finding")):
         for path in folder.iterdir():
             os.utime(path, (1712345678 + seconds, 1712345678 + seconds))
         _, report = audit(folder)
-        said = [v for v in report["verdicts"] if v["rule"] == "performance/hang"]
-        assert [v["verdict"] for v in said] == [verdict_is], (seconds, said)
-        assert verdict_is == "finding" or said[0]["reason"].startswith("on-demand: "), said
+        stated = [v for v in report["verdicts"] if v["rule"] == "performance/hang"]
+        assert [v["verdict"] for v in stated] == [verdict_is], (seconds, stated)
+        assert verdict_is == "finding" or stated[0]["reason"].startswith("on-demand: "), stated
 
 
 # An all-gather of uneven parts over so many ranks that the lists are long: all ranks wait, none is accused.
@@ -157,13 +157,13 @@ with tempfile.TemporaryDirectory() as name:
                           ("README", b"dumps of Monday")):
         (folder / file).write_bytes(content)
     status, report = audit(folder)
-    told = {pathlib.Path(i["path"]).name: i for i in report["inputs"]}
+    reported = {pathlib.Path(i["path"]).name: i for i in report["inputs"]}
     assert status == 2, report
     for file in ("nccl_trace_rank_2", "nccl_trace_rank_3"):
-        assert told[file]["format"] == "flight-recorder" and len(told[file]["problems"]) == 1, told[file]
-    assert told["other.pkl"]["format"] == "unknown" and not told["other.pkl"]["problems"], told["other.pkl"]
-    assert "looks like one but is not valid" in told["other.pkl"]["notes"][0], told["other.pkl"]
-    assert told["README"]["format"] == "unknown" and not told["README"].get("notes"), told["README"]
+        assert reported[file]["format"] == "flight-recorder" and len(reported[file]["problems"]) == 1, reported[file]
+    assert reported["other.pkl"]["format"] == "unknown" and not reported["other.pkl"]["problems"], reported["other.pkl"]
+    assert "looks like one but is not valid" in reported["other.pkl"]["notes"][0], reported["other.pkl"]
+    assert reported["README"]["format"] == "unknown" and not reported["README"].get("notes"), reported["README"]
 
 
 class Runs:

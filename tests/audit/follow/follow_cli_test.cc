@@ -34,7 +34,7 @@ bool BlocksInterrupts(const Process& process) {
          (std::stoull(status.substr(at + 7), nullptr, 16) >> (SIGINT - 1) & 1) != 0;
 }
 
-bool Says(Process& process, const std::string& text) {
+bool States(Process& process, const std::string& text) {
   return Eventually(
       [&] { return process.output().find(text) != std::string::npos || !process.running(); });
 }
@@ -44,11 +44,11 @@ TEST(FollowCli, FindingsAsTheyComeAndTheReportInTheEnd) {
   const std::string log = dir.Write("train.log", HealthyIterations(1, 60));
   Process plumb({PLUMB_PROGRAM, "audit", log, "--follow"});
   Append(log, Iteration(60, "nan"));
-  EXPECT_TRUE(Says(plumb, "health/loss-non-finite")) << plumb.errors();
+  EXPECT_TRUE(States(plumb, "health/loss-non-finite")) << plumb.errors();
   Append(log, HealthyIterations(61, 80) + Iteration(80, "9.5"));
-  EXPECT_TRUE(Says(plumb, "the loss jumped"));
+  EXPECT_TRUE(States(plumb, "the loss jumped"));
   Append(log, HealthyIterations(81, 100));
-  EXPECT_TRUE(Says(plumb, "changed: health/loss-spike")) << plumb.output();
+  EXPECT_TRUE(States(plumb, "changed: health/loss-spike")) << plumb.output();
   const std::string before = plumb.output();
   EXPECT_EQ(before.find("judged"), std::string::npos) << before;
   plumb.Signal(SIGINT);
@@ -62,7 +62,7 @@ TEST(FollowCli, JsonIsAnObjectALine) {
   Process plumb(
       {PLUMB_PROGRAM, "audit", log, "--follow", "--format", "json", "--rules", "health/*"});
   Append(log, Iteration(60, "nan"));
-  EXPECT_TRUE(Says(plumb, "\n"));
+  EXPECT_TRUE(States(plumb, "\n"));
   plumb.Signal(SIGTERM);
   EXPECT_EQ(plumb.Wait(), 1);
   std::vector<Json> lines;
@@ -89,9 +89,9 @@ TEST(FollowCli, WhatIsGoneIsWithdrawn) {
     return dir.Write("trainer_state.json", "{\"log_history\": [" + history + "]}\n");
   };
   Process plumb({PLUMB_PROGRAM, "audit", state("NaN"), "--follow"});
-  EXPECT_TRUE(Says(plumb, "health/loss-non-finite")) << plumb.errors();
+  EXPECT_TRUE(States(plumb, "health/loss-non-finite")) << plumb.errors();
   state("2.500");
-  EXPECT_TRUE(Says(plumb, "withdrawn, because later data contradict it: health/loss-non-finite"))
+  EXPECT_TRUE(States(plumb, "withdrawn, because later data contradict it: health/loss-non-finite"))
       << plumb.output();
   plumb.Signal(SIGINT);
   EXPECT_EQ(plumb.Wait(), 0) << plumb.output();
@@ -116,13 +116,13 @@ TEST(FollowCli, APathThatIsNotThereYetIsWaitedFor) {
   Process plumb({PLUMB_PROGRAM, "audit", dir.File("train.log"), "--follow"});
   EXPECT_TRUE(Eventually([&] { return plumb.errors().find("waiting") != std::string::npos; }));
   dir.Write("train.log", HealthyIterations(1, 60) + Iteration(60, "nan"));
-  EXPECT_TRUE(Says(plumb, "health/loss-non-finite"));
+  EXPECT_TRUE(States(plumb, "health/loss-non-finite"));
   EXPECT_EQ(plumb.errors().find("expected"), std::string::npos) << plumb.errors();
   plumb.Signal(SIGINT);
   EXPECT_EQ(plumb.Wait(), 1);
 }
 
-TEST(FollowCli, WhatIsWrongWithTheLineIsSaid) {
+TEST(FollowCli, WhatIsWrongWithTheLineIsStated) {
   const TempFolder dir;
   const std::string log = dir.Write("train.log", HealthyIterations(1, 60));
   EXPECT_THAT(RunPlumb({"audit", log, "--follow", "--format", "html"}).errors,

@@ -386,7 +386,7 @@ TEST(FollowedAudit, AFileThatNeverCame) {
   EXPECT_TRUE(result.nothing_there);
 }
 
-TEST(FollowedAudit, ABannerBeforeTheFirstLineThatTells) {
+TEST(FollowedAudit, ABannerBeforeTheFirstInformativeLine) {
   const TempFolder dir;
   const std::string log = dir.Write("train.log", "loading the data\n");
   auto audit = Follow({log});

@@ -93,7 +93,7 @@ TEST(PointCursor, WhatTheServerHasIsSkipped) {
   EXPECT_TRUE(batch.progress(0).finished());
 }
 
-TEST(PointCursor, AnEndIsSaidOnce) {
+TEST(PointCursor, AnEndIsStatedOnce) {
   Points points;
   points.Add("loss", 0, 1);
   points.runs.Lane("r", 0)->exit_status = 3;

@@ -151,7 +151,7 @@ TEST(Send, AServerThatIsAway) {
   EXPECT_EQ(server->Run("exp1")->samples(), 500u);
 }
 
-TEST(Send, NobodyEverAnswers) {
+TEST(Send, NoServerEverAnswers) {
   const TempFolder dir;
   std::string address;
   {

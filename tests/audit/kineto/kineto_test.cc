@@ -331,7 +331,7 @@ TEST(Kineto, TheStageIsThePlaceInTheSendAndReceiveGroup) {
   EXPECT_FALSE(timeline.stage_known());
 }
 
-TEST(Kineto, MetadataSaysWhatCommunicates) {
+TEST(Kineto, MetadataStatesWhatCommunicates) {
   InputReport report;
   const v1::Timeline timeline = ReadBack(
       R"([{"ph": "X", "cat": "kernel", "name": "mystery", "ts": 1, "dur": 2, "args": {"Collective name": "allreduce", "stream": 9}},

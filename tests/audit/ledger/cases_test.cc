@@ -27,7 +27,7 @@ Counts OfRule(const LedgerResult& result, const std::string& rule) {
   return counts;
 }
 
-TEST(LedgerCases, SayWhatTheirNameSays) {
+TEST(LedgerCases, AreWhatTheirNameStates) {
   int cases = 0;
   const fs::path all = fs::path(PLUMBLINE_SOURCE_DIR) / "tests/rules/ledger";
   for (const auto& entry : fs::recursive_directory_iterator(all)) {

@@ -90,7 +90,7 @@ TEST(LedgerCli, ExitStatus) {
   EXPECT_EQ(RunPlumb({"ledger", "--help"}).status, 0);
 }
 
-TEST(LedgerCli, AllowancesWidenAndAreSaid) {
+TEST(LedgerCli, AllowancesWidenAndAreReported) {
   const Json before = Estimated(),
              after = Estimated({"--allow-target", "0.05", "--allow-large", "0.002"});
   const auto width = [](const Json& json) {

@@ -45,7 +45,7 @@ TEST(LedgerFile, ReadsTheExample) {
 
 TEST(LedgerFile, MistakesHaveFileLineAndWhatWasExpected) {
   const struct {
-    std::string from, to, says;
+    std::string from, to, states;
   } mistakes[] = {
       {"target = 5e20", "target = -1",
        "l.toml:3: expected target to be a number above 0, found -1"},
@@ -79,9 +79,9 @@ TEST(LedgerFile, MistakesHaveFileLineAndWhatWasExpected) {
       {"[stack]", "[stock]", "found stock; did you mean \"stack\"?"},
       {"[stack]", "[[stack]]", "expected stack to be a table, [stack]"},
   };
-  for (const auto& [from, to, says] : mistakes) {
+  for (const auto& [from, to, states] : mistakes) {
     const std::string error = Error(Changed(from, to));
-    EXPECT_THAT(error, HasSubstr(says)) << from << " -> " << to;
+    EXPECT_THAT(error, HasSubstr(states)) << from << " -> " << to;
     EXPECT_THAT(error, StartsWith("l.toml:"));
     EXPECT_THAT(error, HasSubstr(": expected "));
   }

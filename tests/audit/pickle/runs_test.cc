@@ -24,10 +24,10 @@ PickleLimits Few() {
 }
 
 // Compares two trees. A placeholder for dropped values matches that number of values.
-class Beside {
+class Adjacent {
  public:
   // `keys_once`: no dict gets a key twice.
-  Beside(const PickleTree& all, const PickleTree& few, bool keys_once)
+  Adjacent(const PickleTree& all, const PickleTree& few, bool keys_once)
       : all_(all), few_(few), keys_once_(keys_once) {}
 
   bool Fit(PickleId a, PickleId b) {
@@ -266,11 +266,11 @@ void Check(const std::string& pickle, bool undamaged, Counts* counts) {
   if (problem_all) return;  // a circle, or damage, within values that are not kept
   ++counts->both;
   counts->runs += few.has_runs() ? 1 : 0;
-  EXPECT_TRUE(Beside(all, few, undamaged).Fit(all.root(), few.root()))
+  EXPECT_TRUE(Adjacent(all, few, undamaged).Fit(all.root(), few.root()))
       << testing::PrintToString(pickle);
 }
 
-TEST(PickleRuns, TellNothingElse) {
+TEST(PickleRuns, ReportNothingElse) {
   std::mt19937 random(5);
   Counts counts;
   const FuzzRounds rounds(8000);
@@ -293,7 +293,7 @@ TEST(PickleRuns, Damaged) {
 }
 
 // A long list before a tensor, and the same without it.
-TEST(PickleRuns, TensorsBesideThem) {
+TEST(PickleRuns, TensorsNextToThem) {
   std::string list = "](";
   for (int i = 0; i < 300; ++i) list += "K\x05";
   const std::string tensor = PickledTensor("0", 2);

@@ -136,7 +136,7 @@ std::vector<Point> RandomPoints(std::mt19937& random) {
   return points;
 }
 
-TEST(Points, AttemptsAndOrderAsTheReferenceSays) {
+TEST(Points, AttemptsAndOrderAsTheReferenceHasThem) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
@@ -180,8 +180,8 @@ TEST(Points, ARankInTheNameOfASeries) {
   EXPECT_EQ(reports[0].series[0].name, "loss");
   EXPECT_EQ(reports[0].series[0].points, 4u);
   // Where the path says the rank, names are names.
-  const ReadPoints said = ReadFiles({{"/x/rank3.csv", points}}, &reports);
-  EXPECT_EQ(said.by_key.at({"rank.csv", 0, 3, 1, "rank1/loss"}), 3);
+  const ReadPoints stated = ReadFiles({{"/x/rank3.csv", points}}, &reports);
+  EXPECT_EQ(stated.by_key.at({"rank.csv", 0, 3, 1, "rank1/loss"}), 3);
 }
 
 TEST(Points, RanksAreJoinedByStep) {
@@ -243,12 +243,12 @@ TEST(Points, BeyondTheBoundsAllIsCounted) {
   for (int64_t step = 0; step < 100; ++step) {
     for (int s = 0; s < 5; ++s) points.push_back({step, "s" + std::to_string(s), 1});
   }
-  const auto left = [&](PointLimits limits, const char* said) {
+  const auto left = [&](PointLimits limits, const char* stated) {
     std::deque<InputReport> reports;
     const ReadPoints read = ReadFiles({{"/x/a.csv", points}}, &reports, limits);
     EXPECT_TRUE(reports[0].failed());
     EXPECT_EQ(reports[0].problems.size(), 1u);
-    EXPECT_THAT(reports[0].problems[0].text, HasSubstr(said));
+    EXPECT_THAT(reports[0].problems[0].text, HasSubstr(stated));
     EXPECT_EQ(read.batches[0].losses_size(), 1);
     return read.points.size();
   };
@@ -339,7 +339,7 @@ TEST(Places, Files) {
               ElementsAre("rank99999999999999999999.log|0|"));
 }
 
-TEST(Places, WithinWhatTheUserSays) {
+TEST(Places, WithinWhatTheUserStates) {
   ScalarOptions options;
   options.run = "mine";
   EXPECT_THAT(Places({"/a/loss.csv"}, false, options), ElementsAre("mine|0|"));
@@ -363,7 +363,7 @@ TEST(Places, Folders) {
   EXPECT_THAT(Places({"/r/1/tb/e", "/r/2/tb/e"}, true), ElementsAre("1/tb|0|", "2/tb|0|"));
 }
 
-TEST(Places, WhatTheUserSays) {
+TEST(Places, WhatTheUserStates) {
   ScalarOptions options;
   options.run = "mine";
   EXPECT_THAT(Places({"/a/loss.csv"}, false, options), ElementsAre("mine|0|"));

@@ -39,7 +39,7 @@ std::string Healthy(int64_t steps = 50) {
 float RateAt(int64_t step) { return step < 10 ? 1e-3f : 0.0f; }
 
 // No name of these tells the step, but the user does.
-TEST(ScalarAudit, ATableIsKnownByTheStepThatIsSaid) {
+TEST(ScalarAudit, ATableIsKnownByTheStepThatIsStated) {
   const TempFolder dir;
   std::string csv = "foo_counter,loss,width\n", jsonl;
   for (int step = 0; step < 20; ++step) {
@@ -137,7 +137,7 @@ TEST(ScalarAudit, WhatWasTakenForWhatIsReported) {
 }
 
 // The same numbers, from a log and from the record of an agent: the same finding.
-TEST(ScalarAudit, AsARunRecordSays) {
+TEST(ScalarAudit, AsARunRecordStates) {
   const TempFolder dir;
   EventFile file;
   std::vector<v1::Batch> batches;
@@ -167,7 +167,7 @@ TEST(ScalarAudit, AsARunRecordSays) {
   EXPECT_EQ(logged->coverage.inconclusive, recorded.coverage.inconclusive);
 }
 
-TEST(ScalarAudit, AProcessThatFailedIsTold) {
+TEST(ScalarAudit, AProcessThatFailedIsReported) {
   const TempFolder dir;
   const std::string bytes = WandbRun().Begin("abc").History(0, {{"loss", "1"}}).Exit(3).bytes();
   const AuditResult result = Audit({dir.Write("run-abc.wandb", bytes)});
@@ -210,7 +210,7 @@ TEST_F(ScalarCli, WrongMapsAreNamed) {
 }
 
 // A step for one table only, names that nothing has, and what is no map at all.
-TEST_F(ScalarCli, WhatAMapSaysForNothing) {
+TEST_F(ScalarCli, WhatAMapStatesInVain) {
   dir_.Write("two/a.csv", "it,loss\n1,2.5\n2,2.25\n");
   dir_.Write("two/b.csv", "step,acc\n10,0.5\n20,0.75\n");
   const auto audit = [&](const std::string& text) {

@@ -41,7 +41,7 @@ ReadPoints ReadOne(const std::string& bytes, InputReport* out = nullptr) {
 }
 
 // "series@attempt:step=value" of all, sorted by series.
-std::string Told(const ReadPoints& read) {
+std::string Reported(const ReadPoints& read) {
   std::map<std::string, std::string> by_series;
   for (const auto& [key, value] : read.by_key) {
     char text[64];
@@ -67,7 +67,7 @@ TEST(Wandb, RowsThatAreAlikeAndSomeThatAreNot) {
   run.History(9, {{"loss", "1"}, {"loss", "2"}, {"a", "1e999"}});      // one key twice
   run.History(-1, {{"loss", "5"}, {"a", "6"}, {"_step", "12"}});       // its step among its items
   run.History(-1, {{"loss", "5"}, {"a", "7"}, {"_step", "14"}});
-  EXPECT_EQ(Told(ReadOne(run.bytes())),
+  EXPECT_EQ(Reported(ReadOne(run.bytes())),
             "a@0:0=10 0:1=10 0:2=10 0:3=10 0:4=10 0:5=10 0:6=1 0:9=inf 0:12=6 0:14=7 "
             "a/b@0:8=4 "
             "loss@0:0=0 0:1=1 0:2=2 0:3=3 0:4=4 0:5=5 0:6=0.25 0:7=nan 0:8=3 0:9=2 0:12=5 0:14=5 "
@@ -93,12 +93,12 @@ TEST(Wandb, ItemsOfTheUsualFormAreReadAsThoseOfAnother) {
         row[0] += BytesField(1, item);
         row[1] += BytesField(1, item + VarintField(31, 1));
       }
-      const std::string said =
+      const std::string stated =
           random() % 4 == 0 ? "" : BytesField(2, VarintField(1, static_cast<uint64_t>(step)));
-      usual.Record(BytesField(2, row[0] + said));
-      other.Record(BytesField(2, row[1] + said));
+      usual.Record(BytesField(2, row[0] + stated));
+      other.Record(BytesField(2, row[1] + stated));
     }
-    EXPECT_EQ(Told(ReadOne(usual.bytes())), Told(ReadOne(other.bytes()))) << round;
+    EXPECT_EQ(Reported(ReadOne(usual.bytes())), Reported(ReadOne(other.bytes()))) << round;
   }
 }
 
@@ -108,7 +108,7 @@ TEST(Wandb, Rows) {
   run.History(1, {{"loss", "1.25"}, {"lr", "1e-3"}}).Exit(0);
   InputReport report;
   const ReadPoints read = ReadOne(run.bytes(), &report);
-  EXPECT_EQ(Told(read), "loss@0:0=2.5 0:1=1.25 lr@0:1=0.001 ");
+  EXPECT_EQ(Reported(read), "loss@0:0=2.5 0:1=1.25 lr@0:1=0.001 ");
   EXPECT_EQ(std::get<0>(read.points[0].first), "bright-moon-1 (abc)");
   EXPECT_TRUE(report.problems.empty());
   EXPECT_EQ(report.records, 4u);
@@ -133,7 +133,7 @@ TEST(Wandb, WhatIsANumber) {
                   {"x", ""},
                   {"y", "1.5x"},
                   {"z", "\"5\""}});
-  EXPECT_EQ(Told(ReadOne(run.bytes())),
+  EXPECT_EQ(Reported(ReadOne(run.bytes())),
             "a@0:0=nan b@0:0=inf c@0:0=-inf d@0:0=nan e@0:0=7 f@0:0=inf g@0:0=-0 ");
 }
 
@@ -155,7 +155,7 @@ TEST(Wandb, Steps) {
   run.Record(history("{}", ""));                                // 35
   run.Record(history("-3", ""));                                // 36
   InputReport report;
-  EXPECT_EQ(Told(ReadOne(run.bytes(), &report)),
+  EXPECT_EQ(Reported(ReadOne(run.bytes(), &report)),
             "x@0:10=1 0:20=1 0:30=1 0:31=1 0:32=1 0:33=1 0:34=1 0:35=1 0:36=1 ");
   ASSERT_EQ(report.problems.size(), 1u);
   EXPECT_FALSE(report.failed());
@@ -166,7 +166,7 @@ TEST(Wandb, Steps) {
 TEST(Wandb, StepZeroIsLeftOut) {
   WandbRun run;
   run.Record(BytesField(2, BytesField(1, WandbItem("x", "1")) + BytesField(2, "")));
-  EXPECT_EQ(Told(ReadOne(run.bytes())), "x@0:0=1 ");
+  EXPECT_EQ(Reported(ReadOne(run.bytes())), "x@0:0=1 ");
 }
 
 TEST(Wandb, NestedKeys) {
@@ -175,7 +175,7 @@ TEST(Wandb, NestedKeys) {
                                BytesField(1, WandbItem("", "4", {"top"})) +
                                BytesField(2, VarintField(1, 5))));
   run.History(6, {{"train/loss", "2"}});
-  EXPECT_EQ(Told(ReadOne(run.bytes())), "top@0:5=4 train/loss@0:5=3 0:6=2 ");
+  EXPECT_EQ(Reported(ReadOne(run.bytes())), "top@0:5=4 train/loss@0:5=3 0:6=2 ");
 }
 
 // Of objects what is a number; what says its type is a histogram or a picture.
@@ -186,7 +186,8 @@ TEST(Wandb, ObjectsOfNumbers) {
                   {"m", "{\"a\": {\"_type\": \"image-file\", \"size\": 5}, \"ab\": 7}"},
                   {"cut", "{\"a\": 1"},
                   {"e", "{}"}});
-  EXPECT_EQ(Told(ReadOne(run.bytes())), "d/in/loss@0:0=1 d/in/n@0:0=nan d/lr@0:0=0.5 m/ab@0:0=7 ");
+  EXPECT_EQ(Reported(ReadOne(run.bytes())),
+            "d/in/loss@0:0=1 d/in/n@0:0=nan d/lr@0:0=0.5 m/ab@0:0=7 ");
 }
 
 // A file without a run's record: its name says the run.
@@ -206,7 +207,7 @@ TEST(Wandb, SystemMetricsBelongToTheRowBefore) {
   run.Stats({{"gpu.0.memory", "22"}, {"gpu.0.gpu", "93"}, {"_timestamp", "1"}});
   for (int i = 0; i < 20; ++i) run.Stats({{"gpu.0.memory", std::to_string(30 + i)}});
   run.History(8, {{"loss", "1"}});
-  EXPECT_EQ(Told(ReadOne(run.bytes())),
+  EXPECT_EQ(Reported(ReadOne(run.bytes())),
             "loss@0:7=1 0:8=1 system/gpu.0.gpu@0:7=93 system/gpu.0.memory@0:0=11 0:7=49 ");
 }
 
@@ -219,7 +220,7 @@ TEST(Wandb, OtherRecordsAreNoProblem) {
   run.Record(BytesField(200, "info") + BytesField(16, "control"));
   run.History(1, {{"loss", "1"}});
   InputReport report;
-  EXPECT_EQ(Told(ReadOne(run.bytes(), &report)), "loss@0:1=1 ");
+  EXPECT_EQ(Reported(ReadOne(run.bytes(), &report)), "loss@0:1=1 ");
   EXPECT_TRUE(report.problems.empty());
 }
 
@@ -229,7 +230,7 @@ TEST(Wandb, AResumedRunIsANewAttempt) {
   second.Begin("abc", 2, true).History(-1, {{"loss", "3"}});
   std::deque<InputReport> reports;
   const ReadPoints read = ReadRuns({first.bytes(), second.bytes()}, &reports);
-  EXPECT_EQ(Told(read), "loss@0:0=1 0:1=2 1:2=3 ");
+  EXPECT_EQ(Reported(read), "loss@0:0=1 0:1=2 1:2=3 ");
   EXPECT_TRUE(read.in_order);
 }
 
@@ -242,7 +243,7 @@ TEST(Wandb, FilesOfARunInTheOrderOfTheirDates) {
   InputReport a, b;
   a.path = dir.Write("run-20240101_100000-abc/run-abc.wandb", first.bytes());
   b.path = dir.Write("offline-run-20240102_090000-abc/run-abc.wandb", second.bytes());
-  EXPECT_EQ(Told(testing::ReadAll(WandbReader(), {&a, &b})), "loss@0:0=1 1:1=2 ");
+  EXPECT_EQ(Reported(testing::ReadAll(WandbReader(), {&a, &b})), "loss@0:0=1 1:1=2 ");
   ReaderOptions options;
   options.scalars.run = "mine";
   EXPECT_EQ(testing::ReadAll(WandbReader(), {&a, &b}, options)
@@ -295,10 +296,10 @@ TEST(Wandb, ExitStatus) {
   WandbRun failed, interrupted;
   failed.Begin("abc").History(0, {{"loss", "1"}}).Exit(3);
   interrupted.Begin("abc").History(0, {{"loss", "1"}}).Exit(255);
-  const v1::Progress said = ReadOne(failed.bytes()).batches.back().progress(0);
-  EXPECT_TRUE(said.finished());
-  EXPECT_EQ(said.ending().how(), v1::Ending::HOW_EXIT);
-  EXPECT_EQ(said.ending().code(), 3);
+  const v1::Progress stated = ReadOne(failed.bytes()).batches.back().progress(0);
+  EXPECT_TRUE(stated.finished());
+  EXPECT_EQ(stated.ending().how(), v1::Ending::HOW_EXIT);
+  EXPECT_EQ(stated.ending().code(), 3);
   EXPECT_EQ(ReadOne(interrupted.bytes()).batches.back().progress(0).ending().how(),
             v1::Ending::HOW_INTERRUPTED);
 }
@@ -313,7 +314,7 @@ TEST(Wandb, RecordsAcrossBlocks) {
     run.Record(BytesField(13, std::string(3 * 32768, 'o')));
     run.History(3, {{"loss", "3"}});
     InputReport report;
-    EXPECT_EQ(Told(ReadOne(run.bytes(), &report)), "loss@0:1=1 0:2=2 0:3=3 ");
+    EXPECT_EQ(Reported(ReadOne(run.bytes(), &report)), "loss@0:1=1 0:2=2 0:3=3 ");
     EXPECT_TRUE(report.problems.empty()) << report.problems[0].text;
   }
 }
@@ -338,7 +339,7 @@ TEST(Wandb, ZerosAtTheEndAreNoError) {
   WandbRun run;
   run.Begin("abc").History(0, {{"loss", "1"}});
   InputReport report;
-  EXPECT_EQ(Told(ReadOne(run.bytes() + std::string(40000, '\0'), &report)), "loss@0:0=1 ");
+  EXPECT_EQ(Reported(ReadOne(run.bytes() + std::string(40000, '\0'), &report)), "loss@0:0=1 ");
   EXPECT_FALSE(report.failed());
 }
 

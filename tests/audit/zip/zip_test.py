@@ -76,7 +76,7 @@ class Reads(unittest.TestCase):
         self.assertEqual(dump(zip64_of(archive([("a", b"xyz")]))).stdout, "a|xyz\n")
         self.assertEqual(dump(archive([("a", b"xyz"), ("b", b"")], zip64=True)).stdout, "a|xyz\nb|\n")
 
-    def test_64_bits_that_nobody_needed(self):
+    def test_64_bits_that_none_needed(self):
         # As torch writes it: a 64-bit end record, and all numbers also in the other one.
         data = bytearray(zip64_of(archive([("a", b"xyz")])))
         record, end = data.index(b"PK\x06\x06"), data.rindex(b"PK\x05\x06")

@@ -25,7 +25,7 @@ class CublasMatmul : public ::testing::Test {
     ASSERT_TRUE(opened.ok()) << opened.status();
     library_ = *std::move(opened);
   }
-  absl::StatusOr<Probed> Ask(const Product& product) {
+  absl::StatusOr<Probed> Query(const Product& product) {
     Open({product});
     ProbeLimits limits;
     limits.seconds = 60;
@@ -38,9 +38,9 @@ class CublasMatmul : public ::testing::Test {
 };
 
 TEST_F(CublasMatmul, PlacesFactorsAndReadsTheElement) {
-  const auto probed = Ask(SmallProduct());
+  const auto probed = Query(SmallProduct());
   ASSERT_TRUE(probed.ok()) << probed.status();
-  ASSERT_EQ(probed->outcome, Outcome::kAsked) << probed->why;
+  ASSERT_EQ(probed->outcome, Outcome::kRequested) << probed->why;
   EXPECT_EQ(probed->fingerprint.verdict, sums::Verdict::kVerified) << probed->fingerprint.evidence;
   EXPECT_EQ(probed->fingerprint.order, "left fold of 64 terms");
   EXPECT_THAT(probed->batch, HasSubstr("the same bits"));
@@ -73,7 +73,7 @@ TEST_F(CublasMatmul, ACornerIsColumnsOfItsRows) {
   EXPECT_EQ(fake_.columns_not_zero, 1);
 }
 
-TEST_F(CublasMatmul, ALargerProductLeavesNothingBehind) {
+TEST_F(CublasMatmul, ALargerProductLeavesNoRest) {
   Product large = SmallProduct();
   large.shape = large.algorithm = {128, 128, 512};
   Open({SmallProduct(), large});
@@ -89,19 +89,19 @@ TEST_F(CublasMatmul, ALargerProductLeavesNothingBehind) {
   }
 }
 
-TEST_F(CublasMatmul, ASplitIsAskedOfEveryAlgorithm) {
+TEST_F(CublasMatmul, ASplitIsRequestedFromEveryAlgorithm) {
   Product product = SmallProduct();
   product.split_k = 2;
   product.reduction = Reduction::kComputeType;
-  const auto probed = Ask(product);
+  const auto probed = Query(product);
   ASSERT_TRUE(probed.ok()) << probed.status();
-  ASSERT_EQ(probed->outcome, Outcome::kAsked) << probed->why;
+  ASSERT_EQ(probed->outcome, Outcome::kRequested) << probed->why;
   EXPECT_EQ(probed->algorithm.id, 2);
   EXPECT_EQ(probed->algorithm.split_k, 2);
   EXPECT_EQ(probed->algorithm.reduction, 2);
   EXPECT_THAT(probed->fingerprint.order, HasSubstr("2 parts 32 apart"));
   product.reduction = Reduction::kOutputType;
-  const auto refused = Ask(product);
+  const auto refused = Query(product);
   ASSERT_TRUE(refused.ok()) << refused.status();
   EXPECT_EQ(refused->outcome, Outcome::kRefused);
   EXPECT_THAT(refused->why, HasSubstr("2 parts reduced by output"));
@@ -116,7 +116,7 @@ TEST_F(CublasMatmul, TheAlgorithmMayBeThatOfALargerProduct) {
   EXPECT_EQ(fake_.checked_rows, 96);
 }
 
-TEST_F(CublasMatmul, AnOddBatchSaysHowItsRowsAreAligned) {
+TEST_F(CublasMatmul, AnOddBatchStatesHowItsRowsAreAligned) {
   Product product = SmallProduct();
   product.shape.inner = product.algorithm.inner = 16;  // 64 bytes a row
   Open({product});
@@ -132,12 +132,12 @@ TEST_F(CublasMatmul, AnOddBatchSaysHowItsRowsAreAligned) {
 
 TEST_F(CublasMatmul, ARefusalLeavesTheDeviceAtWork) {
   fake_.matmul = CUBLAS_STATUS_NOT_SUPPORTED;
-  const auto probed = Ask(SmallProduct());
+  const auto probed = Query(SmallProduct());
   ASSERT_TRUE(probed.ok()) << probed.status();
   EXPECT_EQ(probed->outcome, Outcome::kRefused);
   EXPECT_EQ(probed->why, "cublasLtMatmul: CUBLAS_STATUS_NOT_SUPPORTED");
   fake_.synchronize = cudaErrorIllegalAddress;
-  EXPECT_EQ(Ask(SmallProduct()).status().message(), "cudaStreamSynchronize: the device is gone");
+  EXPECT_EQ(Query(SmallProduct()).status().message(), "cudaStreamSynchronize: the device is gone");
 }
 
 TEST(CublasLtFile, WhatIsMissingIsNamed) {

@@ -25,7 +25,7 @@ Probed MustProbe(const Product& product, FakeLibrary* library, double seconds = 
 TEST(GemmProbe, ALeftFoldIsNamed) {
   FakeLibrary library;
   const Probed probed = MustProbe(SmallProduct(), &library);
-  EXPECT_EQ(probed.outcome, Outcome::kAsked) << probed.why;
+  EXPECT_EQ(probed.outcome, Outcome::kRequested) << probed.why;
   EXPECT_EQ(probed.algorithm.id, 7);
   const sums::Fingerprint& f = probed.fingerprint;
   EXPECT_EQ(f.verdict, sums::Verdict::kVerified) << f.evidence;
@@ -59,7 +59,7 @@ TEST(GemmProbe, ARefusedBatchLeavesTheProduct) {
     return rows == 17 ? absl::UnimplementedError("rows 17") : absl::OkStatus();
   };
   const Probed probed = MustProbe(SmallProduct(), &library);
-  EXPECT_EQ(probed.outcome, Outcome::kAsked) << probed.why;
+  EXPECT_EQ(probed.outcome, Outcome::kRequested) << probed.why;
   EXPECT_EQ(probed.fingerprint.verdict, sums::Verdict::kVerified);
   EXPECT_EQ(probed.batch, "not asked: rows 17");
 }

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(GemmReport, HoldsWhatWasAskedAndWhatWasNot) {
+TEST(GemmReport, HoldsWhatWasRequestedAndWhatWasNot) {
   test::TempFolder folder;
   FakeLibrary library;
   int opened = 0;
@@ -26,8 +26,8 @@ TEST(GemmReport, HoldsWhatWasAskedAndWhatWasNot) {
   products[1].output = DType::kBF16;
   std::vector<std::string> lines;
   Report report(folder.File("out"), library.name(), "none");
-  const absl::Status status = AskAll(products, {}, &library, &report,
-                                     [&](const std::string& line) { lines.push_back(line); });
+  const absl::Status status = QueryAll(products, {}, &library, &report,
+                                       [&](const std::string& line) { lines.push_back(line); });
   ASSERT_TRUE(status.ok()) << status;
 
   const auto json = nlohmann::json::parse(test::ReadFile(folder.File("out/gemm.json")));
@@ -56,7 +56,7 @@ TEST(GemmReport, WhatTheTimeDidNotReachIsListed) {
   RunLimits limits;
   limits.seconds = 0;
   Report report(folder.path(), library.name(), "none");
-  ASSERT_TRUE(AskAll({SmallProduct()}, limits, &library, &report, [](const auto&) {}).ok());
+  ASSERT_TRUE(QueryAll({SmallProduct()}, limits, &library, &report, [](const auto&) {}).ok());
   EXPECT_EQ(report.count(Outcome::kNotReached), 1);
   const auto json = nlohmann::json::parse(test::ReadFile(folder.File("gemm.json")));
   EXPECT_EQ(json["products"][0]["why"], "the 0 s of the run were over");
@@ -89,7 +89,7 @@ TEST(GemmReport, AnErrorOfTheDeviceEndsTheRun) {
   FakeLibrary library;
   library.faults.call = [] { return absl::InternalError("gone"); };
   Report report(folder.path(), library.name(), "none");
-  const absl::Status status = AskAll({SmallProduct()}, {}, &library, &report, [](const auto&) {});
+  const absl::Status status = QueryAll({SmallProduct()}, {}, &library, &report, [](const auto&) {});
   EXPECT_EQ(status.message(), "f32-f32-32F-128x128x64: gone");
 }
 

@@ -94,7 +94,7 @@ TEST(Paired, WhatDisturbsFewMovesLittle) {
 }
 
 // A pair that could not be taken counts for nothing, and is told.
-TEST(Paired, ALumpThatFailsIsTold) {
+TEST(Paired, ALumpThatFailsIsReported) {
   PairedDifferences differences;
   EXPECT_FALSE(differences.Take([] { return -1.0; }, [] { return 1.0; }));
   EXPECT_FALSE(differences.Take([] { return 1.0; }, [] { return -1.0; }));

@@ -132,7 +132,7 @@ Rates Simulate(const Plan& plan, uint64_t first_seed) {
 // Returns three standard deviations of a fraction of n.
 double Wide(double share, int n) { return 3 * std::sqrt(share * (1 - share) / n); }
 
-void Say(const char* name, const Rates& r) {
+void Report(const char* name, const Rates& r) {
   std::printf("%-12s %d ledgers: ours %.3f naive %.3f leaks %.4f first %.3f bias %.4f\n", name,
               r.judged, r.ours, r.naive, r.leaks, r.first_leak, r.biased);
 }
@@ -150,7 +150,7 @@ TEST(Simulated, IntervalsHoldTheTruth) {
   uint64_t seed = 1000;
   for (const auto& [name, plan] : plans) {
     const Rates rates = Simulate(plan, seed += 100000);
-    Say(name, rates);
+    Report(name, rates);
     // 3,000 of each: 0.86 (noisy) to 0.93.
     EXPECT_GE(rates.ours, 0.86 - Wide(0.86, rates.judged)) << name;
     EXPECT_LE(rates.naive, 0.80) << name << ": a test that a naive product passes tells nothing";
@@ -162,14 +162,14 @@ TEST(Simulated, IntervalsHoldTheTruth) {
 
 TEST(Simulated, ALeakIsFound) {
   const Rates rates = Simulate({.keep_above = -1, .leak = 0.006}, 77);
-  Say("leak", rates);
+  Report("leak", rates);
   EXPECT_GE(rates.first_leak, 0.9);
 }
 
 // Tests a 2 % loss advantage of all small ablations.
 TEST(Simulated, ABiasOfSmallScalesIsFound) {
   const Rates rates = Simulate({.keep_above = -1, .small_bias = 0.02}, 78);
-  Say("bias", rates);
+  Report("bias", rates);
   EXPECT_GE(rates.biased, 0.9);
 }
 

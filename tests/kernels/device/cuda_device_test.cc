@@ -57,7 +57,7 @@ TEST_F(CudaDevice, OpensADeviceThatIsInUseAndLoadsItsKernels) {
   EXPECT_EQ(Driver().retained, 0);
 }
 
-TEST_F(CudaDevice, MakesNoContextOnADeviceThatNobodyUses) {
+TEST_F(CudaDevice, MakesNoContextOnAnUnusedDevice) {
   void* device = nullptr;
   EXPECT_EQ(table_.open(1, &device, &error_), kDeviceFailed);
   EXPECT_THAT(error_.text, ::testing::HasSubstr("does not use device 1"));
@@ -66,7 +66,7 @@ TEST_F(CudaDevice, MakesNoContextOnADeviceThatNobodyUses) {
   EXPECT_EQ(device, nullptr);
 }
 
-TEST_F(CudaDevice, SaysThatThereIsNoDevice) {
+TEST_F(CudaDevice, StatesThatThereIsNoDevice) {
   Driver().init_result = CUDA_ERROR_NO_DEVICE;
   void* device = nullptr;
   EXPECT_EQ(table_.open(0, &device, &error_), kDeviceFailed);
@@ -83,7 +83,7 @@ TEST_F(CudaDevice, KernelsThatDoNotLoadGiveTheContextBack) {
 
 // Makes every function of the table fail in turn: each returns a status and CUDA's text, and leaves
 // no error.
-TEST_F(CudaDevice, EachErrorIsReadAwayAndTold) {
+TEST_F(CudaDevice, EachErrorIsReadAwayAndReported) {
   void* device = Open();
   const ProductPlan product{};
   uint64_t id = 0;
@@ -172,7 +172,7 @@ TEST_F(CudaDevice, AnEventThatHasNotPassedIsNoError) {
   table_.close(device);
 }
 
-TEST_F(CudaDevice, TimersThatFailLeaveNothingBehind) {
+TEST_F(CudaDevice, TimersThatFailLeaveNothing) {
   void* device = Open();
   void* timer = nullptr;
   uint64_t ns = 0;
@@ -256,29 +256,29 @@ TEST_F(CudaDevice, CapturedCallsNeedACapture) {
 }
 
 // Whatever happens, the end is reported once.
-TEST_F(CudaDevice, AGraphsEndIsTold) {
+TEST_F(CudaDevice, AGraphsEndIsReported) {
   void* device = Open();
-  int told = 0;
+  int reported = 0;
   const auto gone = [](void* argument) { ++*static_cast<int*>(argument); };
-  const auto watch = [&] { return table_.watch_graph(device, nullptr, gone, &told, &error_); };
+  const auto watch = [&] { return table_.watch_graph(device, nullptr, gone, &reported, &error_); };
   EXPECT_EQ(watch(), kDeviceRefused) << "nothing is captured";
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(reported, 1);
   g_runtime.capture = cudaStreamCaptureStatusActive;
   EXPECT_EQ(watch(), kDeviceOk) << error_.text;
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(reported, 1);
   g_runtime.gone();
-  EXPECT_EQ(told, 2);
+  EXPECT_EQ(reported, 2);
   for (const char* name : {"cudaUserObjectCreate", "cudaGraphRetainUserObject"}) {
     g_runtime.fail = {{name, cudaErrorInvalidValue}};
-    told = 0;
+    reported = 0;
     EXPECT_EQ(watch(), kDeviceFailed) << name;
-    EXPECT_EQ(told, 1) << name;
+    EXPECT_EQ(reported, 1) << name;
   }
   g_runtime.fail.clear();
   Driver().context_gone = true;
-  told = 0;
+  reported = 0;
   EXPECT_EQ(watch(), kDeviceFailed);
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(reported, 1);
   table_.close(device);
 }
 
@@ -292,7 +292,7 @@ TEST_F(CudaDevice, StreamsOfAnotherDeviceAreRefused) {
 }
 
 // Not an error: the streams of a green context belong to the device too.
-TEST_F(CudaDevice, StreamsOfAnotherContextAreToldApart) {
+TEST_F(CudaDevice, StreamsOfAnotherContextAreDistinguished) {
   void* device = Open();
   uint64_t id = 0;
   void* green = reinterpret_cast<void*>(uintptr_t{4});
@@ -338,7 +338,7 @@ TEST_F(CudaDevice, ACurrentContextIsUsedAsItIs) {
 }
 
 // After a device reset, a call to the runtime without a context would create one on device 0.
-TEST_F(CudaDevice, WithoutItsContextTheRuntimeIsNotAsked) {
+TEST_F(CudaDevice, WithoutItsContextTheRuntimeIsNotCalled) {
   void* device = Open();
   Driver().context_gone = true;
   g_runtime.calls.clear();

@@ -37,7 +37,7 @@ class DriverDeathTest : public ::testing::Test {
 
   // Prints the result of opening device 0, and ends the process.
   template <typename SetUp>
-  [[noreturn]] static void Say(SetUp set_up) {
+  [[noreturn]] static void Report(SetUp set_up) {
     set_up(Stub());
     std::string why;
     const DeviceTable* table = OpenDeviceLibrary(&why);
@@ -56,30 +56,30 @@ class DriverDeathTest : public ::testing::Test {
 
 TEST_F(DriverDeathTest, DriversFromTwelveOnAreTaken) {
   for (const int version : {12000, 12020, 12040, 13000, 14010}) {
-    EXPECT_EXIT(Say([&](StubDriver& s) { s.version = version; }), ExitedWithCode(0), "^opened")
+    EXPECT_EXIT(Report([&](StubDriver& s) { s.version = version; }), ExitedWithCode(0), "^opened")
         << version;
   }
 }
 
-TEST_F(DriverDeathTest, AnOlderOneIsNamedBesideWhatIsNeeded) {
-  EXPECT_EXIT(Say([](StubDriver& s) { s.version = 11080; }), ExitedWithCode(0),
+TEST_F(DriverDeathTest, AnOlderOneIsNamedNextToWhatIsNeeded) {
+  EXPECT_EXIT(Report([](StubDriver& s) { s.version = 11080; }), ExitedWithCode(0),
               "driver is too old: it supports CUDA 11.8, and 12.0 or newer is needed .driver "
               "525.60 or newer");
 }
 
 TEST_F(DriverDeathTest, AFunctionThatIsMissingIsNamed) {
-  EXPECT_EXIT(Say([](StubDriver& s) { s.missing = "cuLibraryLoadData"; }), ExitedWithCode(0),
+  EXPECT_EXIT(Report([](StubDriver& s) { s.missing = "cuLibraryLoadData"; }), ExitedWithCode(0),
               "the CUDA driver, for CUDA 13.0, has no cuLibraryLoadData");
-  EXPECT_EXIT(Say([](StubDriver& s) { s.missing = "cuFuncLoad"; }), ExitedWithCode(0), "^opened")
+  EXPECT_EXIT(Report([](StubDriver& s) { s.missing = "cuFuncLoad"; }), ExitedWithCode(0), "^opened")
       << "one that is not needed";
 }
 
-TEST_F(DriverDeathTest, CodeThatADriverDoesNotTakeIsToldWithBothVersions) {
+TEST_F(DriverDeathTest, CodeThatADriverDoesNotTakeIsReportedWithBothVersions) {
   const auto refuse = [](StubDriver& s) {
     s.version = 12020;
     s.fail["cuLibraryLoadData"] = 200;
   };
-  EXPECT_EXIT(Say(refuse), ExitedWithCode(0),
+  EXPECT_EXIT(Report(refuse), ExitedWithCode(0),
               "routing kernels: driver error .compiled by CUDA 1[0-9.]*; the driver supports CUDA "
               "12.2.");
 }
@@ -332,10 +332,10 @@ TEST_F(DriverTest, TheRestReachesTheDriver) {
   EXPECT_EQ(table_->stream_id(device_, nullptr, &id, &error_), kDeviceCapturing);
   EXPECT_EQ(table_->capture_id(device_, nullptr, &id, &error_), kDeviceOk) << error_.text;
   EXPECT_EQ(id, 17u);
-  int told = 0;
+  int reported = 0;
   const auto gone = [](void* argument) { ++*static_cast<int*>(argument); };
-  EXPECT_EQ(table_->watch_graph(device_, nullptr, gone, &told, &error_), kDeviceOk);
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(table_->watch_graph(device_, nullptr, gone, &reported, &error_), kDeviceOk);
+  EXPECT_EQ(reported, 1);
 }
 
 }  // namespace

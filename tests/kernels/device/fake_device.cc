@@ -206,7 +206,7 @@ void RunLaunch(Fake* f, const Arguments& arguments, const SampledPart& sampled,
 // Like EnqueueBatch: items are arguments, in as many launches as they need.
 template <typename Item, int kMost, typename Run>
 DeviceStatus RunBatch(const char* name, const BatchShape& batch, const BatchMemory& memory,
-                      const SampledPart* asked, void* stream, DeviceError* error, Run run) {
+                      const SampledPart* requested, void* stream, DeviceError* error, Run run) {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);
   const int32_t status = Enter(f, name, error);
@@ -219,7 +219,8 @@ DeviceStatus RunBatch(const char* name, const BatchShape& batch, const BatchMemo
       batch, memory.items,
       [&](const ItemArguments<Item, kMost>& arguments, int64_t, uint64_t result) {
         const EagerCall eager = EagerAt(batch, memory, result, arguments.result_bytes);
-        const SampledPart sampled = asked != nullptr && result == 0 ? *asked : SampledPart();
+        const SampledPart sampled =
+            requested != nullptr && result == 0 ? *requested : SampledPart();
         f.Enqueue(stream, {[=, &f] { RunLaunch(&f, arguments, sampled, eager, run); },
                            {memory.workspace, memory.staging}});
         return 0;

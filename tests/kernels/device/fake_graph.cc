@@ -66,8 +66,9 @@ DeviceStatus CaptureBatch(const char* name, const BatchShape& batch, void* works
   };
   const auto measure = [=](uint64_t replay) {
     begin(replay, 1);
-    const auto& told = (*replays)[replay];
-    if (std::any_of(told.begin(), told.end(), [](uint64_t section) { return section != 0; }))
+    const auto& reported = (*replays)[replay];
+    if (std::any_of(reported.begin(), reported.end(),
+                    [](uint64_t section) { return section != 0; }))
       run(on, batch.items, results);
   };
   const auto end = [=](uint64_t replay) {

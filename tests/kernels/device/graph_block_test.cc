@@ -36,8 +36,8 @@ class GraphBlock : public ::testing::Test {
   GraphSlot slot_;
   uint64_t section_ = 0;
   uint32_t arrived_ = 0;
-  uint64_t told_ = 0;
-  const GraphCall call_{&slot_, &section_, &arrived_, &told_};
+  uint64_t reported_ = 0;
+  const GraphCall call_{&slot_, &section_, &arrived_, &reported_};
 };
 
 // D = A B with these numbers of rows, columns and products.
@@ -117,9 +117,9 @@ TEST_F(GraphProductBlock, AStepThatClosesMeanwhileLeavesAWholePlan) {
 
 // A section that is rewritten meanwhile also does not matter: the plan's place is read once.
 TEST_F(GraphProductBlock, WhereThePlanLiesIsOneThreadsWord) {
-  int told = 0;
+  int reported = 0;
   Gather(EmulatedBlock{kThreads, [&] {
-                         if (++told == 1) work_->plan_at = 0;
+                         if (++reported == 1) work_->plan_at = 0;
                        }});
   EXPECT_EQ(std::memcmp(&place_.plan, &product_.plan, sizeof(ProductPlan)), 0);
 }
@@ -138,18 +138,19 @@ struct OneLaunch {
 
   void Run(const GraphCall& call, const std::function<void(uint32_t)>& before,
            const std::function<void()>& after) {
-    uint64_t told[kBlocks];
+    uint64_t reported[kBlocks];
     for (const uint32_t number : {1, 0, 2}) {
       before(number);
       ReplayPlace place;
-      told[number] =
+      reported[number] =
           BeginBlock(EmulatedBlock{kThreads, {}}, call, kThreads, number, kBlocks, &place);
-      for (size_t i = number; told[number] != 0 && i < results.size(); i += kBlocks) results[i] = 7;
+      for (size_t i = number; reported[number] != 0 && i < results.size(); i += kBlocks)
+        results[i] = 7;
     }
     after();
     for (const uint32_t number : {2, 1, 0}) {
       ReplayPlace place;
-      EndBlock(EmulatedBlock{kThreads, {}}, call, kThreads, number, kBlocks, told[number],
+      EndBlock(EmulatedBlock{kThreads, {}}, call, kThreads, number, kBlocks, reported[number],
                results.data(), results.size(), &place);
     }
   }
@@ -167,7 +168,7 @@ class GraphOneLaunch : public GraphBlock {
   void ExpectAtRest() const {
     EXPECT_EQ(launch_.results, std::vector<uint32_t>(100));
     EXPECT_EQ(arrived_, 0u);
-    EXPECT_EQ(told_, 0u);
+    EXPECT_EQ(reported_, 0u);
   }
 
   OneLaunch launch_;
@@ -191,7 +192,7 @@ TEST_F(GraphOneLaunch, TheLastBlockLeavesTheResultsAndMovesTheSlot) {
 
 // A step is opened or closed while the blocks work: no results are written, the begin differs from
 // the end, and everything is zero again.
-TEST_F(GraphOneLaunch, BlocksThatAreToldDifferentlyLeaveNothing) {
+TEST_F(GraphOneLaunch, BlocksThatAreReportedDifferentlyLeaveNothing) {
   const auto nothing = [] {};
   for (const uint32_t until : {0u, 2u, 3u}) {  // blocks run as 1, 0, 2; 3: after all have measured
     for (const bool closes : {true, false}) {
@@ -216,13 +217,13 @@ TEST_F(GraphOneLaunch, BlocksThatAreToldDifferentlyLeaveNothing) {
 
 // Two replays at once: blocks of both reach the count, but not each of them once.
 TEST_F(GraphOneLaunch, BlocksOfTwoReplaysAreNotOne) {
-  EXPECT_FALSE(TellSection(call_, At(), 0, 3).last);
-  EXPECT_FALSE(TellSection(call_, At(), 0, 3).last);
-  const ReplayEnd mixed = TellSection(call_, At(), 1, 3);
+  EXPECT_FALSE(ReportSection(call_, At(), 0, 3).last);
+  EXPECT_FALSE(ReportSection(call_, At(), 0, 3).last);
+  const ReplayEnd mixed = ReportSection(call_, At(), 1, 3);
   EXPECT_TRUE(mixed.last);
   EXPECT_FALSE(mixed.agreed);
-  for (const uint32_t number : {2, 0}) EXPECT_FALSE(TellSection(call_, At(), number, 3).last);
-  const ReplayEnd whole = TellSection(call_, At(), 1, 3);
+  for (const uint32_t number : {2, 0}) EXPECT_FALSE(ReportSection(call_, At(), number, 3).last);
+  const ReplayEnd whole = ReportSection(call_, At(), 1, 3);
   EXPECT_TRUE(whole.last);
   EXPECT_TRUE(whole.agreed);
 }
@@ -254,8 +255,8 @@ TEST_F(GraphBlock, BlocksShareTheRowsAndTheLastMovesTheSlot) {
         EXPECT_EQ(slot_.section, At());
         ReplayPlace place;
         const EmulatedBlock block{kThreads, nullptr};
-        const uint64_t told = BeginBlock(block, call_, kThreads, number, blocks, &place);
-        EndBlock(block, call_, kThreads, number, blocks, told, nullptr, 0, &place);
+        const uint64_t reported = BeginBlock(block, call_, kThreads, number, blocks, &place);
+        EndBlock(block, call_, kThreads, number, blocks, reported, nullptr, 0, &place);
       }
       EXPECT_EQ(slot_.section, 0u);
       EXPECT_EQ(tally_.replays, 1u);

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(LogitPair, EachRowIsWhatItsDefinitionsSay) {
+TEST(LogitPair, EachRowIsAsDefined) {
   const DType dtypes[] = {DType::kF32, DType::kF16, DType::kBF16};
   uint64_t seed = 0;
   for (const int64_t v : {2, 3, 8, 255, 256, 257, 1000, 5000}) {

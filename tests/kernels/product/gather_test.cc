@@ -141,28 +141,30 @@ TEST(ProductGather, LayoutsGiveTheSameBytes) {
 
 TEST(ProductGather, MistakesNameTheTensorAndWhatWasExpected) {
   const Product p(4, 5, 6);
-  const auto says = [](const ProductInput& in) { return std::string(CheckProduct(in).message()); };
+  const auto states = [](const ProductInput& in) {
+    return std::string(CheckProduct(in).message());
+  };
   ProductInput in = p.in;
   in.b = TensorView::Dense(p.b.data(), DType::kF32, 6, 5);
-  EXPECT_EQ(says(in), "b: expected [5, N], K as in a [4,5], found f32[6,5]");
+  EXPECT_EQ(states(in), "b: expected [5, N], K as in a [4,5], found f32[6,5]");
   in = p.in;
   in.d = TensorView::Dense(p.d.data(), DType::kF32, 4, 5);
-  EXPECT_EQ(says(in), "d: expected a's shape with 6 in place of 5, found f32[4,5]");
+  EXPECT_EQ(states(in), "d: expected a's shape with 6 in place of 5, found f32[4,5]");
   in = p.in;
   in.c = TensorView::Dense(p.c.data(), DType::kF32, 4);
-  EXPECT_EQ(says(in), "c: expected [6] or d's shape, found f32[4]");
+  EXPECT_EQ(states(in), "c: expected [6] or d's shape, found f32[4]");
   in = p.in;
   in.a = TensorView();
-  EXPECT_EQ(says(in), "a: expected a tensor of a known dtype, found none");
+  EXPECT_EQ(states(in), "a: expected a tensor of a known dtype, found none");
   in = p.in;
   in.a.dtype = DType::kI32;
-  EXPECT_EQ(says(in), "a: expected floating elements, found i32[4,5]");
+  EXPECT_EQ(states(in), "a: expected floating elements, found i32[4,5]");
   in = p.in;
   in.b.shape[1] = in.d.shape[1] = in.c.shape[1] = 0;
-  EXPECT_EQ(says(in), "b: expected at least one element, found f32[5,0]");
+  EXPECT_EQ(states(in), "b: expected at least one element, found f32[5,0]");
   in = p.in;
   in.d.device = 0;
-  EXPECT_EQ(says(in), "d: expected to lie where a does");
+  EXPECT_EQ(states(in), "d: expected to lie where a does");
 }
 
 // Scales of blocks of 4 products: of rows in tiles of 3, of columns in tiles of 8.

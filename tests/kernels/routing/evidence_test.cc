@@ -119,7 +119,7 @@ TEST(RoutingEvidence, ASampleGivesTheSameMeasurementBack) {
   }
 }
 
-TEST(RoutingEvidence, ASampleAboveTheLimitSaysSo) {
+TEST(RoutingEvidence, ASampleAboveTheLimitReportsIt) {
   RoutingCase c;
   c.in.top_k = 1;
   c.in.scores = MakeTensor(&c, DType::kF32, 10, 4, Layout::kDense,

@@ -109,7 +109,7 @@ TEST(SampleIndex, ValuesAreFixed) {
   EXPECT_EQ(SampleIndex(1, 7, 7), 7u) << "out of range comes back";
 }
 
-TEST(SampleKey, TellsItsPartsApart) {
+TEST(SampleKey, DistinguishesItsParts) {
   const uint64_t key = SampleKey("a", 1, "b", "c");
   EXPECT_NE(key, SampleKey("a", 2, "b", "c"));
   EXPECT_NE(key, SampleKey("ab", 1, "", "c"));
@@ -126,7 +126,7 @@ TEST(SampleIndices, AscendingAndAllWhenTheyFit) {
   EXPECT_TRUE(std::adjacent_find(some.begin(), some.end()) == some.end());
 }
 
-TEST(SampledGather, TakesWhatTheIndicesSay) {
+TEST(SampledGather, TakesWhatTheIndicesName) {
   for (const DType t : kFloatingTypes) {
     for (int layout = 0; layout < 6; ++layout) {
       const ValuesCase c = Lay(t, ValuesMaker(2).Make(t, Kind::kBits, 840), layout);

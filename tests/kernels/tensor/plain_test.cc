@@ -231,7 +231,7 @@ TYPED_TEST(TensorPlain, BoundsAtTheEndsOfARound) {
 }
 
 // One special value in a tile: only that tile's values are added exactly.
-TYPED_TEST(TensorPlain, OneValueAsksForASecondLook) {
+TYPED_TEST(TensorPlain, OneValueRequestsASecondLook) {
   std::mt19937_64 random(6);
   const int64_t tile = kSumTileBytes / static_cast<int64_t>(sizeof(TypeParam));
   constexpr int kM = WordFormat<TypeParam>::kFractionBits;

@@ -98,7 +98,7 @@ TEST(TensorStateEvidence, ProbabilitiesAndPositionsAreSampledInRows) {
   }
 }
 
-TEST(TensorStateEvidence, RowsBeyondTheLimitAreNotSampledAndItSaysWhy) {
+TEST(TensorStateEvidence, RowsBeyondTheLimitAreNotSampledAndItStatesWhy) {
   const std::vector<float> x = Counting(4000);
   TensorStateOptions options;
   options.role = "positions";

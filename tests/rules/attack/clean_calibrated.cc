@@ -175,12 +175,12 @@ Call PlacesNamedRankMajor(const Lab& lab, const Rows& rows) {
 // A stored number of requests is skipped first.
 Call SkipsStored(const Lab& lab, const Rows& rows) {
   const Rows then = lab.Text();
-  std::vector<int64_t> demand(S(rows.experts), 0), asked(S(rows.experts), 0);
+  std::vector<int64_t> demand(S(rows.experts), 0), requested(S(rows.experts), 0);
   for (const int e : TopK(lab, then).index) ++demand[S(e)];
   const int64_t room = Room(lab, then);
   return Configured(
       Along(rows, TopK(lab, rows),
-            [&](int, int, int e, const auto&) { return ++asked[S(e)] > demand[S(e)] - room; }),
+            [&](int, int, int e, const auto&) { return ++requested[S(e)] > demand[S(e)] - room; }),
       room);
 }
 

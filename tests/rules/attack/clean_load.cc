@@ -85,9 +85,9 @@ Call TokenBucketOfStoredRates(const Lab& lab, const Rows& rows) {
 Call TokenBucketOfChoices(const Lab& lab,
                           const Rows& rows) {  // refilled per request, not over time
   std::vector<Bucket> buckets(S(rows.experts), Bucket(0.6, 3));
-  std::vector<double> asked(S(rows.experts), 0);
+  std::vector<double> requested(S(rows.experts), 0);
   return Along(rows, TopK(lab, rows),
-               [&](int, int, int e, const auto&) { return buckets[S(e)].Take(++asked[S(e)]); });
+               [&](int, int, int e, const auto&) { return buckets[S(e)].Take(++requested[S(e)]); });
 }
 Call TokenBucketOfSequences(const Lab& lab, const Rows& rows) {
   std::map<std::pair<int64_t, int>, Bucket> buckets;
@@ -192,24 +192,24 @@ Call HotThinnedByHalf(const Lab& lab, const Rows& rows) {
 }
 Call HotTakeEveryOther(const Lab& lab, const Rows& rows) {
   const std::vector<uint8_t> hot = Hot(lab, rows);
-  std::vector<int> asked(S(rows.experts), 0);
+  std::vector<int> requested(S(rows.experts), 0);
   return ThenQueue(lab, rows, [&](int, int, int e, const auto&) {
-    return ++asked[S(e)] % 2 == 0 || !hot[S(e)];
+    return ++requested[S(e)] % 2 == 0 || !hot[S(e)];
   });
 }
 Call HotTakeTwoOfThree(const Lab& lab, const Rows& rows) {
   const std::vector<uint8_t> hot = Hot(lab, rows);
-  std::vector<int> asked(S(rows.experts), 0);
+  std::vector<int> requested(S(rows.experts), 0);
   return ThenQueue(lab, rows, [&](int, int, int e, const auto&) {
-    return ++asked[S(e)] % 3 != 0 || !hot[S(e)];
+    return ++requested[S(e)] % 3 != 0 || !hot[S(e)];
   });
 }
 Call HotSkipTheFirst(const Lab& lab, const Rows& rows) {
   const std::vector<double> demand = EarlierDemand(lab);
   const auto room = static_cast<double>(Room(lab, rows));
-  std::vector<double> asked(S(rows.experts), 0);
+  std::vector<double> requested(S(rows.experts), 0);
   return ThenQueue(lab, rows, [&](int, int, int e, const auto&) {
-    return ++asked[S(e)] > 0.6 * (demand[S(e)] - room);
+    return ++requested[S(e)] > 0.6 * (demand[S(e)] - room);
   });
 }
 Call HotRefuseSecondChoices(const Lab& lab, const Rows& rows) {

@@ -295,7 +295,7 @@ v1::Batch BatchOf(const Recorded& call) {
     e.mutable_site()->set_op(call.average ? "avg" : "sum");
     v1::ReductionCall& facts = *e.mutable_reduction()->mutable_call();
     facts.set_op(call.average ? v1::ReductionCall::OP_AVG : v1::ReductionCall::OP_SUM);
-    if (call.wire_said) facts.set_wire_dtype(static_cast<v1::DType>(call.input));
+    if (call.wire_stated) facts.set_wire_dtype(static_cast<v1::DType>(call.input));
     facts.set_algorithm(call.algorithm);
     facts.set_group_size(static_cast<uint32_t>(call.ranks));
     facts.set_group_rank(static_cast<uint32_t>(r));
@@ -436,7 +436,7 @@ std::vector<ArithmeticFamily> CleanCollectives() {
       for (const double x : c.columns[i]) sum = Round(sum + Round(x, wire), wire);
       c.output[i] = sum;
     }
-    c.wire_said = false;
+    c.wire_stated = false;
   }));
   all.push_back(After("reduced-to-one-rank", [](Recorded& c, Dice& d) {
     c.outputs.assign(static_cast<size_t>(c.ranks), Values(c.output.size(), 0));

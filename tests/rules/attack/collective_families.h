@@ -17,7 +17,7 @@ struct Recorded {
   std::vector<double> output;                // [m]
   std::vector<std::vector<double>> outputs;  // [N][m]; filled if each rank records its own output
   bool average = false;
-  bool wire_said = true;
+  bool wire_stated = true;
   std::string algorithm;
   double postscale = 1;
 };

@@ -76,9 +76,9 @@ void JudgeFamily(const Family& family, const Recorder& recorder, uint64_t seeds,
     ++all->recordings;
     ++counts[Outcome(verdict)];
     const bool refuses = call.capacity > 0 && (call.index.empty() || Refused(rows, call) > 0);
-    const bool asked = Found(verdict) || verdict.kind() == v1::Verdict::KIND_PASS ||
-                       (recorder.facts && refuses && PoolsHoldSeveralSequences(rows, call));
-    const bool depends = asked && DependsOnBatch(lab, family.route, rows, call, 24);
+    const bool requested = Found(verdict) || verdict.kind() == v1::Verdict::KIND_PASS ||
+                           (recorder.facts && refuses && PoolsHoldSeveralSequences(rows, call));
+    const bool depends = requested && DependsOnBatch(lab, family.route, rows, call, 24);
     if (Found(verdict) && !depends) {
       all->proofs += Proved(verdict);
       (KnownHints().contains(family.name) ? all->known : all->hints) += 1;
@@ -107,7 +107,7 @@ void JudgeFamily(const Family& family, const Recorder& recorder, uint64_t seeds,
 Totals JudgeAll(const std::vector<Family>& families, const Recorder& recorder, uint64_t seeds) {
   Totals all;
   for (const Family& family : families) {
-    if (Asked(family.name)) JudgeFamily(family, recorder, seeds, &all);
+    if (Requested(family.name)) JudgeFamily(family, recorder, seeds, &all);
   }
   std::cout << families.size() << " families, " << all.recordings << " recordings, " << all.proofs
             << " proofs and " << all.hints << " hints of what does not depend on the batch ("
@@ -145,7 +145,7 @@ TEST(TieOrderAttack, OnlyWhoBreaksTiesOutOfOrderIsSuspected) {
   int64_t recordings = 0, hints = 0, guilty = 0, found = 0;
   for (const Recorder& recorder : {Recorder{}, Recorder{.facts = true}}) {
     for (const Family& family : AllFamilies()) {
-      if (!Asked(family.name)) continue;
+      if (!Requested(family.name)) continue;
       const bool breaks = TieBreakers().contains(family.name);
       Counts counts;
       for (uint64_t seed = FirstSeed(); seed < FirstSeed() + Seeds(2, 30); ++seed) {

@@ -68,7 +68,7 @@ int64_t Places(const Lab& lab, const Call& call, int64_t rows, int experts) {
 
 namespace {
 
-struct Asking {
+struct Request_ {
   double place;
   int t;
   size_t choice;
@@ -76,17 +76,17 @@ struct Asking {
 
 // Keeps the `capacity` requests with the lowest order per expert and pool.
 void Refuse(const Rows& rows, const Order& order, Call& call) {
-  std::map<std::pair<int, int>, std::vector<Asking>> cells;
+  std::map<std::pair<int, int>, std::vector<Request_>> cells;
   for (size_t i = 0; i < call.index.size(); ++i) {
     if (call.index[i] < 0 || !call.keep[i]) continue;
     const int t = static_cast<int>(i / S(call.k)), j = static_cast<int>(i % S(call.k));
     const int pool = call.pool.empty() ? 0 : call.pool[S(t)];
     cells[{pool, call.index[i]}].push_back({order(t, j, call.index[i]), t, i});
   }
-  for (auto& [cell, asking] : cells) {
-    std::stable_sort(asking.begin(), asking.end(),
-                     [](const Asking& a, const Asking& b) { return a.place < b.place; });
-    for (size_t n = S(call.capacity); n < asking.size(); ++n) call.keep[asking[n].choice] = 0;
+  for (auto& [cell, requests] : cells) {
+    std::stable_sort(requests.begin(), requests.end(),
+                     [](const Request_& a, const Request_& b) { return a.place < b.place; });
+    for (size_t n = S(call.capacity); n < requests.size(); ++n) call.keep[requests[n].choice] = 0;
   }
   Finish(rows, call);
 }

@@ -51,13 +51,13 @@ Call Of(const Rows& rows, int k, const char* policy) {
 // Limits the whole call to the capacity. Order: order(t, j), lowest first.
 void Cap(const Rows& rows, double factor, const Order& order, Call& call) {
   call.capacity = static_cast<int64_t>(std::ceil(factor * rows.count * call.k / rows.experts));
-  std::vector<std::vector<std::pair<double, size_t>>> asking(S(rows.experts));
+  std::vector<std::vector<std::pair<double, size_t>>> requests(S(rows.experts));
   for (size_t i = 0; i < call.index.size(); ++i) {
     const int t = static_cast<int>(i / S(call.k)), j = static_cast<int>(i % S(call.k));
     if (call.index[i] >= 0 && call.keep[i])
-      asking[S(call.index[i])].emplace_back(order(t, j, call.index[i]), i);
+      requests[S(call.index[i])].emplace_back(order(t, j, call.index[i]), i);
   }
-  for (auto& list : asking) {
+  for (auto& list : requests) {
     std::sort(list.begin(), list.end());
     for (size_t n = S(call.capacity); n < list.size(); ++n) call.keep[list[n].second] = 0;
   }

@@ -52,7 +52,7 @@ class Recording {
     evidence.mutable_site()->set_op("routing");
     evidence.set_sample_size(order_.size());
     v1::Routing& routing = *evidence.mutable_routing();
-    Say(*routing.mutable_config());
+    Report(*routing.mutable_config());
     Put(*routing.mutable_sample());
     return evidence;
   }
@@ -83,7 +83,7 @@ class Recording {
     config.set_capacity(static_cast<uint64_t>(capacity));
   }
 
-  void SayCapacity(Config& config) const {
+  void DescribeCapacity(Config& config) const {
     if (recorder_.misdeclare) {
       const int64_t even = std::max<int64_t>(1, int64_t{rows_.count} * call_.k / rows_.experts);
       return Declare(config, Pick(kCapacity, 2) == 0 ? even : MostHeld());
@@ -98,7 +98,7 @@ class Recording {
     }
   }
 
-  void Say(Config& config) const {
+  void Report(Config& config) const {
     config.set_top_k(static_cast<uint32_t>(call_.k));
     config.set_experts(static_cast<uint32_t>(rows_.experts));
     config.set_score_function(call_.function);
@@ -108,7 +108,7 @@ class Recording {
     if (call_.groups > 0)
       config.set_group_score(call_.group_sum2 ? Config::GROUP_SCORE_SUM2 : Config::GROUP_SCORE_MAX);
     if (!call_.bias.empty()) config.set_bias_captured(Config::BIAS_CAPTURED_BEFORE);
-    SayCapacity(config);
+    DescribeCapacity(config);
     if (!recorder_.facts && !pool_recorded() && call_.pool.empty() && Pick(kPool, 3) == 1)
       config.set_pool(Config::POOL_MICROBATCH);
     static const char* const kNames[] = {"token-choice", "fifo-capacity", "score-capacity",

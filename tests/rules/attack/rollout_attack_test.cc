@@ -97,7 +97,7 @@ TEST(RolloutAttack, OneContextHasNoSlope) {
 // temperature nor different ids may be named. Forced tokens alone cannot be distinguished from
 // padding.
 TEST(RolloutAttack, AGrammarIsNoTemperature) {
-  int told = 0, runs = 0, unsaid = 0;
+  int reported = 0, runs = 0, unsaid = 0;
   for (const char* mode : {"processed", ""}) {
     for (const auto& [contexts, tokens] : {std::pair(.2, .05), {.5, .5}, {1.0, .8}, {.1, .3}}) {
       for (const char* family : {"small", "large"}) {
@@ -109,30 +109,30 @@ TEST(RolloutAttack, AGrammarIsNoTemperature) {
           spec.share = contexts;
           spec.size = tokens;
           spec.mode = mode;
-          const bool said = spec.mode != "";
+          const bool stated = spec.mode != "";
           ++runs;
           for (const v1::Verdict& v : Judge(RolloutRun(spec))) {
             const std::string& cause = v.finding().cause().id();
             // With few tokens, forced tokens resemble padding and unlikely tokens resemble
             // different ids.
-            const bool alike = !said && (cause == "zero-filled" || cause == "retokenisation");
+            const bool alike = !stated && (cause == "zero-filled" || cause == "retokenisation");
             EXPECT_FALSE(kAccusations.contains(cause) && !alike)
                 << family << " " << contexts << " " << tokens << " seed " << seed << " " << mode
                 << ": " << v.rule() << " " << cause << ": " << v.finding().explanation();
             if (v.rule() != "drift/record-invalid") continue;
-            if (said) {
+            if (stated) {
               EXPECT_NE(v.finding().level(), v1::LEVEL_ERROR) << v.finding().explanation();
             }
-            told += said && cause == "truncation";
-            unsaid += !said && cause == "truncation";
+            reported += stated && cause == "truncation";
+            unsaid += !stated && cause == "truncation";
           }
         }
       }
     }
   }
   std::printf("%d runs with a grammar: named truncation in %d where said, %d where not\n", runs,
-              told, unsaid);
-  EXPECT_GE(2 * told, runs * 8 / 10);
+              reported, unsaid);
+  EXPECT_GE(2 * reported, runs * 8 / 10);
 }
 
 // Tests that the reported step is the step in which the drift increased, independent of the time of

@@ -53,7 +53,7 @@ Judged JudgeClean(const Recorder& recorder, uint64_t seeds) {
   const uint64_t first = FirstSeed();
   Judged all;
   for (const Family& family : CleanFamilies()) {
-    if (!Asked(family.name)) continue;
+    if (!Requested(family.name)) continue;
     Counts counts;
     for (uint64_t seed = first; seed < first + seeds; ++seed) {
       const Lab lab(family.data, seed);
@@ -101,7 +101,7 @@ void NoLeakingRouterPasses(const Recorder& recorder, uint64_t seeds) {
   int64_t recordings = 0, passed = 0, assumed = 0;
   const uint64_t first = FirstSeed();
   for (const Family& family : LeakingFamilies()) {
-    if (!Asked(family.name)) continue;
+    if (!Requested(family.name)) continue;
     for (uint64_t seed = first; seed < first + seeds; ++seed) {
       const Lab lab(family.data, seed);
       const Rows rows = lab.Text();
@@ -111,10 +111,10 @@ void NoLeakingRouterPasses(const Recorder& recorder, uint64_t seeds) {
       if (verdict.kind() != v1::Verdict::KIND_PASS || !Leaks(lab, family.route, rows, call, 12))
         continue;
       ++passed;
-      const bool says =
+      const bool states =
           verdict.assumptions_size() > 0 && verdict.assumptions(0).find("no capacity") == 0;
-      assumed += says;
-      EXPECT_TRUE(says) << family.name << " seed " << seed << " passes: " << verdict.reason();
+      assumed += states;
+      EXPECT_TRUE(states) << family.name << " seed " << seed << " passes: " << verdict.reason();
     }
   }
   std::cout << recordings << " recordings of leaking routers, " << passed << " that leaked pass, "
@@ -140,7 +140,7 @@ TEST(RoutingAttack, LeakingRoutersAreFoundWhereTheFactsAreRecorded) {
   int64_t refusing = 0, found = 0, passed = 0;
   EXPECT_GE(LeakingFamilies().size(), 40u);
   for (const Family& family : LeakingFamilies()) {
-    if (!Asked(family.name)) continue;
+    if (!Requested(family.name)) continue;
     Counts counts;
     int64_t here = 0, found_here = 0;
     for (uint64_t seed = first; seed < first + seeds; ++seed) {
@@ -175,7 +175,7 @@ TEST(RoutingAttack, RoutersThatPeopleRunAreDecided) {
   const uint64_t seeds = Seeds(2, 20), first = FirstSeed();
   std::cout << "router | recordings | decided | outcomes\n";
   for (const RealRouter& router : RealRouters()) {
-    if (!Asked(router.name)) continue;
+    if (!Requested(router.name)) continue;
     Counts counts;
     int64_t decided = 0;
     for (uint64_t seed = first; seed < first + seeds; ++seed) {

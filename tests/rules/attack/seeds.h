@@ -23,7 +23,7 @@ inline uint64_t Seeds(uint64_t few, uint64_t many) {
   return (std::getenv("PLUMB_LONG") != nullptr ? many : few) * Number("PLUMB_ATTACK_TIMES", 1);
 }
 inline uint64_t FirstSeed() { return Number("PLUMB_ATTACK_FIRST", 1); }
-inline bool Asked(const char* family) {
+inline bool Requested(const char* family) {
   const char* one = std::getenv("PLUMB_ATTACK_FAMILY");
   return one == nullptr || std::string(one) == family;
 }

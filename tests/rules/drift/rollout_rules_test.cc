@@ -176,7 +176,7 @@ TEST(RolloutRules, EpochsDoNotEnterTwice) {
 
 // The names in the findings of one rule in one run, in order, and the name in the final report.
 struct Named {
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   std::string kept;
 };
 Named CausesOf(const std::string& rule, v1::Batch batch) {
@@ -184,7 +184,7 @@ Named CausesOf(const std::string& rule, v1::Batch batch) {
   Report report;
   for (const v1::Verdict& verdict : VerdictsOn({std::move(batch)}, {.rules = {"drift/*"}})) {
     report.Add(verdict);
-    if (verdict.rule() == rule) named.told.push_back(verdict.finding().cause().id());
+    if (verdict.rule() == rule) named.reported.push_back(verdict.finding().cause().id());
   }
   for (const v1::Finding* f : report.findings())
     if (f->rule() == rule) named.kept = f->cause().id();
@@ -215,13 +215,13 @@ TEST(RolloutRules, NoiseIsTakenBackWhenTheRecordProvesUntrue) {
   v1::Batch raised = RolloutRun(spec);
   Raise(8, &raised);
   const Named unknown = CausesOf("drift/logit-drift", raised);
-  EXPECT_EQ(unknown.told.front(), "noise");
+  EXPECT_EQ(unknown.reported.front(), "noise");
   EXPECT_EQ(unknown.kept, "unknown");
   spec.sin = "zero-filled";
   spec.from_step = 8;
   spec.share = .2;
   const Named zeros = CausesOf("drift/logit-drift", RolloutRun(spec));
-  EXPECT_EQ(zeros.told.front(), "noise");
+  EXPECT_EQ(zeros.reported.front(), "noise");
   EXPECT_EQ(zeros.kept, "zero-filled");
 }
 

@@ -245,7 +245,7 @@ TEST(AllZero, AllAtOnceIsAMinimumWhereTheLossIsAtItsLeast) {
   }
 }
 
-TEST(AllZero, ABiasBesideALivingWeight) {
+TEST(AllZero, ABiasNextToALivingWeight) {
   for (const bool weight_dies : {false, true}) {
     v1::Batch batch = test::BatchOf(test::SourceOf("run", 0, 1));
     for (int step = 0; step < 150; ++step) {

@@ -64,19 +64,19 @@ v1::Batch StepOf(int64_t step, const Logged& logged) {
 // before the onset is a false alarm.
 int64_t DelayOf(const Fault& fault, int64_t onset, uint64_t seed) {
   testing::Draw draw(seed);
-  int64_t now = 0, told = -1;
+  int64_t now = 0, reported = -1;
   auto engine = *Engine::Create({.rules = {"health/*"}}, [&](const v1::Verdict& verdict) {
     if (verdict.finding().level() < v1::LEVEL_WARNING) return;
     EXPECT_GE(now, onset) << verdict.rule() << " " << seed;
-    if (verdict.rule() == fault.rule && told < 0) told = now;
+    if (verdict.rule() == fault.rule && reported < 0) reported = now;
   });
-  for (int64_t step = 0; step < kSteps && told < 0; ++step) {
+  for (int64_t step = 0; step < kSteps && reported < 0; ++step) {
     now = step;
     Logged logged = Healthy(step, draw);
     if (step >= onset) fault.plant(step - onset, &logged);
     EXPECT_TRUE(engine->Add(StepOf(step, logged)).ok());
   }
-  return told < 0 ? -1 : told - onset;
+  return reported < 0 ? -1 : reported - onset;
 }
 
 const std::vector<Fault>& Faults() {
@@ -133,19 +133,19 @@ TEST(FaultDelays, ARunThatNeverLearns) {
   std::vector<int64_t> delays;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     testing::Draw draw(seed);
-    int64_t now = 0, told = -1;
+    int64_t now = 0, reported = -1;
     auto engine =
         *Engine::Create({.rules = {"health/loss-stall"}}, [&](const v1::Verdict& verdict) {
-          if (verdict.finding().level() >= v1::LEVEL_WARNING && told < 0) told = now;
+          if (verdict.finding().level() >= v1::LEVEL_WARNING && reported < 0) reported = now;
         });
-    for (int64_t step = 0; step < 9000 && told < 0; ++step) {
+    for (int64_t step = 0; step < 9000 && reported < 0; ++step) {
       now = step;
       Logged logged;
       logged.loss = 9.2 * std::exp(0.01 * draw.Normal());
       EXPECT_TRUE(engine->Add(StepOf(step, logged)).ok());
     }
-    EXPECT_GE(told, 0) << seed;
-    delays.push_back(told);
+    EXPECT_GE(reported, 0) << seed;
+    delays.push_back(reported);
   }
   std::sort(delays.begin(), delays.end());
   std::printf("| the loss never falls | health/loss-stall | %d | %d | %lld | %lld |\n", kSeeds,

@@ -81,7 +81,7 @@ TEST(GameLosses, WhatBreaksInTheirSumIsFound) {
   EXPECT_EQ(Levels(Rising("loss") + others, roles)["loss-divergence"], v1::LEVEL_ERROR);
 }
 
-TEST(GameLosses, APartMayRiseBesideTheLoss) {
+TEST(GameLosses, APartMayRiseNextToTheLoss) {
   for (const char* part : {"l1_loss", "l2_loss", "nll_loss", "loss_box_reg"}) {
     EXPECT_EQ(Levels(Rising(part))["loss-divergence"], v1::LEVEL_ERROR) << part;
     EXPECT_EQ(Highest(Levels(Rising(part) + "total_loss = 3 900>1 ~0.02\n")), v1::LEVEL_NOTE)

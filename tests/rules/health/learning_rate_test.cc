@@ -22,7 +22,7 @@ using Schedule = std::function<double(int step)>;
 constexpr char kRule[] = "health/learning-rate";
 
 // The injector: what each rank tells of each group.
-struct Told {
+struct Reported {
   int steps = 200;
   std::vector<std::vector<Schedule>> ranks;  // by rank, by group
 
@@ -107,7 +107,7 @@ TEST(LearningRate, UsualSchedulesPass) {
     const Schedule frozen = [](int) { return 0.0; };
     const std::vector<Schedule> groups =
         i % 2 == 0 ? std::vector{schedule, half} : std::vector{schedule, frozen};
-    const Verdicts verdicts = VerdictsOf(kRule, {Told{.ranks = {groups, groups}}.Batch()});
+    const Verdicts verdicts = VerdictsOf(kRule, {Reported{.ranks = {groups, groups}}.Batch()});
     ASSERT_EQ(verdicts.size(), 1u);
     EXPECT_EQ(verdicts[0].kind(), v1::Verdict::KIND_PASS) << verdicts[0].reason();
   }
@@ -123,7 +123,8 @@ TEST(LearningRate, ZeroIsFoundAtItsFirstStep) {
       if (poisoned && step % 5 == 2) return std::nan("");
       return step < first ? peak : -0.0;
     };
-    const Verdicts verdicts = VerdictsOf(kRule, {Told{.steps = 220, .ranks = {{stops}}}.Batch()});
+    const Verdicts verdicts =
+        VerdictsOf(kRule, {Reported{.steps = 220, .ranks = {{stops}}}.Batch()});
     ASSERT_EQ(verdicts.size(), 1u);
     EXPECT_EQ(verdicts[0].finding().level(), v1::LEVEL_ERROR) << first;
     const int onset = poisoned && first % 5 == 2 ? first + 1 : first;
@@ -136,8 +137,8 @@ TEST(LearningRate, ZeroIsFoundAtItsFirstStep) {
 TEST(LearningRate, HowManyInARow) {
   const auto found = [](int first, int zeros, int steps) {
     const Schedule gap = [=](int step) { return step >= first && step < first + zeros ? 0 : 1e-3; };
-    return testing::Findings(VerdictsOf(kRule, {Told{.steps = steps, .ranks = {{gap}}}.Batch()}),
-                             kRule);
+    return testing::Findings(
+        VerdictsOf(kRule, {Reported{.steps = steps, .ranks = {{gap}}}.Batch()}), kRule);
   };
   for (const int zeros : {1, 9, 10, 15, 98, 99, 100, 101, 120})
     EXPECT_EQ(found(20, zeros, 200), zeros >= 100 ? 1 : 0) << zeros;
@@ -155,8 +156,8 @@ TEST(LearningRate, RanksThatDifferAreNamed) {
     const Schedule odd = [=](int step) {
       return step < from ? schedule(step) : schedule(step) * 1.01 + 1e-6;
     };
-    const Told told{.ranks = {{schedule}, {schedule}, {odd}, {schedule}}};
-    const Verdicts verdicts = VerdictsOf(kRule, {told.Batch()});
+    const Reported reported{.ranks = {{schedule}, {schedule}, {odd}, {schedule}}};
+    const Verdicts verdicts = VerdictsOf(kRule, {reported.Batch()});
     ASSERT_EQ(verdicts.size(), 1u);
     EXPECT_EQ(verdicts[0].finding().level(), v1::LEVEL_WARNING);
     EXPECT_EQ(verdicts[0].site().step_first(), from);
@@ -167,21 +168,22 @@ TEST(LearningRate, RanksThatDifferAreNamed) {
 TEST(LearningRate, ARestartBeginsAnew) {
   const Schedule ends = [](int step) { return step < 10 ? 1e-3 : 0; };
   const Schedule begins = [](int step) { return step >= 6 ? 1e-3 : 0; };
-  v1::Batch first = Told{.steps = 17, .ranks = {{ends}}}.Batch();
+  v1::Batch first = Reported{.steps = 17, .ranks = {{ends}}}.Batch();
   test::AddProgress(&first, 16);
-  const v1::Batch second = Told{.steps = 30, .ranks = {{begins}}}.Batch(1);
+  const v1::Batch second = Reported{.steps = 30, .ranks = {{begins}}}.Batch(1);
   EXPECT_EQ(testing::Findings(VerdictsOf(kRule, {first, second}), kRule), 0);
 }
 
 // Live, by columns and in steps, as offline.
-TEST(LearningRate, ColumnsSayTheSame) {
+TEST(LearningRate, ColumnsGiveTheSame) {
   std::mt19937_64 random(4);
   for (int i = 0; i < 10; ++i) {
     const Schedule usual = Usual(random, 60);
     const Schedule stops = [=](int step) { return step < 30 ? usual(step) : 0; };
-    const Told told{.steps = 60, .ranks = {{i % 2 == 0 ? usual : stops, usual}, {usual, usual}}};
-    const Verdicts whole = VerdictsOf(kRule, {told.Batch()});
-    const Verdicts live = VerdictsOf(kRule, told.Columns());
+    const Reported reported{.steps = 60,
+                            .ranks = {{i % 2 == 0 ? usual : stops, usual}, {usual, usual}}};
+    const Verdicts whole = VerdictsOf(kRule, {reported.Batch()});
+    const Verdicts live = VerdictsOf(kRule, reported.Columns());
     ASSERT_EQ(whole.size(), live.size());
     for (size_t k = 0; k < whole.size(); ++k)
       EXPECT_EQ(whole[k].SerializeAsString().size(), live[k].SerializeAsString().size());

@@ -101,7 +101,7 @@ TEST(LossRestarts, HoweverHighItIsANoteThatNamesTheRestart) {
 }
 
 // The rate falls again to where it was, and the loss does not.
-TEST(LossRestarts, WhatDoesNotComeBackWithTheRateIsTold) {
+TEST(LossRestarts, WhatDoesNotComeBackWithTheRateIsReported) {
   for (const int64_t period : {60, 150, 400}) {
     for (uint64_t seed = 1; seed <= 4; ++seed) {
       Rated run{.rate = Cosine(period), .points = 4 * period};
@@ -113,7 +113,7 @@ TEST(LossRestarts, WhatDoesNotComeBackWithTheRateIsTold) {
 }
 
 // A fault that is none of the restart's: late in the cycle, or not a number.
-TEST(LossRestarts, OtherFaultsOfTheCycleAreToldAsEver) {
+TEST(LossRestarts, OtherFaultsOfTheCycleAreReportedAsEver) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     Rated run{.rate = Cosine(400), .points = 1600};
     const auto at = [&](int64_t from, int64_t to, double factor) {
@@ -126,7 +126,7 @@ TEST(LossRestarts, OtherFaultsOfTheCycleAreToldAsEver) {
 }
 
 // A jump at the same place, where the rate does not restart as a schedule does.
-TEST(LossRestarts, OtherRatesExcuseNothing) {
+TEST(LossRestarts, OtherRatesExplainNothing) {
   const auto falls = [](int64_t step) { return 0.1 * std::exp(-static_cast<double>(step) / 100); };
   const Course none, constant = [](int64_t) { return 0.01; };
   const Course slip = [](int64_t step) { return step < 300 ? 0.01 : 0.1; };
@@ -155,7 +155,7 @@ std::vector<v1::Finding> JudgedAroundZero(const Course& mean, double noise, uint
   return FindingsOf({.points = 700}, [&](int64_t step) { return mean(step) + normal(random); });
 }
 
-TEST(LossAroundZero, AJumpIsToldBeforeMuchWasSeen) {
+TEST(LossAroundZero, AJumpIsReportedBeforeMuchWasSeen) {
   for (const int64_t at : {60, 100, 133, 160, 300}) {
     for (uint64_t seed = 1; seed <= 5; ++seed) {
       const auto jumps = [at](int64_t step) { return Likelihood(step) + (step < at ? 0 : 3); };

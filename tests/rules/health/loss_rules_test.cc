@@ -77,7 +77,7 @@ double Healthy(int64_t step) {
   return 3 + std::pow(1 + step / 20.0, -0.5) + 0.02 * std::sin(17.0 * step);
 }
 
-TEST_F(LossRules, ASpikeIsToldAsItsStepClosesAndRefinedLater) {
+TEST_F(LossRules, ASpikeIsReportedAsItsStepClosesAndRefinedLater) {
   Begin();
   for (int64_t step = 0; step < 300; ++step)
     Step(step, "loss", {Healthy(step) * (step >= 200 && step < 210 ? 2 : 1)});
@@ -268,7 +268,7 @@ TEST_F(LossRules, LossesAroundZeroAreLeftAlone) {
   EXPECT_LE(warned, 2);  // 15 in 2,000 longer runs, all of hinge losses
 }
 
-TEST_F(LossRules, ANanOnAnyRankIsToldAsItsStepCloses) {
+TEST_F(LossRules, ANanOnAnyRankIsReportedAsItsStepCloses) {
   Begin(2);
   for (int64_t step = 0; step < 150; ++step)
     Step(step, "lm loss", {Healthy(step), step == 77 ? NAN : Healthy(step)});
@@ -317,7 +317,7 @@ TEST_F(LossRules, EverySeriesHasAVerdictOfEachRule) {
 }
 
 // It is told while the run goes on, once.
-TEST_F(LossRules, ARunThatNeverLearnsIsToldBeforeItsEnd) {
+TEST_F(LossRules, ARunThatNeverLearnsIsReportedBeforeItsEnd) {
   Begin();
   for (int64_t step = 0; step < 5000; ++step)
     Step(step, "loss", {10.8 + 0.2 * std::sin(17.0 * static_cast<double>(step))});

@@ -128,9 +128,9 @@ TEST(SameData, EqualLossesHelpWhereFewSumsWereSampled) {
       ReductionSpec spec = Spec(seed, 2);
       spec.steps = sums;
       spec.same = "0,1";
-      const int told = sums >= 2 ? 1 : 0;
-      EXPECT_EQ(found(spec, {}, seed), told) << sums;
-      EXPECT_EQ(found(spec, {.steps = 200, .grain = 1.0 / 64, .poisoned = 0.1}, seed), told);
+      const int reported = sums >= 2 ? 1 : 0;
+      EXPECT_EQ(found(spec, {}, seed), reported) << sums;
+      EXPECT_EQ(found(spec, {.steps = 200, .grain = 1.0 / 64, .poisoned = 0.1}, seed), reported);
       EXPECT_EQ(found(spec, {.steps = 60}, seed), 0);
       EXPECT_EQ(found(spec, {.kind = Kind::kConstant, .steps = 300}, seed), 0);
       EXPECT_EQ(found(spec, {.kind = Kind::kOwn, .steps = 300}, seed), 0);

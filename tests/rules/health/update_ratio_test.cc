@@ -37,7 +37,7 @@ struct RatioRun {
   double spread = 0.2;  // of its ln
   double correlation = 0.5;
   bool sgd = false;  // the ratio follows the gradient, which falls by three decades
-  bool rate_told = true;
+  bool rate_reported = true;
   bool logarithms = false;
   double fault = 1;  // factor on the ratio
   int fault_from = 0;
@@ -70,7 +70,7 @@ struct RatioRun {
       double value = ratio * share * gradient * std::exp(spread * noise);
       if (step >= fault_from) value *= fault;
       if (step % every != 0) continue;
-      if (rate_told) test::AddScalar(&batch, "lr", step, peak * share);
+      if (rate_reported) test::AddScalar(&batch, "lr", step, peak * share);
       test::AddScalar(&batch, "grad_norm", step, gradient);
       test::AddScalar(&batch, "update_ratio", step, logarithms ? std::log10(value) : value);
     }
@@ -87,7 +87,7 @@ RatioRun Healthy(uint64_t seed) {
   run.spread = 0.05 + 0.45 * draw.Uniform();
   run.correlation = 0.98 * draw.Uniform();
   run.sgd = seed % 5 == 0;
-  run.rate_told = seed % 3 != 1;
+  run.rate_reported = seed % 3 != 1;
   run.every = seed % 7 == 0 ? 10 : 1;
   return run;
 }
@@ -107,7 +107,7 @@ TEST(UpdateRatio, WrongByDecadesIsFound) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     RatioRun run = Healthy(seed);
     run.sgd = false;
-    run.rate_told = true;
+    run.rate_reported = true;
     run.logarithms = seed % 2 == 0;
     run.fault_from = seed % 3 == 0 ? 400 : 0;
     run.fault = 1e-4;

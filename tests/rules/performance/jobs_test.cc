@@ -95,14 +95,14 @@ TEST(Jobs, EachStallIsNamed) {
       spec.stall = stall;
       spec.stall_every = every;
       spec.stall_ms = 30.0 * every;
-      std::map<std::string, std::set<std::string>> told;  // causes by rule
+      std::map<std::string, std::set<std::string>> reported;  // causes by rule
       for (const v1::Finding& finding : Findings(JobRun(spec)))
-        told[finding.rule()].insert(finding.cause().id());
-      EXPECT_EQ(told["performance/idle-comb"], std::set<std::string>{cause}) << stall << every;
-      EXPECT_EQ(told.contains("performance/data-stall"), stall == "loader") << stall << every;
-      EXPECT_EQ(told.contains("performance/checkpoint-stall"), stall == "checkpoint") << stall;
-      EXPECT_FALSE(told.contains("performance/straggler")) << stall;
-      EXPECT_FALSE(told.contains("performance/launch-bound")) << stall << every;
+        reported[finding.rule()].insert(finding.cause().id());
+      EXPECT_EQ(reported["performance/idle-comb"], std::set<std::string>{cause}) << stall << every;
+      EXPECT_EQ(reported.contains("performance/data-stall"), stall == "loader") << stall << every;
+      EXPECT_EQ(reported.contains("performance/checkpoint-stall"), stall == "checkpoint") << stall;
+      EXPECT_FALSE(reported.contains("performance/straggler")) << stall;
+      EXPECT_FALSE(reported.contains("performance/launch-bound")) << stall << every;
     }
   }
 }
@@ -145,7 +145,7 @@ TEST(Jobs, LinksThatAreReachedAreNotAccused) {
     spec.collective_mib = 256;
     spec.seed = static_cast<uint64_t>(9000 + i);
     const double bytes = 2 * 256.0 * (1 << 20) * 7 / 8;  // sent by a rank
-    const auto told = [&](double gb_s) {
+    const auto reported = [&](double gb_s) {
       spec.transfer_ms = 1e3 * bytes / (1e9 * gb_s);
       int count = 0;
       for (const v1::Finding& finding :
@@ -153,8 +153,8 @@ TEST(Jobs, LinksThatAreReachedAreNotAccused) {
         count += finding.rule() == "performance/collective-bandwidth" ? 1 : 0;
       return count;
     };
-    accused += told(0.7 * 45);
-    found += told(0.4 * 45);
+    accused += reported(0.7 * 45);
+    found += reported(0.4 * 45);
   }
   EXPECT_EQ(accused, 0);
   EXPECT_EQ(found, jobs);
@@ -196,7 +196,7 @@ TEST(Jobs, CardsThatAreUsedWhollyAreNotAccused) {
 }
 
 TEST(Jobs, HealthyPipelinesAreSilentAndALargeStageIsNamed) {
-  const std::vector<std::string> told = {"performance/pipeline-bubble.micro_batches=16"};
+  const std::vector<std::string> reported = {"performance/pipeline-bubble.micro_batches=16"};
   int jobs = 0;
   for (const int stages : {2, 4, 8}) {
     for (int i = 0; i < (Long() ? 134 : 4); ++i) {
@@ -209,14 +209,14 @@ TEST(Jobs, HealthyPipelinesAreSilentAndALargeStageIsNamed) {
       spec.stray_gaps = 0.25;
       spec.hidden = false;
       spec.seed = static_cast<uint64_t>(300 * stages + i);
-      for (const v1::Finding& finding : Findings(JobRun(spec), told)) {
+      for (const v1::Finding& finding : Findings(JobRun(spec), reported)) {
         EXPECT_NE(finding.rule(), "performance/pipeline-bubble") << finding.explanation();
       }
       ++jobs;
       spec.slow_stage = i % stages;
       spec.slow = 1.3;
       int named = 0;
-      for (const v1::Finding& finding : Findings(JobRun(spec), told)) {
+      for (const v1::Finding& finding : Findings(JobRun(spec), reported)) {
         if (finding.rule() != "performance/pipeline-bubble") continue;
         named += finding.cause().id() == "stage-imbalance" ? 1 : 0;
         for (const uint32_t rank : finding.site().ranks())
@@ -264,7 +264,7 @@ TEST(Jobs, ACombOfOneRankIsThatRanks) {
 }
 
 // Tests 480 hangs at full length: no innocent rank is named.
-TEST(Jobs, WhoHoldsAJobIsNamedAndNobodyElse) {
+TEST(Jobs, TheRankThatHoldsAJobIsNamedAndNoOther) {
   const std::map<std::string, std::string> kinds = {{"absent", "not-launched"},
                                                     {"stuck", "not-completed"},
                                                     {"shape", "mismatched"},

@@ -83,7 +83,7 @@ TEST(Loops, EachStallIsNamedWithItsCause) {
   }
 }
 
-TEST(Loops, TheRankThatOthersWaitForIsNamedAndNobodyElse) {
+TEST(Loops, TheRankThatOthersWaitForIsNamedAndNoOther) {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     for (const bool late : {false, true}) {
       LoopSpec spec;
@@ -105,7 +105,7 @@ TEST(Loops, TheRankThatOthersWaitForIsNamedAndNobodyElse) {
 
 // Tests that if no rank records its waiting time, all steps have equal length and no rank is
 // compared.
-TEST(Loops, WithoutCollectivesNobodyIsComparedAndNobodyPasses) {
+TEST(Loops, WithoutCollectivesNoneIsComparedAndNonePasses) {
   LoopSpec spec;
   spec.slow_rank = 1;
   spec.collectives = false;
@@ -124,7 +124,7 @@ TEST(Loops, InFrontOfAGpuAStallIsANote) {
 }
 
 // Tests that rules without evidence in a loop give no verdict.
-TEST(Loops, RulesOfKernelsSayNothingOfLoops) {
+TEST(Loops, RulesOfKernelsReportNoLoops) {
   const Judged judged = Judge({});
   EXPECT_FALSE(judged.verdicts.contains("performance/launch-bound"));
   EXPECT_FALSE(judged.verdicts.contains("performance/exposed-communication"));

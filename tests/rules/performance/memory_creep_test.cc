@@ -103,10 +103,10 @@ Memory Leak(const std::string& kind, uint64_t seed, double full) {
 }
 
 struct Heard {
-  bool told = false;   // If set, the warning is in the final report.
-  bool note = false;   // If set, the warning was withdrawn.
-  int64_t at = -1;     // Step of the warning before the end; -1 if there was none.
-  std::string unsure;  // The reason if the rule was inconclusive.
+  bool reported = false;  // If set, the warning is in the final report.
+  bool note = false;      // If set, the warning was withdrawn.
+  int64_t at = -1;        // Step of the warning before the end; -1 if there was none.
+  std::string unsure;     // The reason if the rule was inconclusive.
 };
 
 Heard Listen(const Memory& memory) {
@@ -142,7 +142,7 @@ Heard Listen(const Memory& memory) {
   EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
   (*engine)->Finish();
   for (const v1::Finding* finding : report.findings()) {
-    heard.told |= finding->level() >= v1::LEVEL_WARNING;
+    heard.reported |= finding->level() >= v1::LEVEL_WARNING;
     heard.note |= finding->level() < v1::LEVEL_WARNING;
   }
   return heard;
@@ -155,9 +155,9 @@ TEST(MemoryCreep, MemoryThatIsWellIsNotAccused) {
     int of_kind = 0, notes_of_kind = 0;
     for (uint64_t i = 0; i < each; ++i) {
       const Heard heard = Listen(Healthy(kind, 1000 * i + 7));
-      of_kind += heard.told ? 1 : 0;
+      of_kind += heard.reported ? 1 : 0;
       notes_of_kind += heard.note ? 1 : 0;
-      if (heard.told) RecordProperty(kind + "_seed_" + std::to_string(i), 1);
+      if (heard.reported) RecordProperty(kind + "_seed_" + std::to_string(i), 1);
     }
     RecordProperty("accused_" + kind, of_kind);
     RecordProperty("notes_" + kind, notes_of_kind);
@@ -170,7 +170,7 @@ TEST(MemoryCreep, MemoryThatIsWellIsNotAccused) {
 }
 
 // Tests runs that fail because of the leak.
-TEST(MemoryCreep, ALeakIsToldBeforeTheLimitIsReached) {
+TEST(MemoryCreep, ALeakIsReportedBeforeTheLimitIsReached) {
   const uint64_t each = Long() ? 100 : 8;
   for (const std::string kind : kLeaks) {
     int live = 0, in_the_end = 0;
@@ -179,7 +179,7 @@ TEST(MemoryCreep, ALeakIsToldBeforeTheLimitIsReached) {
       const Memory memory = Leak(kind, 1000 * i + 3, 100);
       const Heard heard = Listen(memory);
       live += heard.at >= 0 ? 1 : 0;
-      in_the_end += heard.told ? 1 : 0;
+      in_the_end += heard.reported ? 1 : 0;
       if (heard.at >= 0)
         used.push_back(static_cast<double>(heard.at + 1) /
                        static_cast<double>(memory.values.size()));
@@ -201,7 +201,7 @@ TEST(MemoryCreep, ALeakIsFoundInARunThatEndsBeforeTheLimit) {
     for (const std::string kind : kLeaks) {
       int found = 0;
       for (uint64_t i = 0; i < each; ++i)
-        found += Listen(Leak(kind, 1000 * i + 5, full)).told ? 1 : 0;
+        found += Listen(Leak(kind, 1000 * i + 5, full)).reported ? 1 : 0;
       if (Long()) std::printf("%s up to %.0f %%: %d\n", kind.c_str(), full, found);
       EXPECT_GE(found, static_cast<int>(each) * (full > 70 ? 6 : 4) / 10) << kind << full;
     }
@@ -218,8 +218,8 @@ TEST(MemoryCreep, PointsWithoutANumberHideNoLeak) {
                                          : std::numeric_limits<double>::infinity();
       }
     }
-    EXPECT_EQ(Listen(leak).told, Listen(Leak("linear", 1000 * i + 3, 100)).told) << i;
-    EXPECT_FALSE(Listen(well).told) << i;
+    EXPECT_EQ(Listen(leak).reported, Listen(Leak("linear", 1000 * i + 3, 100)).reported) << i;
+    EXPECT_FALSE(Listen(well).reported) << i;
   }
 }
 
@@ -230,7 +230,7 @@ TEST(MemoryCreep, AWarningIsTakenBackWhereMemoryFell) {
   for (int i = 0; i < 900; ++i) memory.values.push_back(30 + 0.15 * (i % 450) + 0.01 * (i % 3));
   const Heard heard = Listen(memory);
   EXPECT_GE(heard.at, 0);
-  EXPECT_FALSE(heard.told);
+  EXPECT_FALSE(heard.reported);
   EXPECT_TRUE(heard.note);
 }
 

@@ -134,9 +134,9 @@ TEST(Power, NormalisationByTheNumberOfKeys) {
       spec.sum_dtype = sums;
       const bool finds = Finds("precision/normalisation", TensorRun(spec));
       // fp16 errors are below the rounding of bf16 probabilities unless sums are long.
-      const bool told = sums == DType::kBF16 || (sums == DType::kF16 && columns == 2048);
-      if (sums == DType::kF16 && !told) continue;
-      EXPECT_EQ(finds, told) << columns << " " << DTypeName(sums);
+      const bool reported = sums == DType::kBF16 || (sums == DType::kF16 && columns == 2048);
+      if (sums == DType::kF16 && !reported) continue;
+      EXPECT_EQ(finds, reported) << columns << " " << DTypeName(sums);
     }
   }
 }
@@ -167,7 +167,7 @@ TEST(Power, EveryFlippedBitIsFoundAndItsRankNamed) {
 }
 
 // Tests random ranks and token counts, logged in fp32: each kind of mean is identified.
-TEST(Power, LossMeansAreToldApart) {
+TEST(Power, LossMeansAreDistinguished) {
   Draw draw(5);
   int apart = 0;
   for (int i = 0; i < 2000; ++i) {

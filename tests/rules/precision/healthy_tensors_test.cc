@@ -78,12 +78,12 @@ TEST(DrawnTiles, SharesAreOfTheValuesThatWereLookedAt) {
       s.set_count(32 * s.count());
     }
     const auto of = [](const v1::Batch& batch) {
-      std::string said;
+      std::string stated;
       for (const v1::Verdict& v : VerdictsOn({batch}, {.rules = {"precision/format-fit"}})) {
         if (v.rule() != "precision/format-fit") continue;
-        said += std::to_string(v.kind()) + " " + std::to_string(v.finding().measured().value());
+        stated += std::to_string(v.kind()) + " " + std::to_string(v.finding().measured().value());
       }
-      return said;
+      return stated;
     };
     EXPECT_FALSE(of(all).empty());
     EXPECT_EQ(of(drawn), of(all));

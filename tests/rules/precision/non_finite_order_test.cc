@@ -139,7 +139,7 @@ TEST(NonFiniteOrder, AWeightThatTheStepFoundSoComesFirst) {
   EXPECT_THAT(Text(v), Not(HasSubstr("Nothing was observed")));
 }
 
-TEST(NonFiniteOrder, SinceWhenIsSaidNoMoreExactlyThanKnown) {
+TEST(NonFiniteOrder, TheOnsetIsStatedNoMoreExactlyThanKnown) {
   Steps steps;
   steps.Healthy(6);
   steps.Begin(10);
@@ -182,7 +182,7 @@ TEST(NonFiniteOrder, AForwardValueComesBeforeTheLoss) {
   EXPECT_EQ(Place(steps.Only()), "a/activation");
 }
 
-TEST(NonFiniteOrder, WhatWasLookedAtBeforeIsSaid) {
+TEST(NonFiniteOrder, WhatWasLookedAtBeforeIsStated) {
   for (const double loss : {2.0, kNan}) {
     Steps steps;
     steps.Begin(10);

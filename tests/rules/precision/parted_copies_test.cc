@@ -65,7 +65,7 @@ TEST(PartedCopies, OthersAreSilent) {
 }
 
 // Tests that NaN is neither equal nor different.
-TEST(PartedCopies, NaNSaysNothing) {
+TEST(PartedCopies, NaNStaysSilent) {
   EXPECT_EQ(Found({.before = {NAN, NAN}}), 0);
   EXPECT_EQ(Found({.before = {7, NAN}}), 0);
   EXPECT_EQ(Found({.after = {{1, NAN}, {NAN, 2}}}), 0);

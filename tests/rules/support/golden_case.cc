@@ -235,11 +235,11 @@ std::string Feed(const GoldenCase& c, Engine* engine) {
   }
   if (c.input_kind == "stopped") {
     const v1::StepsStopped stopped = StoppedInput(c.input);
-    engine->Tell(stopped.run(), kStepsStoppedRule, StepsStoppedVerdict(stopped));
+    engine->Emit(stopped.run(), kStepsStoppedRule, StepsStoppedVerdict(stopped));
   }
   if (c.input_kind == "hung") {
     const v1::RanksHung hung = HungInput(c.input);
-    engine->Tell(hung.run(), kHangRule, HangVerdict(hung));
+    engine->Emit(hung.run(), kHangRule, HangVerdict(hung));
   }
   return refused;
 }

@@ -16,7 +16,7 @@ inline std::string Words(const ReductionSpec& s) {
                       " group ", s.group, " order ", s.order, " mean ", s.mean, " seed ", s.seed);
 }
 
-inline std::string Says(const ReductionReplay& r) {
+inline std::string States(const ReductionReplay& r) {
   return absl::StrCat(r.Words(), r.proved ? " (proved) " : " ", r.matches, "/", r.columns.size(),
                       ", k ", r.discriminating, " of ", r.needed, "; ", r.runner_up, ": ",
                       r.runner_up_matches);

@@ -42,7 +42,7 @@ struct RolloutCell {
 // Selects cells: those of one lag, one size of a fault, with or without a router flip.
 struct CellKind {
   int lag = 0;       // as labelled
-  int behind = 0;    // number of versions between the sides
+  int after = 0;     // number of versions between the sides
   double extra = 0;  // deviation of further noise
   bool flipped = false;
   int sinful = 0;  // 1: at the spec's temperature, 2: at its other one

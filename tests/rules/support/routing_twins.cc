@@ -14,7 +14,7 @@ namespace {
 
 // One row's choice of an expert, in the order of a queue. Padding uses the capacity that it was
 // given.
-struct Ask {
+struct Query {
   size_t row;  // place in the queue
   int64_t position;
   int32_t expert;
@@ -23,9 +23,9 @@ struct Ask {
   bool kept;
   bool padding;
 };
-using Asks = std::vector<Ask>;
+using Queries = std::vector<Query>;
 
-Asks AsksInOrder(const SyntheticRouting& routing, bool by_position) {
+Queries QueriesInOrder(const SyntheticRouting& routing, bool by_position) {
   const RouterBatch& batch = routing.batch();
   const RouterResult& result = routing.result();
   const auto k = static_cast<size_t>(batch.top_k);
@@ -38,15 +38,15 @@ Asks AsksInOrder(const SyntheticRouting& routing, bool by_position) {
     };
     return key(a) < key(b);
   });
-  Asks asks;
+  Queries queries;
   for (size_t place = 0; place < order.size(); ++place) {
     for (size_t j = 0; j < k; ++j) {
       const size_t t = order[place], slot = t * k + j;
-      asks.push_back({place, batch.position[t], result.indices[slot], result.pool[t], j,
-                      result.keep[slot] != 0, batch.padding[t] != 0});
+      queries.push_back({place, batch.position[t], result.indices[slot], result.pool[t], j,
+                         result.keep[slot] != 0, batch.padding[t] != 0});
     }
   }
-  return asks;
+  return queries;
 }
 
 double LogBinomial(double n, double k) {
@@ -56,14 +56,14 @@ double LogBinomial(double n, double k) {
 // ---- first come first served -------------------------------------------------------------------
 
 // Returns true if the choices from `begin` to `end` can be one queue with one capacity.
-bool OneQueue(const Asks& asks, size_t begin, size_t end) {
+bool OneQueue(const Queries& queries, size_t begin, size_t end) {
   std::map<int32_t, std::pair<int64_t, bool>> experts;  // number held, whether it refuses
   for (size_t i = begin; i < end; ++i) {
-    auto& [held, refuses] = experts[asks[i].expert];
-    if (asks[i].kept) {
-      if (refuses && !asks[i].padding) return false;
+    auto& [held, refuses] = experts[queries[i].expert];
+    if (queries[i].kept) {
+      if (refuses && !queries[i].padding) return false;
       ++held;
-    } else if (!asks[i].padding) {
+    } else if (!queries[i].padding) {
       refuses = true;
     }
   }
@@ -79,13 +79,13 @@ bool OneQueue(const Asks& asks, size_t begin, size_t end) {
 
 // Returns the smallest number of pieces of a cut into queues. Each piece is as long as possible,
 // because what begins a longer piece also begins a shorter one.
-std::optional<int64_t> FewestPieces(const Asks& asks, size_t rows, size_t k) {
+std::optional<int64_t> FewestPieces(const Queries& queries, size_t rows, size_t k) {
   std::vector<int64_t> pieces(rows + 1, -1);
   pieces[0] = 0;
   size_t reach = 0;
   for (size_t from = 0; from <= reach && from < rows; ++from) {
     for (size_t to = std::max(from, reach); to < rows; ++to) {
-      if (!OneQueue(asks, from * k, (to + 1) * k)) break;
+      if (!OneQueue(queries, from * k, (to + 1) * k)) break;
       pieces[to + 1] = pieces[from] + 1;
       reach = to + 1;
     }
@@ -94,13 +94,13 @@ std::optional<int64_t> FewestPieces(const Asks& asks, size_t rows, size_t k) {
   return pieces[rows];
 }
 
-bool PiecesTwin(const Asks& asks, const SyntheticRouting& routing) {
+bool PiecesTwin(const Queries& queries, const SyntheticRouting& routing) {
   const auto rows = static_cast<size_t>(routing.batch().tokens);
-  const auto pieces = FewestPieces(asks, rows, static_cast<size_t>(routing.batch().top_k));
+  const auto pieces = FewestPieces(queries, rows, static_cast<size_t>(routing.batch().top_k));
   if (!pieces) return false;
   std::map<int32_t, std::pair<double, double>> cells;  // kept, refused
-  for (const Ask& ask : asks) {
-    if (!ask.padding) ++(ask.kept ? cells[ask.expert].first : cells[ask.expert].second);
+  for (const Query& query : queries) {
+    if (!query.padding) ++(query.kept ? cells[query.expert].first : cells[query.expert].second);
   }
   double sets = 0;
   for (const auto& [expert, n] : cells) sets += LogBinomial(n.first + n.second, n.first);
@@ -110,20 +110,20 @@ bool PiecesTwin(const Asks& asks, const SyntheticRouting& routing) {
 }
 
 // Returns true for a queue and capacity per choice rank, or one queue over the first choices only.
-bool RanksTwin(const Asks& asks, size_t k) {
+bool RanksTwin(const Queries& queries, size_t k) {
   bool each = true;
   for (size_t r = 0; r < k; ++r) {
-    Asks of_rank;
-    std::copy_if(asks.begin(), asks.end(), std::back_inserter(of_rank),
-                 [&](const Ask& ask) { return ask.rank == r; });
+    Queries of_rank;
+    std::copy_if(queries.begin(), queries.end(), std::back_inserter(of_rank),
+                 [&](const Query& query) { return query.rank == r; });
     each = each && OneQueue(of_rank, 0, of_rank.size());
   }
   for (size_t first = 1; first < k && !each; ++first) {
-    Asks used;
-    std::copy_if(asks.begin(), asks.end(), std::back_inserter(used),
-                 [&](const Ask& ask) { return ask.rank < first; });
-    const bool unused = std::none_of(asks.begin(), asks.end(), [&](const Ask& ask) {
-      return ask.rank >= first && ask.kept && !ask.padding;
+    Queries used;
+    std::copy_if(queries.begin(), queries.end(), std::back_inserter(used),
+                 [&](const Query& query) { return query.rank < first; });
+    const bool unused = std::none_of(queries.begin(), queries.end(), [&](const Query& query) {
+      return query.rank >= first && query.kept && !query.padding;
     });
     each = unused && OneQueue(used, 0, used.size());
   }
@@ -144,34 +144,34 @@ struct Cell {
 };
 using Cells = std::map<std::pair<int32_t, int32_t>, Cell>;  // by pool, expert
 
-Cells CountCells(const Asks& asks) {
+Cells CountCells(const Queries& queries) {
   Cells cells;
-  for (const Ask& ask : asks) {
-    Cell& cell = cells[{ask.pool, ask.expert}];
-    if (ask.kept) cell.last = 0;
-    if (ask.padding) continue;
-    ++(ask.kept ? cell.kept : cell.refused);
-    cell.last += ask.kept ? 0 : 1;
+  for (const Query& query : queries) {
+    Cell& cell = cells[{query.pool, query.expert}];
+    if (query.kept) cell.last = 0;
+    if (query.padding) continue;
+    ++(query.kept ? cell.kept : cell.refused);
+    cell.last += query.kept ? 0 : 1;
   }
   return cells;
 }
 
-bool TableTwin(const Asks& asks) {
+bool TableTwin(const Queries& queries) {
   std::map<std::pair<int64_t, int32_t>, bool> table;  // by position, expert
-  for (const Ask& ask : asks) {
-    if (ask.padding) continue;
-    if (table.try_emplace({ask.position, ask.expert}, ask.kept).first->second != ask.kept)
+  for (const Query& query : queries) {
+    if (query.padding) continue;
+    if (table.try_emplace({query.position, query.expert}, query.kept).first->second != query.kept)
       return false;
   }
   std::map<int32_t, Cell> entries;
   for (const auto& [at, kept] : table)
     ++(kept ? entries[at.second].kept : entries[at.second].refused);
   std::map<int32_t, std::set<size_t>> rows;
-  for (const Ask& ask : asks) {
-    if (!ask.padding) rows[ask.pool].insert(ask.row);
+  for (const Query& query : queries) {
+    if (!query.padding) rows[query.pool].insert(query.row);
   }
   double count_bits = 0, fit_bits = 0;
-  for (const auto& [at, cell] : CountCells(asks)) {
+  for (const auto& [at, cell] : CountCells(queries)) {
     const double all = cell.kept + cell.refused;
     if (cell.refused == 0) continue;
     // The candidates are drawn from the pool's rows without replacement.
@@ -195,7 +195,7 @@ double Entropy(double kept, double refused) {  // bits of all of them at the lik
 
 // Returns true if own draws thin an expert's choices up to its last admission, at a rate per
 // expert, or at one that depends on how full it is. Later choices find no free capacity.
-bool ThinnedTwin(const Asks& asks) {
+bool ThinnedTwin(const Queries& queries) {
   constexpr double kBits = 7;
   constexpr size_t kLevels = 8;
   struct Queue {
@@ -203,11 +203,11 @@ bool ThinnedTwin(const Asks& asks) {
     double all = 0;             // number of kept choices
   };
   std::map<std::pair<int32_t, int32_t>, Queue> queues;  // pool, expert
-  for (const Ask& ask : asks) {
-    if (ask.padding) continue;
-    Queue& queue = queues[{ask.pool, ask.expert}];
-    queue.kept.push_back(ask.kept);
-    queue.all += ask.kept;
+  for (const Query& query : queries) {
+    if (query.padding) continue;
+    Queue& queue = queues[{query.pool, query.expert}];
+    queue.kept.push_back(query.kept);
+    queue.all += query.kept;
   }
   double drawn = 0, by_expert = 0, by_level = 0;
   std::array<std::pair<double, double>, kLevels> levels{};  // kept, refused
@@ -233,12 +233,12 @@ bool ThinnedTwin(const Asks& asks) {
 std::string CausalTwin(const SyntheticRouting& routing) {
   if (routing.result().indices.empty()) return "";
   for (bool by_position : {false, true}) {
-    const Asks asks = AsksInOrder(routing, by_position);
-    if (PiecesTwin(asks, routing)) return "first come first served over pieces";
-    if (RanksTwin(asks, static_cast<size_t>(routing.batch().top_k)))
+    const Queries queries = QueriesInOrder(routing, by_position);
+    if (PiecesTwin(queries, routing)) return "first come first served over pieces";
+    if (RanksTwin(queries, static_cast<size_t>(routing.batch().top_k)))
       return "first come first served by choice rank";
-    if (TableTwin(asks)) return "a table of positions";
-    if (ThinnedTwin(asks)) return kThinned;
+    if (TableTwin(queries)) return "a table of positions";
+    if (ThinnedTwin(queries)) return kThinned;
   }
   return "";
 }

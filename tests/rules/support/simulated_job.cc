@@ -86,8 +86,8 @@ class RankTrace {
   // In a pipeline the last micro-batch continues through the later stages.
   int64_t arrived() const {
     if (spec_.micro_batches == 0) return at_;
-    const int behind = spec_.stages - 1 - rank_ % spec_.stages;
-    return at_ + Ns(spec_.compute_ms * behind / spec_.micro_batches);
+    const int after = spec_.stages - 1 - rank_ % spec_.stages;
+    return at_ + Ns(spec_.compute_ms * after / spec_.micro_batches);
   }
 
   void Collective(int step, int64_t end) {
@@ -181,12 +181,18 @@ void Poison(const std::string& poison, v1::Timeline* timeline) {
 void Set(JobSpec& s, const std::string& key, const std::string& value) {
   int seed = static_cast<int>(s.seed);
   SpecFields fields;
-  fields.whole = {{"ranks", &s.ranks},           {"steps", &s.steps},
-                  {"kernels", &s.kernels},       {"stall_every", &s.stall_every},
-                  {"stall_rank", &s.stall_rank}, {"slow_rank", &s.slow_rank},
-                  {"late_rank", &s.late_rank},   {"stages", &s.stages},
-                  {"slow_stage", &s.slow_stage}, {"micro_batches", &s.micro_batches},
-                  {"told_ranks", &s.told_ranks}, {"seed", &seed}};
+  fields.whole = {{"ranks", &s.ranks},
+                  {"steps", &s.steps},
+                  {"kernels", &s.kernels},
+                  {"stall_every", &s.stall_every},
+                  {"stall_rank", &s.stall_rank},
+                  {"slow_rank", &s.slow_rank},
+                  {"late_rank", &s.late_rank},
+                  {"stages", &s.stages},
+                  {"slow_stage", &s.slow_stage},
+                  {"micro_batches", &s.micro_batches},
+                  {"told_ranks", &s.reported_ranks},
+                  {"seed", &seed}};
   fields.number = {{"compute_ms", &s.compute_ms},
                    {"transfer_ms", &s.transfer_ms},
                    {"spread", &s.spread},
@@ -230,13 +236,13 @@ std::vector<timeline::Columns> SimulatedJob(const JobSpec& spec) {
 // Adds the report of a rank's agent, at the step of its timeline.
 void AddDriver(const JobSpec& spec, int rank, v1::Batch* batch) {
   if (spec.driver.empty()) return;
-  const bool says = rank == spec.slow_rank || spec.driver == "heat everywhere";
-  const bool heat = says && spec.driver.starts_with("heat");
+  const bool states = rank == spec.slow_rank || spec.driver == "heat everywhere";
+  const bool heat = states && spec.driver.starts_with("heat");
   const std::map<std::string_view, double> values = {
       {timeline::kClocksHeldSeries, heat ? 0.9 : 0},
       {timeline::kClockReasonsSeries, heat ? 0x40 : 0},
-      {timeline::kMemoryErrorsSeries, says && spec.driver == "ecc" ? 3 : 0},
-      {timeline::kXidSeries, says && spec.driver == "xid" ? 79 : 0}};
+      {timeline::kMemoryErrorsSeries, states && spec.driver == "ecc" ? 3 : 0},
+      {timeline::kXidSeries, states && spec.driver == "xid" ? 79 : 0}};
   for (const auto& [series, value] : values) {
     v1::Evidence& evidence = *batch->add_evidence();
     evidence.set_source(static_cast<uint32_t>(rank));
@@ -249,8 +255,8 @@ void AddDriver(const JobSpec& spec, int rank, v1::Batch* batch) {
 v1::Batch JobRun(const JobSpec& spec) {
   v1::Batch batch;
   std::vector<timeline::Columns> columns = SimulatedJob(spec);
-  const int told = spec.told_ranks > 0 ? spec.told_ranks : spec.ranks;
-  for (int rank = 0; rank < told; ++rank) {
+  const int reported = spec.reported_ranks > 0 ? spec.reported_ranks : spec.ranks;
+  for (int rank = 0; rank < reported; ++rank) {
     AddTrainer(rank, spec.ranks, &batch);
     v1::Evidence& evidence = *batch.add_evidence();
     evidence.set_source(static_cast<uint32_t>(rank));

@@ -36,8 +36,8 @@ struct JobSpec {
   int micro_batches = 0;  // with stages: micro-batches make them begin and end after one another
   double collective_mib = 0;  // size of the sum at the end of a step; 0: kernels do not record it
   std::string collective = "all_reduce";
-  int told_ranks = 0;    // number of ranks with a trace; 0 means all
-  double launch_us = 0;  // delay of each kernel's launch for which the GPU waits
+  int reported_ranks = 0;  // number of ranks with a trace; 0 means all
+  double launch_us = 0;    // delay of each kernel's launch for which the GPU waits
   // Report of the driver of the slow rank's GPU: "heat", "power" (at its cap), "ecc", "xid"; "heat
   // everywhere": on all ranks. "": no report.
   std::string driver;

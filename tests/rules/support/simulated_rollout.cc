@@ -96,12 +96,12 @@ bool RolloutSimulator::Guilty(int step, int lag, const RolloutSequence& s) const
 }
 
 CellKind RolloutSimulator::KindOf(int step, int lag, const RolloutSequence& s, Draw& draw) const {
-  CellKind kind{.lag = lag, .behind = lag, .extra = 0, .flipped = false, .sinful = 0};
+  CellKind kind{.lag = lag, .after = lag, .extra = 0, .flipped = false, .sinful = 0};
   kind.flipped = spec_.noise == "moe" && draw.Uniform() < kFlipShare;
   if (!Sinful(step)) return kind;
   kind.sinful = Guilty(step, lag, s) ? 1 : spec_.other_temperature > 0 ? 2 : 0;
   if (kind.sinful == 0) return kind;
-  if (spec_.sin == "missed-sync") kind.behind += spec_.versions;
+  if (spec_.sin == "missed-sync") kind.after += spec_.versions;
   if (spec_.sin == "batch-variance") kind.extra = spec_.size;
   if (spec_.sin == "stale-cache") {
     const double age = static_cast<double>((step - spec_.from_step) % spec_.reset + 1) /

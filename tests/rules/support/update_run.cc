@@ -138,7 +138,7 @@ class Run {
     v1::UpdateConfig& config = *e.mutable_update()->mutable_config();
     config.set_optimizer(spec_.optimizer);
     config.set_lr(spec_.lr);
-    config.set_beta2(spec_.say_beta2 ? spec_.beta2 : NAN);
+    config.set_beta2(spec_.describe_beta2 ? spec_.beta2 : NAN);
     config.set_eps(spec_.eps);
     config.set_decay(spec_.decay);
     config.set_eps_dtype(static_cast<v1::DType>(spec_.eps_dtype));
@@ -182,7 +182,7 @@ void Set(UpdateRunSpec& s, const std::string& key, const std::string& value) {
                        {"gradient_sd", &s.gradient_sd}},
             .flag = {{"moments", &s.moments},
                      {"gradient", &s.gradient},
-                     {"say_beta2", &s.say_beta2},
+                     {"say_beta2", &s.describe_beta2},
                      {"resumed", &s.resumed},
                      {"finite_steps", &s.finite_steps},
                      {"sample", &s.sample}},

@@ -33,7 +33,7 @@ struct UpdateRunSpec {
   // gradient_sd * normal.
   bool moments = false;
   bool gradient = true;
-  bool say_beta2 = true;
+  bool describe_beta2 = true;
   DType moment_dtype = DType::kBF16;
   double moment = 1;
   double moment_spread = 1;

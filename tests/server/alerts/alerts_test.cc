@@ -91,11 +91,11 @@ class AlertsTest : public testing::Test {
 
   TempFolder folder_;
   HttpReceiver direct_;
-  HttpReceiver behind_;  // receives from the Alertmanager
+  HttpReceiver after_;  // receives from the Alertmanager
 };
 
-TEST_F(AlertsTest, OneFaultOn4096RanksIsOneNotificationAndItsEndIsTold) {
-  Alertmanager am(behind_.url("/from-am"));
+TEST_F(AlertsTest, OneFaultOn4096RanksIsOneNotificationAndItsEndIsReported) {
+  Alertmanager am(after_.url("/from-am"));
   ASSERT_TRUE(am.ok()) << am.errors();
   auto server =
       Start("[alerts]\ngather_most_seconds = 60.0\n" + AlertmanagerRoute(am) + WebhookRoute());
@@ -103,7 +103,7 @@ TEST_F(AlertsTest, OneFaultOn4096RanksIsOneNotificationAndItsEndIsTold) {
   ManyRanks ranks(*server, "big");
   ranks.Leak();
   ASSERT_EQ(direct_.Wait(1).size(), 1u);
-  ASSERT_EQ(behind_.Wait(1).size(), 1u);
+  ASSERT_EQ(after_.Wait(1).size(), 1u);
   const auto opened = direct_.Wait(1)[0];
   EXPECT_EQ(opened["event"], "opened");
   EXPECT_EQ(opened["finding"]["site"]["rank_count"], kWorld) << opened.dump(1);
@@ -111,10 +111,10 @@ TEST_F(AlertsTest, OneFaultOn4096RanksIsOneNotificationAndItsEndIsTold) {
   EXPECT_EQ(opened["finding"]["strength"], "proved");
   ranks.GoOn(20);
   ASSERT_EQ(direct_.Wait(2).size(), 2u);
-  ASSERT_EQ(behind_.Wait(2).size(), 2u);
+  ASSERT_EQ(after_.Wait(2).size(), 2u);
   EXPECT_EQ(direct_.Wait(2)[1]["event"], "resolved");
 
-  const auto from_am = behind_.Wait(2);
+  const auto from_am = after_.Wait(2);
   EXPECT_EQ(from_am[0]["status"], "firing");
   ASSERT_EQ(from_am[0]["alerts"].size(), 1u);
   const auto& alert = from_am[0]["alerts"][0];
@@ -127,7 +127,7 @@ TEST_F(AlertsTest, OneFaultOn4096RanksIsOneNotificationAndItsEndIsTold) {
   // Exactly these: alerts that are sent again each two seconds are not new notifications.
   std::this_thread::sleep_for(std::chrono::milliseconds(2500));
   EXPECT_EQ(direct_.requests().size(), 2u);
-  EXPECT_EQ(behind_.requests().size(), 2u);
+  EXPECT_EQ(after_.requests().size(), 2u);
   const std::string fingerprint = opened["incident"]["fingerprint"];
   const std::string history = Plumb(*server, {"query", "history", fingerprint});
   EXPECT_THAT(history, testing::ContainsRegex("told hook +opened +delivered"));
@@ -216,8 +216,8 @@ TEST_F(AlertsTest, OneIncidentIsOneNotificationNextToPrometheusWithItsRules) {
   for (const Case& c : {Case{"", "causality/moe-future-leak"},
                         Case{"rules = [\"health/*\"]\n", "PlumblineOpenErrors"}}) {
     SCOPED_TRACE(c.alert);
-    const HttpReceiver behind;
-    Alertmanager am(behind.url());
+    const HttpReceiver after;
+    Alertmanager am(after.url());
     ASSERT_TRUE(am.ok()) << am.errors();
     auto server = Start(AlertmanagerRoute(am) + c.only_rules, {"--http", "127.0.0.1:0"});
     ASSERT_FALSE(server->address().empty()) << server->process().errors();
@@ -226,13 +226,13 @@ TEST_F(AlertsTest, OneIncidentIsOneNotificationNextToPrometheusWithItsRules) {
     AgentStream agent(*server, 5, {source});
     agent.Send(LeakingStep(source, 0), 1);
     ASSERT_TRUE(agent.Acknowledged(1));
-    ASSERT_EQ(behind.Wait(1).size(), 1u) << prometheus.errors();
+    ASSERT_EQ(after.Wait(1).size(), 1u) << prometheus.errors();
     // Three evaluations after Prometheus has the incident.
     ASSERT_TRUE(Eventually([&] {
       return !prometheus.Value("max_over_time(plumbline_open_incidents%5B5m%5D)%3E0").empty();
     }));
     std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-    const auto requests = behind.Wait(1);
+    const auto requests = after.Wait(1);
     ASSERT_EQ(requests.size(), 1u);
     EXPECT_EQ(requests[0]["alerts"][0]["labels"]["alertname"], c.alert);
     EXPECT_EQ(requests[0]["alerts"].size(), 1u);
@@ -241,14 +241,14 @@ TEST_F(AlertsTest, OneIncidentIsOneNotificationNextToPrometheusWithItsRules) {
   }
 }
 
-TEST_F(AlertsTest, AnAlertmanagerIsToldAgainAndSilencedWithTheIncident) {
-  Alertmanager am(behind_.url());
+TEST_F(AlertsTest, AnAlertmanagerIsNotifiedAgainAndSilencedWithTheIncident) {
+  Alertmanager am(after_.url());
   ASSERT_TRUE(am.ok()) << am.errors();
   auto server = Start(AlertmanagerRoute(am));
   const v1::Source source = SourceOf("s");
   AgentStream agent(*server, 9, {source});
   agent.Send(LeakingStep(source, 0), 1);
-  ASSERT_EQ(behind_.Wait(1).size(), 1u);
+  ASSERT_EQ(after_.Wait(1).size(), 1u);
   const auto alert = [&] {
     const nlohmann::json alerts = am.Alerts();
     return alerts.is_array() && !alerts.empty() ? alerts[0] : nlohmann::json::object();
@@ -260,9 +260,9 @@ TEST_F(AlertsTest, AnAlertmanagerIsToldAgainAndSilencedWithTheIncident) {
     return alert().value("status", nlohmann::json::object()).value("state", "");
   };
   EXPECT_EQ(state(), "active");
-  const std::string said = Plumb(
+  const std::string stated = Plumb(
       *server, {"query", "incident", fingerprint, "--silence-until", "1h", "--reason", "known"});
-  EXPECT_TRUE(Eventually([&] { return state() == "suppressed"; })) << said;
+  EXPECT_TRUE(Eventually([&] { return state() == "suppressed"; })) << stated;
   const std::string again =
       Plumb(*server, {"query", "incident", fingerprint, "--reopen", "--reason", "not known"});
   EXPECT_TRUE(Eventually([&] { return state() == "active"; })) << again;

@@ -92,7 +92,7 @@ class AlertDeliveryTest : public testing::Test {
 
 // ---- sinks ---------------------------------------------------------------------------------
 
-TEST_F(AlertDeliveryTest, AWebhookIsSignedWithATimeAndSaysWhichNotificationItIs) {
+TEST_F(AlertDeliveryTest, AWebhookIsSignedWithATimeAndStatesWhichNotificationItIs) {
   auto sink = MakeSink(Webhook(), [] { return int64_t{1'700'000'000'000'000'000}; });
   EXPECT_EQ(sink->Send(MakeTest("hook", 1)).kind, Kind::kDelivered);
   const auto request = receiver_.requests().at(0);
@@ -127,9 +127,9 @@ TEST_F(AlertDeliveryTest, WhatAStatusMeans) {
   }
   EXPECT_EQ(receiver_.requests().at(0).headers.at("Authorization"), "Bearer t0ken");
   route.webhook = "http://127.0.0.1:" + std::to_string(test::FreePort()) + "/";
-  const SendResult nobody = MakeSink(route, [] { return int64_t{0}; })->Send(MakeTest("hook", 1));
-  EXPECT_EQ(nobody.kind, Kind::kTryAgain);
-  EXPECT_THAT(nobody.detail, HasSubstr("Connection"));
+  const SendResult unknown = MakeSink(route, [] { return int64_t{0}; })->Send(MakeTest("hook", 1));
+  EXPECT_EQ(unknown.kind, Kind::kTryAgain);
+  EXPECT_THAT(unknown.detail, HasSubstr("Connection"));
   std::remove(route.secret_file.c_str());
   EXPECT_EQ(sink->Send(MakeTest("hook", 1)).kind, Kind::kTryAgain);
 }
@@ -270,7 +270,7 @@ TEST_F(AlertDeliveryTest, WhatIsTooOldIsGivenUp) {
   EXPECT_TRUE(Eventually([&] { return Counts().given_up == 1; }));
 }
 
-TEST_F(AlertDeliveryTest, AboveTheLimitOneSummaryTellsTheRest) {
+TEST_F(AlertDeliveryTest, AboveTheLimitOneSummaryReportsTheRest) {
   window_ = std::chrono::seconds(10);  // all of them must arrive within it
   AlertRoute route = Webhook();
   route.most_a_minute = 2;
@@ -301,7 +301,7 @@ TEST_F(AlertDeliveryTest, NothingWhileSilencedThenReopened) {
   EXPECT_EQ(receiver_.Wait(2).at(1)["event"], "reopened");
 }
 
-TEST_F(AlertDeliveryTest, WhatWasDecidedSurvivesTheProcessAndIsToldOnce) {
+TEST_F(AlertDeliveryTest, WhatWasDecidedSurvivesTheProcessAndIsReportedOnce) {
   const std::string path = folder_.File("alerts.sqlite");
   receiver_.Answer(503);
   incident_table_.SetIdentity("journal");
@@ -327,7 +327,7 @@ TEST_F(AlertDeliveryTest, WhatWasDecidedSurvivesTheProcessAndIsToldOnce) {
   EXPECT_EQ(keys.size(), 2u);
 }
 
-TEST_F(AlertDeliveryTest, AHangingReceiverHoldsUpNobodyElse) {
+TEST_F(AlertDeliveryTest, AHangingReceiverHoldsUpNoOther) {
   AlertRoute hanging = Command("sleep 1000\n", 300);
   StartCenter({hanging, Webhook()});
   incident_table_.Put(AlertFinding("f"), 1);

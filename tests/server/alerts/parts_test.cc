@@ -82,7 +82,7 @@ TEST_F(AlertConfigTest, ReadsRoutes) {
   EXPECT_FALSE(b.Matches(finding));
 }
 
-TEST_F(AlertConfigTest, SaysFileLineAndWhatWasExpected) {
+TEST_F(AlertConfigTest, StatesFileLineAndWhatWasExpected) {
   const std::string route = "[alerts]\n\n[[alerts.route]]\nname = 'a'\n";
   const struct {
     std::string text;
@@ -141,7 +141,7 @@ class AlertDeciderTest : public testing::Test {
     config_.routes = {RouteTo("all")};
     Restart(0);
   }
-  void Restart(uint64_t known) { decider_.emplace(config_, told_, known); }
+  void Restart(uint64_t known) { decider_.emplace(config_, reported_, known); }
 
   // Returns the events decided for the first route, and applies them.
   std::vector<std::string> Decide(const std::string& fingerprint = "f") {
@@ -152,7 +152,7 @@ class AlertDeciderTest : public testing::Test {
     decider_->Apply(decisions);
     std::vector<std::string> events;
     for (const AlertDecision& d : decisions) {
-      told_[{d.route, d.fingerprint}] = d.told;
+      reported_[{d.route, d.fingerprint}] = d.reported;
       events.push_back(d.route + " " +
                        (d.notification ? EventWord(d.notification->event) : "nothing"));
       if (d.notification) last_ = nlohmann::json::parse(d.notification->body);
@@ -167,13 +167,13 @@ class AlertDeciderTest : public testing::Test {
 
   IncidentTable incident_table_{[] { return int64_t{5'000'000'000}; }, 10};
   AlertConfig config_;
-  std::map<AlertLog::ToldKey, ReceiverState> told_;
+  std::map<AlertLog::ReportedKey, ReceiverState> reported_;
   std::optional<AlertDecider> decider_;
   uint64_t count_ = 0;
   nlohmann::json last_;  // the body of the last notification
 };
 
-TEST_F(AlertDeciderTest, TellsOnceHoweverOftenItIsFound) {
+TEST_F(AlertDeciderTest, ReportsOnceHoweverOftenItIsFound) {
   Put();
   EXPECT_THAT(Decide(), ElementsAre("all opened"));
   for (int i = 0; i < 4096; ++i) Put();
@@ -182,7 +182,7 @@ TEST_F(AlertDeciderTest, TellsOnceHoweverOftenItIsFound) {
   EXPECT_THAT(Decide(), ElementsAre());
 }
 
-TEST_F(AlertDeciderTest, TellsOfARaisedLevelAndOfTheEnd) {
+TEST_F(AlertDeciderTest, ReportsARaisedLevelAndOfTheEnd) {
   Put(v1::LEVEL_WARNING);
   EXPECT_THAT(Decide(), ElementsAre("all opened"));
   Put(v1::LEVEL_ERROR);
@@ -204,7 +204,7 @@ TEST_F(AlertDeciderTest, ALevelRaisedPastARoutesThresholdOpensThere) {
   EXPECT_THAT(Decide(), ElementsAre("all escalated", "errors opened"));
 }
 
-TEST_F(AlertDeciderTest, SaysNothingWhileAcknowledgedOrSilenced) {
+TEST_F(AlertDeciderTest, StaysSilentWhileAcknowledgedOrSilenced) {
   Put(v1::LEVEL_WARNING);
   Decide();
   ASSERT_TRUE(incident_table_.Apply(AlertUpdate("f", Action::ACTION_SILENCE)).ok());
@@ -221,7 +221,7 @@ TEST_F(AlertDeciderTest, SaysNothingWhileAcknowledgedOrSilenced) {
   EXPECT_THAT(Decide(), ElementsAre("all reopened"));
 }
 
-TEST_F(AlertDeciderTest, OneThatWasSilencedBeforeItWasToldIsToldWhenTheSilenceEnds) {
+TEST_F(AlertDeciderTest, OneThatWasSilencedBeforeItWasReportedIsReportedWhenTheSilenceEnds) {
   Put();
   ASSERT_TRUE(incident_table_.Apply(AlertUpdate("f", Action::ACTION_SILENCE)).ok());
   EXPECT_THAT(Decide(), ElementsAre());
@@ -229,7 +229,7 @@ TEST_F(AlertDeciderTest, OneThatWasSilencedBeforeItWasToldIsToldWhenTheSilenceEn
   EXPECT_THAT(Decide(), ElementsAre("all opened"));
 }
 
-TEST_F(AlertDeciderTest, WhatCameAndWentIsToldOnceAndOldNewsIsNot) {
+TEST_F(AlertDeciderTest, WhatCameAndWentIsReportedOnceAndOldNewsIsNot) {
   Put();
   incident_table_.StepClosed("run1", 100);
   Restart(incident_table_.position());
@@ -293,7 +293,7 @@ TEST_F(AlertSites, TenSitesAreOneNotificationThatListsThem) {
   EXPECT_THAT(DecideAll(), ElementsAre()) << "one more site is no news";
 }
 
-TEST_F(AlertSites, ARefinedCauseIsNotToldAgainUnlessItIsWorse) {
+TEST_F(AlertSites, ARefinedCauseIsNotReportedAgainUnlessItIsWorse) {
   AddAlertmanager();
   incident_table_.Put(At("a", "unknown"), 1);
   incident_table_.Put(At("b", "unknown"), 1);
@@ -317,7 +317,7 @@ TEST_F(AlertSites, ARefinedCauseIsNotToldAgainUnlessItIsWorse) {
   EXPECT_THAT(DecideAll(), ElementsAre("all resolved", "am resolved"));
 }
 
-TEST_F(AlertSites, AnotherCauseBesideTheFirstIsTold) {
+TEST_F(AlertSites, AnotherCauseNextToTheFirstIsReported) {
   incident_table_.Put(At("a", "unknown"), 1);
   incident_table_.Put(At("b", "unknown"), 1);
   DecideAll();
@@ -325,7 +325,7 @@ TEST_F(AlertSites, AnotherCauseBesideTheFirstIsTold) {
   EXPECT_THAT(DecideAll(), ElementsAre("all opened"));
 }
 
-TEST_F(AlertSites, WhatCameAndWasMergedBeforeAnybodyLookedIsToldOnce) {
+TEST_F(AlertSites, WhatCameAndWasMergedBeforeAnybodyLookedIsReportedOnce) {
   incident_table_.Put(At("a", "unknown"), 1);
   incident_table_.Put(At("a", "rounding"), 2);
   EXPECT_THAT(DecideAll(), ElementsAre("all opened"));
@@ -340,21 +340,21 @@ TEST_F(AlertSites, AnAcknowledgementGoesOnWithTheFindings) {
   EXPECT_THAT(DecideAll(), ElementsAre("all nothing", "am nothing"));
   incident_table_.Put(At("a", "rounding"), 2);
   DecideAll();
-  const ReceiverState& told = told_[{"am", incident_table_.IncidentOf("finding-a")}];
-  EXPECT_TRUE(told.firing && told.quiet);
+  const ReceiverState& reported = reported_[{"am", incident_table_.IncidentOf("finding-a")}];
+  EXPECT_TRUE(reported.firing && reported.quiet);
   ASSERT_TRUE(incident_table_.Apply(AlertUpdate("finding-a", Action::ACTION_REOPEN)).ok());
   EXPECT_THAT(DecideAll(), ElementsAre("all reopened", "am reopened"));
 }
 
 // An older server reported each finding on its own.
-TEST_F(AlertSites, WhatWasToldOfAFindingCountsForItsIncident) {
+TEST_F(AlertSites, WhatWasSentOfAFindingCountsForItsIncident) {
   incident_table_.Put(At("a", "x"), 1);
   incident_table_.Put(At("b", "x"), 1);
   ReceiverState before;
   before.firing = true;
   before.level = v1::LEVEL_WARNING;
   before.body = "{}";
-  told_[{"all", "finding-a"}] = told_[{"all", "finding-b"}] = before;
+  reported_[{"all", "finding-a"}] = reported_[{"all", "finding-b"}] = before;
   Restart(0);
   Applied(decider_->Stale(incident_table_));
   EXPECT_THAT(DecideAll(), ElementsAre());
@@ -363,10 +363,10 @@ TEST_F(AlertSites, WhatWasToldOfAFindingCountsForItsIncident) {
 }
 
 // Ids name training text: a route gets them only if its configuration asks for them.
-TEST_F(AlertSites, ARouteGetsNoIdsUnlessItAsks) {
-  AlertRoute asks = RouteTo("asks");
-  asks.raw_ids = true;
-  config_.routes = {RouteTo("all"), asks};
+TEST_F(AlertSites, ARouteGetsNoIdsUnlessItRequestsThem) {
+  AlertRoute queries = RouteTo("asks");
+  queries.raw_ids = true;
+  config_.routes = {RouteTo("all"), queries};
   Restart(0);
   v1::Finding finding = At("a", "x", v1::LEVEL_ERROR);
   finding.set_explanation("Token 4 (sequence 778899, position 3) lost its place.");
@@ -375,22 +375,22 @@ TEST_F(AlertSites, ARouteGetsNoIdsUnlessItAsks) {
   IncidentTable::Change change;
   uint64_t cursor = 0;
   ASSERT_TRUE(incident_table_.Next({}, &cursor, &change));
-  int told = 0;
+  int reported = 0;
   for (const AlertDecision& d : decider_->Decide(change, incident_table_)) {
     ASSERT_TRUE(d.notification.has_value());
     EXPECT_EQ(d.notification->body.find("778899") != std::string::npos, d.route == "asks");
     EXPECT_THAT(d.notification->body, HasSubstr("position 3"));
-    EXPECT_EQ(d.told.body.find("778899") != std::string::npos, d.route == "asks");
-    ++told;
+    EXPECT_EQ(d.reported.body.find("778899") != std::string::npos, d.route == "asks");
+    ++reported;
   }
-  EXPECT_EQ(told, 2);
+  EXPECT_EQ(reported, 2);
 }
 
 // A finding as its rule writes it, which names two token ids and a sequence.
-TEST_F(AlertSites, TheTokensOfARetokenisedPromptAreForARouteThatAsks) {
-  AlertRoute asks = RouteTo("asks");
-  asks.raw_ids = true;
-  config_.routes = {RouteTo("all"), asks};
+TEST_F(AlertSites, TheTokensOfARetokenisedPromptAreForARouteThatRequestsThem) {
+  AlertRoute queries = RouteTo("asks");
+  queries.raw_ids = true;
+  config_.routes = {RouteTo("all"), queries};
   Restart(0);
   analysis::TurnPrefixes turns;
   turns.compared = turns.retokenised = 1;
@@ -456,8 +456,8 @@ AlertDecision DecisionOf(const std::string& route, const std::string& id, bool f
   AlertDecision d;
   d.route = route;
   d.fingerprint = id;
-  d.told.firing = firing;
-  d.told.body = "{}";
+  d.reported.firing = firing;
+  d.reported.body = "{}";
   d.notification = Notification{id, id, 1, AlertEvent::kOpened, "{}"};
   return d;
 }
@@ -501,7 +501,7 @@ TEST(AlertLog, ADamagedFileIsSetAside) {
   std::ofstream(path) << std::string(8192, 'x');
   auto log = AlertLog::Open(path);
   ASSERT_TRUE(log.ok()) << log.status();
-  EXPECT_TRUE((*log)->AllTold()->empty());
+  EXPECT_TRUE((*log)->AllReported()->empty());
   EXPECT_TRUE(std::ifstream(path + ".aside").good());
 }
 

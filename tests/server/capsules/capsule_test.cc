@@ -135,7 +135,7 @@ TEST_F(CapsuleTest, PartsOfAStepThatIsNotWantedAnyMoreAreLeftOut) {
   EXPECT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
 }
 
-TEST_F(CapsuleTest, DamagedPartsAreAskedForAgain) {
+TEST_F(CapsuleTest, DamagedPartsAreRequestedAgain) {
   Start();
   TwoLeakingRanks();
   const v1::SendCapsule order = ranks_[0]->Ordered();
@@ -214,7 +214,7 @@ TEST_F(CapsuleTest, AnOldAgentIsNeverSentADirective) {
 }
 
 // A curve has many points, from all steps: the message names what judges them again.
-TEST_F(CapsuleTest, AFindingOfASeriesSaysWhatJudgesItAgain) {
+TEST_F(CapsuleTest, AFindingOfASeriesStatesWhatJudgesItAgain) {
   Start();
   AgentStream agent(*server_, 10, {SourceOf("run", 0, 1)});
   ASSERT_TRUE(agent.Welcomed());
@@ -260,7 +260,7 @@ TEST_F(CapsuleTest, NoMoreOfARunThanItsBoundAreTakenUnasked) {
   EXPECT_TRUE(Capsules(*server_).empty());
 }
 
-TEST_F(CapsuleTest, APersonAsksAndARankThatGoesIsNotWaitedFor) {
+TEST_F(CapsuleTest, APersonRequestsAndARankThatGoesIsNotWaitedFor) {
   Start("[capsules]\ntake = \"off\"\n[ingest]\ngrace_seconds = 0.5\n");
   TwoLeakingRanks();
   ASSERT_TRUE(Found());
@@ -276,7 +276,7 @@ TEST_F(CapsuleTest, APersonAsksAndARankThatGoesIsNotWaitedFor) {
 }
 
 // A resumed run has ranks of the same numbers, which cannot send what the first ones saw.
-TEST_F(CapsuleTest, TheNextAttemptIsNotAskedForTheRestOfTheFirstOnes) {
+TEST_F(CapsuleTest, TheNextAttemptGetsNoRequestForTheRestOfTheFirstOnes) {
   Start("[ingest]\ngrace_seconds = 0.5\n");
   TwoLeakingRanks();
   const v1::SendCapsule order = ranks_[0]->Ordered();
@@ -289,7 +289,7 @@ TEST_F(CapsuleTest, TheNextAttemptIsNotAskedForTheRestOfTheFirstOnes) {
   EXPECT_EQ(Capsules(*server_)[0].ranks(0).error().rfind("gone:", 0), 0u);
 }
 
-TEST_F(CapsuleTest, OfTwoAttemptsThatAreConnectedTheLaterIsAsked) {
+TEST_F(CapsuleTest, OfTwoConnectedAttemptsTheLaterGetsTheRequest) {
   Start("[capsules]\ntake = \"off\"\n");
   TwoLeakingRanks();
   ASSERT_TRUE(Found());
@@ -311,7 +311,7 @@ TEST_F(CapsuleTest, ThroughARelay) {
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
 }
 
-TEST_F(CapsuleTest, WithoutDataNobodyIsAsked) {
+TEST_F(CapsuleTest, WithoutDataNoRankGetsARequest) {
   Plumbd server;
   CapsuleRank rank(server, 10, SourceOf("run", 0, 1));
   ASSERT_TRUE(rank.Step(0));

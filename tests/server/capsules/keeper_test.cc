@@ -74,14 +74,14 @@ class CapsuleKeeperTest : public ::testing::Test {
     finding.mutable_site()->set_run("run");
     finding.mutable_site()->set_op("router");
     finding.mutable_site()->mutable_ranks()->Add(named.begin(), named.end());
-    int asked = -1;
+    int requested = -1;
     std::atomic<bool> done{false};
     keeper_->Request(finding, anew, [&](const absl::StatusOr<v1::CapsuleInfo>& info) {
-      if (info.ok()) asked = info->ranks_size();
+      if (info.ok()) requested = info->ranks_size();
       done = true;
     });
     EXPECT_TRUE(test::Eventually([&] { return done.load(); }));
-    return asked;
+    return requested;
   }
 
   void Refuse(const v1::SendCapsule& order, const std::string& why) {
@@ -177,7 +177,7 @@ TEST_F(CapsuleKeeperTest, ARankThatTheFindingNamesAndThatIsAwayIsMissing) {
 }
 
 // The stored part of a rank is useless once another rank had passed that step.
-TEST_F(CapsuleKeeperTest, ARankThatIsHeldIsAskedForAnotherStepAfterARestart) {
+TEST_F(CapsuleKeeperTest, ARankThatIsHeldGetsARequestForAnotherStepAfterARestart) {
   const auto first = std::make_shared<Line>(), second = std::make_shared<Line>();
   const v1::Source rank0 = test::SourceOf("run", 0, 2), rank1 = test::SourceOf("run", 1, 2);
   Joined(1, first, rank0);
@@ -215,7 +215,7 @@ TEST_F(CapsuleKeeperTest, AKillAfterTheLastRankIsHeldIsNoEnd) {
   EXPECT_TRUE(Reaches(v1::CapsuleInfo::STATE_COMPLETE));
 }
 
-TEST_F(CapsuleKeeperTest, WhoDoesNotAnswerIsAskedAgain) {
+TEST_F(CapsuleKeeperTest, ARankThatDoesNotAnswerGetsAnotherRequest) {
   Start(std::chrono::seconds(30), std::chrono::milliseconds(50));
   const auto line = std::make_shared<Line>();
   Joined(1, line);
@@ -255,7 +255,7 @@ TEST_F(CapsuleKeeperTest, OneWithoutTheSiteIsNoPartOfItUnlessTheFindingNamesIt) 
   EXPECT_TRUE(Reaches(v1::CapsuleInfo::STATE_PARTIAL));
 }
 
-TEST_F(CapsuleKeeperTest, NobodyIsAskedOnceTheStreamHasLeft) {
+TEST_F(CapsuleKeeperTest, NoRankGetsARequestOnceTheStreamHasLeft) {
   const auto line = std::make_shared<Line>();
   Joined(4, line);
   keeper_->Left(kStream, 4);

@@ -80,7 +80,7 @@ TEST_F(AttendanceTest, AnotherRoleOfTheRunIsWaitedFor) {
   EXPECT_FALSE(More({0}, later_, {{v1::ROLE_ROLLOUT, 1}, {v1::ROLE_TRAINER, 1}}));
 }
 
-TEST_F(AttendanceTest, WhatAProcessLeftBehindStandsForNobody) {
+TEST_F(AttendanceTest, WhatAProcessLeftStandsForNoProcess) {
   EXPECT_TRUE(run_processes_.Joined(1, StreamOf(1, {SourceOf("run", 0, 1)}, false), later_));
   EXPECT_TRUE(More({0}, later_));
   Join(2, SourceOf("run", 0, 1), later_);

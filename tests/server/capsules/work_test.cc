@@ -79,13 +79,13 @@ class Keeper {
     for (int i = 0; i < capsules; ++i)
       *hello.add_sources() = test::SourceOf("run" + std::to_string(i));
     keeper_.Joined(kStream, 1, line_, hello);
-    for (int i = 0; i < capsules; ++i) Ask(i);
+    for (int i = 0; i < capsules; ++i) Query(i);
     orders_ = line_->orders();
     EXPECT_EQ(orders_.size(), static_cast<size_t>(capsules));
   }
 
   // Requests a capsule; returns once everything sent before has been handled.
-  v1::CapsuleInfo Ask(int capsule) {
+  v1::CapsuleInfo Query(int capsule) {
     v1::Finding finding;
     finding.set_rule("causality/moe-future-leak");
     finding.set_level(v1::LEVEL_ERROR);
@@ -202,7 +202,7 @@ Cost Measure(const Kind& kind, int capsules, unsigned seed, size_t parts) {
     cost.first_seconds += CpuSeconds() - start;
   }
   const double settling = CpuSeconds();
-  keeper.Ask(0);
+  keeper.Query(0);
   cost.first_seconds += CpuSeconds() - settling;
   for (size_t i = 0; i < parts; ++i) {
     list.push_back(kind.make(random, keeper, i));
@@ -210,7 +210,7 @@ Cost Measure(const Kind& kind, int capsules, unsigned seed, size_t parts) {
   }
   const double heap = HeapBytes(), start = CpuSeconds();
   for (const v1::CapsulePart& part : list) keeper.Send(part);
-  keeper.Ask(0);
+  keeper.Query(0);
   cost.seconds = CpuSeconds() - start;
   cost.heap = HeapBytes() - heap;
   return cost;
@@ -256,7 +256,7 @@ TEST(CapsuleWork, NoPartCostsMoreThanItsBytesHoweverManyCapsulesThereAre) {
 }
 
 // The queue of the keeper's thread has a limit, whatever makes a part large.
-TEST(CapsuleWork, PartsThatWaitHaveABoundWhateverTheySay) {
+TEST(CapsuleWork, PartsThatWaitHaveABoundWhateverTheyState) {
   constexpr size_t kQueue = 1 << 20;
   for (const Kind& kind : {Kind{"long words", LongWords}, Kind{"long digests", LongDigests}}) {
     Keeper keeper(2, kQueue);
@@ -274,7 +274,7 @@ TEST(CapsuleWork, PartsThatWaitHaveABoundWhateverTheySay) {
     const double grown = HeapBytes() - heap;
     const uint64_t dropped = keeper.dropped();
     go_on.set_value();
-    keeper.Ask(0);
+    keeper.Query(0);
     EXPECT_GT(dropped, 900u) << kind.name;
     EXPECT_LT(grown, 3.0 * kQueue) << kind.name;
   }

@@ -69,23 +69,24 @@ TEST_F(DoorsClients, AnAgentFindsItsCredentialsInTheEnvironment) {
   const auto no_file = Train("exp2", {ca, "PLUMBLINE_TOKEN_FILE=/nonexistent"});
   const Authority stranger(folder_, "stranger");
   const auto wrong_ca = Train("exp2", {"PLUMBLINE_TLS_CA=" + stranger.file(), token});
-  const auto said = [](Process& trainer) {
+  const auto stated = [](Process& trainer) {
     trainer.Wait();
     return trainer.errors();
   };
   EXPECT_EQ(good->Wait(), 0) << good->errors();
   EXPECT_TRUE(ComesToKnow("exp1"));
-  EXPECT_THAT(said(*other_run), HasSubstr("does not accept the evidence of this process"));
-  EXPECT_THAT(said(*other_run), HasSubstr("the access entry writers does not grant write over it"));
-  EXPECT_THAT(said(*no_token), HasSubstr("this server requires authentication"));
-  EXPECT_THAT(said(*no_file), HasSubstr("/nonexistent: cannot be read"));
-  EXPECT_THAT(said(*wrong_ca), HasSubstr("does not accept the evidence of this process"));
+  EXPECT_THAT(stated(*other_run), HasSubstr("does not accept the evidence of this process"));
+  EXPECT_THAT(stated(*other_run),
+              HasSubstr("the access entry writers does not grant write over it"));
+  EXPECT_THAT(stated(*no_token), HasSubstr("this server requires authentication"));
+  EXPECT_THAT(stated(*no_file), HasSubstr("/nonexistent: cannot be read"));
+  EXPECT_THAT(stated(*wrong_ca), HasSubstr("does not accept the evidence of this process"));
   EXPECT_FALSE(Knows("other"));
   EXPECT_FALSE(Knows("exp2"));
 }
 #endif
 
-TEST_F(DoorsClients, ARelayProvesWhoItIsAndAsksWhoComes) {
+TEST_F(DoorsClients, ARelayProvesItsIdentityAndChecksItsPeers) {
   const TestToken local = NewToken(folder_, "local");
   TempFolder relay_folder;
   const auto relay_toml = [&](const TestToken& upstream) {
@@ -102,8 +103,8 @@ TEST_F(DoorsClients, ARelayProvesWhoItIsAndAsksWhoComes) {
   EXPECT_TRUE(agent.Acknowledged(1));
   EXPECT_TRUE(ComesToKnow("exp5"));
 
-  AgentStream nobody(relay->Channel(), 6, {SourceOf("exp6")});
-  EXPECT_EQ(nobody.Ended().error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  AgentStream none(relay->Channel(), 6, {SourceOf("exp6")});
+  EXPECT_EQ(none.Ended().error_code(), grpc::StatusCode::UNAUTHENTICATED);
   AgentStream elsewhere(channel, 7, {SourceOf("theirs")});
   EXPECT_EQ(elsewhere.Ended().error_code(), grpc::StatusCode::PERMISSION_DENIED);
   // The relay would allow it, the server does not; the others continue.
@@ -116,15 +117,15 @@ TEST_F(DoorsClients, ARelayProvesWhoItIsAndAsksWhoComes) {
 
   // A token that may only write gets the address of the upstream server; a caller without one does
   // not.
-  const auto asked = [](const std::shared_ptr<grpc::Channel>& by) {
+  const auto requested = [](const std::shared_ptr<grpc::Channel>& by) {
     grpc::ClientContext context;
     v1::ListRunsResponse response;
     return v1::Query::NewStub(by)->ListRuns(&context, {}, &response);
   };
-  const grpc::Status referred = asked(channel);
+  const grpc::Status referred = requested(channel);
   EXPECT_EQ(referred.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(referred.error_message(), HasSubstr("this is a relay of " + server_->address()));
-  EXPECT_EQ(asked(relay->Channel()).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(requested(relay->Channel()).error_code(), grpc::StatusCode::UNAUTHENTICATED);
 
   // With a token that may not write, every stream gets the reason.
   TempFolder second_folder;

@@ -52,7 +52,7 @@ class DoorsDiagnosis : public testing::Test {
 
   std::vector<Case> Cases() {
     const std::string ca = authority_.file();
-    const std::string ask_ca = "PLUMBLINE_TLS_CA (--tls-ca)";
+    const std::string query_ca = "PLUMBLINE_TLS_CA (--tls-ca)";
     const std::string clear = Start("");
     const std::string clear_http = HttpAddress(*servers_.back());
     const std::string tls = Start(Tls(own_));
@@ -85,13 +85,13 @@ class DoorsDiagnosis : public testing::Test {
         {"HTTP port", clear_http, {}, {"answers HTTP, not gRPC", "--grpc port"}, {}},
         {"HTTP port, TLS", tls_http, With(ca), {"answers HTTP, not gRPC", "--grpc port"}, {}},
         {"HTTP port of TLS, clear", tls_http, {}, {"answers HTTP, not gRPC", "--grpc port"}, {}},
-        {"TLS server, clear", tls, {}, {"uses TLS, and this client does not", ask_ca}, {}},
-        {"mutual TLS, clear", mutual, {}, {"uses TLS, and this client does not", ask_ca}, {}},
-        {"clear server, TLS", clear, With(ca), {"does not use TLS", ask_ca + " requires it"}, {}},
+        {"TLS server, clear", tls, {}, {"uses TLS, and this client does not", query_ca}, {}},
+        {"mutual TLS, clear", mutual, {}, {"uses TLS, and this client does not", query_ca}, {}},
+        {"clear server, TLS", clear, With(ca), {"does not use TLS", query_ca + " requires it"}, {}},
         {"unknown authority",
          tls,
          With(stranger_.file()),
-         {"is not signed by the CA certificates of", ask_ca},
+         {"is not signed by the CA certificates of", query_ca},
          {}},
         {"wrong name", elsewhere, With(ca), {"is for another host", "PLUMBLINE_SERVER"}, {}},
         {"expired",

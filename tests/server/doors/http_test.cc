@@ -169,8 +169,8 @@ TEST_F(DoorsHttp, AHundredHostileConnectionsLeaveAScrapeUnderASecond) {
   for (int i = 0; i < 90; ++i) greedy += "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
   for (int i = 0; i < 100; ++i) {
     hostile.push_back(Dial(http_));
-    const std::string& says = i % 3 == 0 ? slow : i % 3 == 1 ? greedy : "";
-    (void)!send(hostile.back(), says.data(), says.size(), MSG_NOSIGNAL);
+    const std::string& states = i % 3 == 0 ? slow : i % 3 == 1 ? greedy : "";
+    (void)!send(hostile.back(), states.data(), states.size(), MSG_NOSIGNAL);
   }
   std::chrono::milliseconds worst{0};
   for (int round = 0; round < 8; ++round) {

@@ -62,8 +62,8 @@ TEST_F(DoorsIdentity, AStreamKeepsItsOwnerAcrossARestart) {
   EXPECT_THAT(of_another.error_message(), Not(HasSubstr("theirs")));
   AgentStream neighbour(As(*server, all), 9, {SourceOf("theirs", 1, 2)}, 2);
   EXPECT_EQ(neighbour.Ended().error_code(), grpc::StatusCode::PERMISSION_DENIED);
-  AgentStream nobody(As(*server, all), 9, {}, 2);
-  EXPECT_EQ(nobody.Ended().error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  AgentStream none(As(*server, all), 9, {}, 2);
+  EXPECT_EQ(none.Ended().error_code(), grpc::StatusCode::PERMISSION_DENIED);
 
   AgentStream back(As(*server, all), 9, {owner}, 2);
   uint64_t held = 0;
@@ -191,15 +191,15 @@ class DoorsCertificate : public DoorsIdentity {
     return ChannelTo(server.address(), {authority_.file(), client.cert, client.key, ""});
   }
   static std::string Fingerprint(const CertificateFiles& files) {
-    const std::string said = RunToEnd({"/usr/bin/openssl", "x509", "-noout", "-fingerprint",
-                                       "-sha256", "-in", files.cert})
-                                 .output;
-    return "sha256:" + said.substr(said.find('=') + 1);
+    const std::string stated = RunToEnd({"/usr/bin/openssl", "x509", "-noout", "-fingerprint",
+                                         "-sha256", "-in", files.cert})
+                                   .output;
+    return "sha256:" + stated.substr(stated.find('=') + 1);
   }
   static std::string Serial(const CertificateFiles& files) {
-    const std::string said =
+    const std::string stated =
         RunToEnd({"/usr/bin/openssl", "x509", "-noout", "-serial", "-in", files.cert}).output;
-    return "serial:" + said.substr(said.find('=') + 1);
+    return "serial:" + stated.substr(stated.find('=') + 1);
   }
 
   const Authority authority_{folder_, "ca"};

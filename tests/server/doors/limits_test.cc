@@ -91,7 +91,7 @@ TEST_F(DoorsLimits, AMessageThatIsPacked) {
   EXPECT_LT(PeakMiB(server_->process()), before + 128);
 }
 
-TEST_F(DoorsLimits, ACallThatSaysNoHello) {
+TEST_F(DoorsLimits, ACallWithoutHello) {
   // The limit also applies to TCP connections, so all clients must complete the handshake in time.
   Start("hello_seconds = 3.0\n");
   grpc::ClientContext context;
@@ -110,7 +110,8 @@ TEST_F(DoorsLimits, ACallThatSaysNoHello) {
 // that send `says` byte by byte and then fall silent.
 class Trickle {
  public:
-  Trickle(const std::string& address, size_t count, std::string says) : says_(std::move(says)) {
+  Trickle(const std::string& address, size_t count, std::string states)
+      : states_(std::move(states)) {
     for (size_t i = 0; i < count; ++i) {
       sockets_.push_back(Dial(address));
       EXPECT_GE(sockets_.back(), 0);
@@ -124,7 +125,7 @@ class Trickle {
   size_t Next() {
     size_t open = 0;
     for (const int fd : sockets_) {
-      if (at_ < says_.size()) (void)!send(fd, &says_[at_], 1, MSG_NOSIGNAL);
+      if (at_ < states_.size()) (void)!send(fd, &states_[at_], 1, MSG_NOSIGNAL);
       pollfd ready{fd, POLLIN | POLLRDHUP, 0};
       poll(&ready, 1, 0);
       open += (ready.revents & (POLLHUP | POLLRDHUP | POLLERR)) == 0;
@@ -135,7 +136,7 @@ class Trickle {
   }
 
  private:
-  const std::string says_;
+  const std::string states_;
   size_t at_ = 0;
   std::vector<int> sockets_;
 };

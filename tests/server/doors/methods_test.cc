@@ -164,7 +164,7 @@ TEST_F(DoorsMethods, EachRefusesARunOfOthers) {
                                             "UpdateIncident", "RequestCapsule", "GetCapsule"));
 }
 
-TEST_F(DoorsMethods, ReflectionIsThereOnlyWhenAskedFor) {
+TEST_F(DoorsMethods, ReflectionIsThereOnlyWhenRequested) {
   const auto plain = StartWith(folder_, "");
   EXPECT_EQ(CallOnce(ChannelTo(plain->address(), {}),
                      "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",

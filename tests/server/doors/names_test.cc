@@ -45,8 +45,8 @@ int Named(NameTable* names, const std::string& prefix, int count, Sender sender)
   }
   return taken;
 }
-Sender From(const std::string& address, const std::string& behind = "") {
-  return {"", address, behind};
+Sender From(const std::string& address, const std::string& after = "") {
+  return {"", address, after};
 }
 
 TEST(RunNames, OneSenderWithoutEndLeavesNamesToOtherAddresses) {
@@ -81,7 +81,7 @@ TEST(RunNames, SendersWithoutEndOfSeveralAddressesLeaveAPartEach) {
 }
 
 // Through a relay, whose address is the sender's without end too.
-TEST(RunNames, ProcessesBehindARelayHaveAPartOfTheirOwn) {
+TEST(RunNames, ProcessesOfARelayHaveAPartOfTheirOwn) {
   NameTable names(1000, 10);
   EXPECT_EQ(Named(&names, "hog-", 5000, From("10.0.0.1", "10.1.0.1")), 1000 + 250 + 250);
   EXPECT_EQ(Named(&names, "new-", 20, From("10.0.0.1", "10.1.0.2")), 20);
@@ -177,7 +177,7 @@ TEST(RunNames, RunsThatHaveLostTheirConnectionsAreBounded) {
   EXPECT_EQ(Named(&names, "b", 24, From("10.0.0.1")), 16 + 4);
 }
 
-TEST(RunNames, AnEntryKeepsItsShareBesideTheAddresses) {
+TEST(RunNames, AnEntryKeepsItsShareNextToTheAddresses) {
   server::Config config;
   for (const char* name : {"a", "b"}) {
     server::AccessEntry& entry = config.access.emplace_back();

@@ -205,25 +205,25 @@ void ExpectTurnsInOrder(const Plumbd& server, const std::string& door, uint64_t 
   std::vector<std::unique_ptr<AgentStream>> held, waiting, later;
   uint64_t stream = kFirstStream;
   std::vector<std::shared_ptr<grpc::Channel>> channels;
-  const auto ask = [&](const std::string& run) {
+  const auto query = [&](const std::string& run) {
     return std::make_unique<AgentStream>(channels.back(), ++stream, std::vector{SourceOf(run)});
   };
   for (uint64_t i = 0; i < places; ++i) {
     if (i % 5 == 0) channels.push_back(ChannelTo(door, {}));
-    held.push_back(ask(NameOf(i)));
+    held.push_back(query(NameOf(i)));
     ASSERT_TRUE(held.back()->Welcomed()) << i;
   }
   const uint64_t before = waited();
   for (uint64_t i = 0; i < kWaiting; ++i) {
     channels.push_back(ChannelTo(door, {}));
-    waiting.push_back(ask("waits-" + std::to_string(i)));
+    waiting.push_back(query("waits-" + std::to_string(i)));
     ASSERT_TRUE(Eventually([&] { return waited() == before + i + 1; })) << i;
   }
   channels.push_back(ChannelTo(door, {}));
-  const auto honest = ask("honest");
+  const auto honest = query("honest");
   ASSERT_TRUE(Eventually([&] { return waited() == before + kWaiting + 1; }));
   // One that asks again and again does not wait more than once at a time.
-  for (uint64_t i = 0; i < 20; ++i) later.push_back(ask("later-" + std::to_string(i)));
+  for (uint64_t i = 0; i < 20; ++i) later.push_back(query("later-" + std::to_string(i)));
   for (uint64_t i = 0; i < kWaiting; ++i) {
     held.pop_back();
     ASSERT_TRUE(waiting[i]->Welcomed()) << i;
@@ -234,13 +234,13 @@ void ExpectTurnsInOrder(const Plumbd& server, const std::string& door, uint64_t 
 
 constexpr char kSlowAck[] = "[ingest]\nack_seconds = 60\nack_batches = 1\nmax_runs = 60\n";
 
-TEST_F(RunPlaces, AreGivenInTheOrderOfAsking) {
+TEST_F(RunPlaces, AreGivenInTheOrderOfRequests) {
   server_ = StartWith(folder_, kSlowAck);
   ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
   ExpectTurnsInOrder(*server_, Door(), 60 + 15);
 }
 
-TEST_F(RunPlaces, OfARelayAreGivenInTheOrderOfAsking) {
+TEST_F(RunPlaces, OfARelayAreGivenInTheOrderOfRequests) {
   server_ = StartWith(folder_, kSlowAck);
   ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
   StartRelay();

@@ -148,7 +148,7 @@ TEST_F(DoorsShares, NamesOfRunsOfManyConnections) {
   EXPECT_TRUE(again.Welcomed());
 }
 
-TEST_F(DoorsShares, CallsThatSayNothing) {
+TEST_F(DoorsShares, CallsThatStaySilent) {
   Start("max_streams = 10\n");
   std::vector<std::unique_ptr<RawCall>> calls;
   for (int i = 0; i < 10; ++i) {
@@ -185,7 +185,7 @@ TEST_F(DoorsShares, StreamsThatAreRememberedAreSharedToo) {
   EXPECT_EQ(acknowledged, 1u);
 }
 
-TEST_F(DoorsShares, AreWhatTheEntrySays) {
+TEST_F(DoorsShares, AreWhatTheEntryStates) {
   Start("max_streams = 100\n", "share = 0.02\n");
   AgentStream first(As(a_), 1, {SourceOf("of-a", 0, 3)});
   AgentStream second(As(a_), 2, {SourceOf("of-a", 1, 3)});
@@ -267,7 +267,7 @@ TEST_F(DoorsAddresses, AnotherAddressGetsItsNewRunsIn) {
   }
 }
 
-TEST_F(DoorsAddresses, AProcessBehindARelayGetsItsNewRunsIn) {
+TEST_F(DoorsAddresses, AProcessOfARelayGetsItsNewRunsIn) {
   server_ = StartWith(folder_, kFortyRuns);
   ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
   UseUp(server_->address());

@@ -19,9 +19,9 @@ constexpr auto kUnavailable = grpc::StatusCode::UNAVAILABLE;
 
 class DoorsTls : public testing::Test {
  protected:
-  std::string Tls(const CertificateFiles& server, bool ask_clients) const {
+  std::string Tls(const CertificateFiles& server, bool query_clients) const {
     return "[tls]\ncert = '" + server.cert + "'\nkey = '" + server.key + "'\n" +
-           (ask_clients ? "client_ca = '" + authority_.file() + "'\n" : "");
+           (query_clients ? "client_ca = '" + authority_.file() + "'\n" : "");
   }
   static std::string Access(const std::string& name, const std::string& san,
                             const std::string& scopes, const std::string& runs = "['*']") {
@@ -57,7 +57,7 @@ TEST_F(DoorsTls, OnlyTheServersAuthorityIsTrustedAndOnlyForItsName) {
   EXPECT_EQ(Query(*elsewhere, {}).error_code(), kUnavailable);
 }
 
-TEST_F(DoorsTls, AServersExpiredCertificateIsRefusedByItsClientsAndSaid) {
+TEST_F(DoorsTls, AServersExpiredCertificateIsRefusedByItsClientsAndStated) {
   const auto server = StartWith(
       folder_, Tls(authority_.Issue({.name = "old", .begins_s = -7200, .ends_s = -3600}), false));
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
@@ -160,9 +160,9 @@ TEST_F(DoorsTls, RefusesToStartWithFilesThatCannotBeRight) {
        "tokens are not sent over a network without encryption"},
   };
   for (const auto& c : cases) {
-    const Ended said = CheckedConfig(folder_, c.toml);
-    EXPECT_EQ(said.status, 2) << c.toml;
-    EXPECT_THAT(said.errors, HasSubstr(c.message)) << c.toml;
+    const Ended stated = CheckedConfig(folder_, c.toml);
+    EXPECT_EQ(stated.status, 2) << c.toml;
+    EXPECT_THAT(stated.errors, HasSubstr(c.message)) << c.toml;
   }
   const Ended open = CheckedConfig(folder_, off + Tls(own_, true) + Access("x", "*", "['read']"));
   EXPECT_EQ(open.status, 0) << open.errors;
@@ -172,14 +172,14 @@ TEST_F(DoorsTls, HttpSpeaksTlsToo) {
   const auto server = StartWith(folder_, Tls(own_, false), {"--http", "127.0.0.1:0"});
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
   const std::string http = HttpAddress(*server);
-  const auto asked = [&](const std::string& authority) {
+  const auto requested = [&](const std::string& authority) {
     Process client({"/usr/bin/openssl", "s_client", "-connect", http, "-CAfile", authority,
                     "-verify_return_error", "-brief"});
     client.Wait();
     return client.errors();
   };
-  EXPECT_THAT(asked(authority_.file()), HasSubstr("Verification: OK"));
-  EXPECT_THAT(asked(stranger_.file()), testing::Not(HasSubstr("Verification: OK")));
+  EXPECT_THAT(requested(authority_.file()), HasSubstr("Verification: OK"));
+  EXPECT_THAT(requested(stranger_.file()), testing::Not(HasSubstr("Verification: OK")));
 }
 
 }  // namespace

@@ -235,12 +235,12 @@ TEST_F(DoorsToken, AReaderSeesItsRunsAlone) {
 
   // The history has the verified access entry, not only the name in the request.
   EXPECT_TRUE(Silence(As(*server, other_), foreign).ok());
-  bool said = false;
+  bool stated = false;
   const v1::ListIncidentsResponse afterwards = incidents(other_);
   for (const v1::IncidentStatus& status : afterwards.status()) {
-    said |= status.who() == "tester (all)";
+    stated |= status.who() == "tester (all)";
   }
-  EXPECT_TRUE(said);
+  EXPECT_TRUE(stated);
 
   // A watch of everything shows what the caller may read.
   grpc::ClientContext watch_context;
@@ -257,7 +257,7 @@ TEST_F(DoorsToken, AReaderSeesItsRunsAlone) {
   (void)watch->Finish();
 }
 
-TEST_F(DoorsToken, HttpAsksToo) {
+TEST_F(DoorsToken, HttpRequiresItToo) {
   const auto server = StartWith(
       folder_,
       Entry("all", token_.line, "['read']") + Entry("some", other_.line, "['read']", "['mine']"),
@@ -271,9 +271,9 @@ TEST_F(DoorsToken, HttpAsksToo) {
   // Missing paths get the same answer, so that it reveals nothing.
   for (const char* path :
        {"/version", "/metrics", "/nothing", "//healthz", "/healthz/../version"}) {
-    const std::string nobody = HttpAnswer(http, path);
-    EXPECT_THAT(nobody, HasSubstr("401 ")) << path;
-    EXPECT_THAT(nobody, HasSubstr("WWW-Authenticate: Bearer")) << path;
+    const std::string none = HttpAnswer(http, path);
+    EXPECT_THAT(none, HasSubstr("401 ")) << path;
+    EXPECT_THAT(none, HasSubstr("WWW-Authenticate: Bearer")) << path;
     EXPECT_THAT(HttpAnswer(http, path, "authorization: Basic eDp5\r\n"), HasSubstr("401 ")) << path;
     EXPECT_THAT(HttpAnswer(http, path, bearer(other_)), HasSubstr("403 ")) << path;
   }
@@ -322,10 +322,10 @@ TEST_F(DoorsToken, FilesThatAreNoTokenFilesStopTheStart) {
       {secret + " expires=tomorrow", ".tokens:1: expected expires=YYYY-MM-DD"},
   };
   for (const auto& c : cases) {
-    const Ended said = CheckedConfig(folder_, Entry("x", c.tokens, "['read']"));
-    EXPECT_EQ(said.status, 2) << c.message;
-    EXPECT_THAT(said.errors, HasSubstr(c.message));
-    EXPECT_THAT(said.errors, Not(HasSubstr(secret)));
+    const Ended stated = CheckedConfig(folder_, Entry("x", c.tokens, "['read']"));
+    EXPECT_EQ(stated.status, 2) << c.message;
+    EXPECT_THAT(stated.errors, HasSubstr(c.message));
+    EXPECT_THAT(stated.errors, Not(HasSubstr(secret)));
   }
   const std::string entry = Entry("x", token_.line, "['read']");
   EXPECT_EQ(CheckedConfig(folder_, entry).status, 0);

@@ -62,7 +62,7 @@ const server::JudgingMarkPage::Place* PlaceOfThread() {
   return nullptr;
 }
 
-void FailIfAsked() {
+void FailIfRequested() {
   const server::JudgingMarkPage::Place* page = PlaceOfThread();
   if (page == nullptr) return;
   const char* path = getenv("PLUMB_JUDGE_FAULT");
@@ -86,7 +86,7 @@ void FailIfAsked() {
 
 #pragma GCC visibility push(default)
 void* operator new(size_t size) {
-  plumbline::test::FailIfAsked();
+  plumbline::test::FailIfRequested();
   static auto* const next = reinterpret_cast<void* (*)(size_t)>(dlsym(RTLD_NEXT, "_Znwm"));
   return next(size);
 }

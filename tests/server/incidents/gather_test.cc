@@ -110,7 +110,7 @@ TEST_F(Gather, ARefinedCauseMovesTheFindingAndAnEmptyIncidentIsMerged) {
   EXPECT_EQ(StatusOf("rounding").absorbed_size(), 0);
 }
 
-TEST_F(Gather, WhatPeopleSaidHoldsForWhatHasItsFindingsAndNoOthers) {
+TEST_F(Gather, WhatPeopleDecidedHoldsForWhatHasItsFindingsAndNoOthers) {
   incident_table_.Put(Found("a", "unknown"), 1);
   ASSERT_TRUE(incident_table_.Apply(Acknowledge("finding-a")).ok()) << "by the finding";
   incident_table_.Put(Found("a", "rounding"), 2);

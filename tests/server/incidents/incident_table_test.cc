@@ -36,9 +36,9 @@ TEST(IncidentTable, OneFindingIsOneIncidentHoweverOftenItIsFound) {
 
 TEST(IncidentTable, WhatDoctorPlantsIsSeenAndNeverStaysOpen) {
   IncidentTable incident_table([] { return 0; });
-  std::vector<v1::IncidentRevision::Change> said;
+  std::vector<v1::IncidentRevision::Change> stated;
   incident_table.SetOnRevision(
-      [&](const std::string&, const v1::IncidentRevision& r) { said.push_back(r.change()); });
+      [&](const std::string&, const v1::IncidentRevision& r) { stated.push_back(r.change()); });
   uint64_t cursor = 0;
   for (uint64_t times = 1; times <= 2; ++times) {
     EXPECT_TRUE(incident_table.Put(Finding("a", "plumb-doctor"), times).opened);
@@ -50,7 +50,7 @@ TEST(IncidentTable, WhatDoctorPlantsIsSeenAndNeverStaysOpen) {
     EXPECT_TRUE(incident_table.OpenByRule().empty());
   }
   using Revision = v1::IncidentRevision;
-  EXPECT_EQ(said,
+  EXPECT_EQ(stated,
             (std::vector<Revision::Change>{Revision::CHANGE_OPENED, Revision::CHANGE_RESOLVED,
                                            Revision::CHANGE_RETURNED, Revision::CHANGE_RESOLVED}));
 }
@@ -118,7 +118,7 @@ TEST(IncidentTable, ASlowReaderGetsTheNewestStateOfEachIncidentAndCanCountWhatIt
   EXPECT_EQ(cursor, incident_table.position());
 }
 
-TEST(IncidentTable, TellsOfEachChange) {
+TEST(IncidentTable, ReportsEachChange) {
   IncidentTable incident_table([] { return 0; });
   int changes = 0;
   int others = 0;
@@ -249,7 +249,7 @@ TEST_F(Life, ASilenceUntilTheLastStepThereIsGoesOn) {
   EXPECT_EQ(state(), v1::Incident::STATE_SILENCED);
 }
 
-TEST_F(Life, UpdatesSayWhoAndWhyAndNameAnIncident) {
+TEST_F(Life, UpdatesNamePersonReasonAndIncident) {
   v1::IncidentUpdate update = Update(v1::IncidentUpdate::ACTION_ACKNOWLEDGE);
   update.clear_reason();
   EXPECT_EQ(incident_table_.Apply(update).code(), absl::StatusCode::kInvalidArgument);

@@ -131,7 +131,7 @@ TEST_F(IngestTest, ReorderedBatchesWaitForTheGap) {
   EXPECT_EQ(server_.Run("order")->lost(), 0u);
 }
 
-TEST_F(IngestTest, TooMuchBehindAGapEndsTheStreamWithoutLoss) {
+TEST_F(IngestTest, TooMuchAfterAGapEndsTheStreamWithoutLoss) {
   const v1::Source source = SourceOf("gap");
   AgentStream agent(server_, 16, {source});
   for (uint64_t s = 2; s < 200; ++s) agent.Send(ScalarStep(source, static_cast<int64_t>(s)), s);
@@ -146,7 +146,7 @@ TEST_F(IngestTest, TooMuchBehindAGapEndsTheStreamWithoutLoss) {
   EXPECT_TRUE(Judged(server_, "gap", 199, 199));
 }
 
-TEST_F(IngestTest, AReconnectedStreamIsToldWhatIsHeld) {
+TEST_F(IngestTest, AReconnectedStreamLearnsWhatIsHeld) {
   const v1::Source source = SourceOf("again");
   {
     AgentStream agent(server_, 17, {source});
@@ -172,7 +172,7 @@ TEST_F(IngestTest, AServerThatKnowsNothingGoesOnFromWhatTheAgentStillHolds) {
   EXPECT_TRUE(agent.Acknowledged(101));
 }
 
-TEST_F(IngestTest, EachMalformedBatchIsRefusedAndNobodyElseIsHarmed) {
+TEST_F(IngestTest, EachMalformedBatchIsRefusedAndNoOtherIsHarmed) {
   const v1::Source bad_source = SourceOf("mixed", 0, 2);
   const v1::Source good_source = SourceOf("mixed", 1, 2);
   AgentStream bad(server_, 19, {bad_source});
@@ -362,7 +362,7 @@ TEST(Ingest, AFullQueueStopsTheStreamsAndLosesNothing) {
 TEST(Ingest, WhoIsFarAheadOfABacklogWaitsForIt) {
   Plumbd server;
   const v1::Source fast = SourceOf("race", 0, 2), slow = SourceOf("race", 1, 2);
-  AgentStream ahead(server, 41, {fast}), behind(server, 42, {slow});
+  AgentStream ahead(server, 41, {fast}), after(server, 42, {slow});
   constexpr uint64_t kSteps = 200;
   const auto send = [](AgentStream* to, uint64_t id, const v1::Source& source, uint64_t step) {
     v1::AgentMessage message;
@@ -372,8 +372,8 @@ TEST(Ingest, WhoIsFarAheadOfABacklogWaitsForIt) {
     message.mutable_batch()->set_sequence(step + 1);
     ASSERT_TRUE(to->SendRaw(message));
   };
-  send(&behind, 42, slow, 0);
-  ASSERT_TRUE(behind.Acknowledged(1));
+  send(&after, 42, slow, 0);
+  ASSERT_TRUE(after.Acknowledged(1));
   for (uint64_t step = 0; step < kSteps; ++step) send(&ahead, 41, fast, step);
   v1::AgentMessage waiting;
   waiting.mutable_heartbeat()->set_stream_id(42);
@@ -381,13 +381,13 @@ TEST(Ingest, WhoIsFarAheadOfABacklogWaitsForIt) {
   waiting.mutable_heartbeat()->set_newest_step(kSteps - 1);
   waiting.mutable_heartbeat()->set_oldest_unsent_step(1);
   ASSERT_TRUE(Eventually([&] {
-    behind.SendRaw(waiting);
+    after.SendRaw(waiting);
     return server.Info().stopped_ahead() > 0;
   }));
   EXPECT_LT(ahead.acknowledged(), 40u);
-  for (uint64_t step = 1; step < kSteps; ++step) send(&behind, 42, slow, step);
+  for (uint64_t step = 1; step < kSteps; ++step) send(&after, 42, slow, step);
   EXPECT_TRUE(ahead.Acknowledged(kSteps));
-  EXPECT_TRUE(behind.Acknowledged(kSteps));
+  EXPECT_TRUE(after.Acknowledged(kSteps));
   ASSERT_TRUE(Judged(server, "race", 2 * kSteps, kSteps - 1));
   EXPECT_EQ(server.Run("race")->lost(), 0u);
 }

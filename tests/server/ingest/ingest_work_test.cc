@@ -80,7 +80,7 @@ TEST(IngestWork, CausesOfSitesAndDeclarationsAreNamesToo) {
   EXPECT_THAT(std::string(CheckReceived(batch, {}).message()), HasSubstr("losses[2].cause: 513"));
 }
 
-TEST(IngestWork, ASourceSaysAFewTimesHowFarItIs) {
+TEST(IngestWork, ASourceStatesAFewTimesHowFarItIs) {
   v1::Batch batch;
   *batch.add_sources() = SourceOf("run", 0);
   for (int i = 0; i < 64; ++i) batch.add_progress();

@@ -107,7 +107,7 @@ TEST_F(PacerTest, StopsWhoIsAheadOfABacklogUntilItComesCloser) {
   EXPECT_EQ(pacer_.stopped(), 0u);
 }
 
-TEST_F(PacerTest, WhoIsSlowByItselfHoldsNobody) {
+TEST_F(PacerTest, ARankThatIsSlowByItselfHoldsNone) {
   Join(1);
   Join(2);
   EXPECT_TRUE(Read(1, 0, 0));
@@ -139,7 +139,7 @@ TEST_F(PacerTest, AHeartbeatWithoutBacklogLetsGo) {
   EXPECT_EQ(Resumed(), 1);
 }
 
-TEST_F(PacerTest, ABacklogHoldsHoweverFarBehindItIs) {
+TEST_F(PacerTest, ABacklogHoldsAtAnyLag) {
   Join(1);
   Join(2);
   EXPECT_TRUE(Read(2, 1000, 0));
@@ -151,7 +151,7 @@ TEST_F(PacerTest, ABacklogHoldsHoweverFarBehindItIs) {
   EXPECT_EQ(Resumed(), 1);
 }
 
-TEST_F(PacerTest, WhoHasNotSaidWhereItIsStandsWhereTheOthersBegan) {
+TEST_F(PacerTest, ARankOfUnknownPlaceStandsWhereTheOthersBegan) {
   Join(1);
   Join(2);
   EXPECT_TRUE(Read(2, 10, 0));
@@ -162,7 +162,7 @@ TEST_F(PacerTest, WhoHasNotSaidWhereItIsStandsWhereTheOthersBegan) {
   EXPECT_FALSE(Read(2, 43, 0));
 }
 
-TEST_F(PacerTest, RanksThatHaveNotSaidHelloHoldTheOthersForAWhile) {
+TEST_F(PacerTest, RanksThatHaveNotSentHelloHoldTheOthersForAWhile) {
   world_ = 3;
   Join(0);
   Join(1);
@@ -180,7 +180,7 @@ TEST_F(PacerTest, RanksThatHaveNotSaidHelloHoldTheOthersForAWhile) {
   EXPECT_TRUE(Read(0, 1000, 0));
 }
 
-TEST_F(PacerTest, TheLastOneThatSaysHelloLetsGo) {
+TEST_F(PacerTest, TheLastOneThatSendsHelloLetsGo) {
   world_ = 2;
   Join(0);
   EXPECT_TRUE(Read(0, 0, 0));
@@ -226,7 +226,7 @@ TEST_F(PacerTest, WhoWasGivenUpBeforeIsNotExpectedAgain) {
   EXPECT_TRUE(Read(0, 1000, 0));
 }
 
-TEST_F(PacerTest, WhatIsRestoredLateChangesNothingThatStreamsSaid) {
+TEST_F(PacerTest, WhatIsRestoredLateChangesNothingThatStreamsStated) {
   world_ = 2;
   Join(0);
   Read(0, 7, 0);
@@ -264,7 +264,7 @@ TEST_F(PacerTest, WhoBrokeOffIsWaitedForAsLong) {
   EXPECT_EQ(pacer_.streams(), 1u);
 }
 
-TEST_F(PacerTest, WhoFinishedHoldsNobodyAndIsForgotten) {
+TEST_F(PacerTest, ARankThatFinishedHoldsNoneAndIsForgotten) {
   Join(1);
   Join(2);
   pacer_.Hear(1, Through({Rank(1)}, 0, true), 0, nullptr, &free_);
@@ -283,7 +283,7 @@ TEST_F(PacerTest, AStoppedStreamThatLeavesIsLetGo) {
   EXPECT_EQ(pacer_.stopped(), 0u);
 }
 
-TEST_F(PacerTest, AHelloSaysWhereTheBacklogBegins) {
+TEST_F(PacerTest, AHelloStatesWhereTheBacklogBegins) {
   Join(2);
   Read(2, 0, 0);
   v1::Hello hello = HelloOf({Rank(1)});
@@ -319,7 +319,7 @@ TEST_F(PacerTest, OtherRunsRolesAndAttemptsAreOthers) {
   }
 }
 
-TEST_F(PacerTest, StepsThatNobodyCountsDoNoHarm) {
+TEST_F(PacerTest, StepsWithoutACounterDoNoHarm) {
   Join(1);
   Join(2);
   using Limits = std::numeric_limits<int64_t>;

@@ -185,7 +185,7 @@ TEST_F(DurableLossTest, ADamagedCheckpointBeyondTheJournalsEndUsesItsNumbersUp) 
 
 // Entries before the checkpoint are not read when plumbd starts; their loss is reported
 // nevertheless.
-class LostBehind : public DurableLossTest, public testing::WithParamInterface<const char*> {
+class LostAfter : public DurableLossTest, public testing::WithParamInterface<const char*> {
  protected:
   // Damages a segment that no replay reads.
   void Damage(const std::string& what, const std::vector<std::string>& segments) const {
@@ -202,7 +202,7 @@ class LostBehind : public DurableLossTest, public testing::WithParamInterface<co
   }
 };
 
-TEST_P(LostBehind, ASegmentThatIsGoneIsSaidAtTheStartAndTheRestAudited) {
+TEST_P(LostAfter, ASegmentThatIsGoneIsStatedAtTheStartAndTheRestAudited) {
   const std::string what = GetParam();
   const auto start = [&] {
     server_ = std::make_unique<Plumbd>(std::vector<std::string>{
@@ -241,7 +241,7 @@ TEST_P(LostBehind, ASegmentThatIsGoneIsSaidAtTheStartAndTheRestAudited) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(TheCheckpoint, LostBehind,
+INSTANTIATE_TEST_SUITE_P(TheCheckpoint, LostAfter,
                          testing::Values("first", "missing", "cut", "emptied", "overwritten"),
                          [](const auto& value) { return std::string(value.param); });
 
@@ -330,7 +330,7 @@ std::vector<std::string> OpenToOthers(const std::string& directory) {
   return open;
 }
 
-TEST_F(DurableLossTest, NobodyElseMayReadWhatIsKept) {
+TEST_F(DurableLossTest, NoOtherMayReadWhatIsKept) {
   const mode_t mask = umask(0);  // the worst umask that plumbd could be started with
   Start({"--grpc", "unix:" + folder_.File("data/socket")});
   umask(mask);
@@ -365,7 +365,7 @@ TEST_F(DurableLossTest, AFolderThatWasThereKeepsItsRights) {
 }
 
 // After a flood no other line may come: a timer reports what was left out.
-TEST_F(DurableLossTest, LinesThatWereLeftOutAreTold) {
+TEST_F(DurableLossTest, OmittedLinesAreReported) {
   Start();
   AgentStream agent(*server_, 66, {source_});
   v1::Batch bad = ScalarStep(source_, 0);

@@ -146,7 +146,7 @@ TEST_F(DurableTest, ARefusedBatchStaysRefused) {
 }
 
 // It listens before it has judged its journal again; queries wait for that.
-TEST_F(DurableTest, WhoAsksAfterARestartIsToldAllThatWasFound) {
+TEST_F(DurableTest, ASubscriberAfterARestartLearnsAllThatWasFound) {
   const v1::Source source = SourceOf("long");
   const uint64_t steps = std::getenv("PLUMB_LONG") != nullptr ? 3000 : 1000;
   {

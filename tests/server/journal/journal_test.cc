@@ -23,9 +23,9 @@ class JournalTest : public testing::Test {
   Counters counters_;
 };
 
-TEST_F(JournalTest, TellsInOrderOnceWhatItHolds) {
+TEST_F(JournalTest, ReportsInOrderOnceWhatItHolds) {
   auto journal = folder_.Open(&counters_);
-  std::vector<uint64_t> told;
+  std::vector<uint64_t> reported;
   std::promise<void> over;
   for (uint64_t s = 1; s <= 100; ++s) {
     journal->Append(EntryOf(7, s, "body " + std::to_string(s)), [&](const EntryPrefix& prefix) {
@@ -33,9 +33,9 @@ TEST_F(JournalTest, TellsInOrderOnceWhatItHolds) {
       if (prefix.number % 20 == 0) {
         EXPECT_GE(ReadJournal(folder_.path()).numbers.size(), prefix.number);
       }
-      told.push_back(prefix.number);
+      reported.push_back(prefix.number);
     });
-    if (s == 50) journal->Then([&] { told.push_back(0); });
+    if (s == 50) journal->Then([&] { reported.push_back(0); });
   }
   journal->Then([&] { over.set_value(); });
   over.get_future().wait();
@@ -44,13 +44,13 @@ TEST_F(JournalTest, TellsInOrderOnceWhatItHolds) {
     expected.push_back(s);
     if (s == 50) expected.push_back(0);
   }
-  EXPECT_EQ(told, expected);
+  EXPECT_EQ(reported, expected);
   EXPECT_EQ(journal->committed(), 100u);
   // The number depends on how fast this thread appends.
   EXPECT_LT(counters_.journal_commits, 100u) << "commits are shared";
 }
 
-TEST_F(JournalTest, GoesOnBehindItsFormer) {
+TEST_F(JournalTest, ContinuesAfterItsPredecessor) {
   for (uint64_t round = 0; round < 4; ++round) {
     auto journal = folder_.Open(&counters_);
     for (uint64_t i = 0; i < 3; ++i) {
@@ -99,7 +99,7 @@ TEST_F(JournalTest, SegmentsAreBoundedAndStartWithTheStreamsTheyNeed) {
 
 // Cut at every byte: what was complete before the cut is there, a restart continues after it, and
 // nothing is reported as lost.
-TEST_F(JournalTest, ACutAnywhereLosesOnlyWhatWasBehindIt) {
+TEST_F(JournalTest, ACutAnywhereLosesOnlyWhatFollows) {
   {
     auto journal = folder_.Open(&counters_);
     for (uint64_t s = 1; s <= 4; ++s) Keep(*journal, 3, s, std::string(s * 7, 'a'));
@@ -191,17 +191,17 @@ TEST_F(JournalTest, AFullDiskHoldsEverythingBackUntilThereIsSpace) {
   auto journal = folder_.Open(&counters_, options);
   Keep(*journal, 3, 1, "before");
   SetDiskFault(DiskFault::kFull);
-  std::atomic<bool> told = false;
+  std::atomic<bool> reported = false;
   std::promise<void> held;
   journal->Append(EntryOf(3, 2, "during"), [&](const EntryPrefix&) {
-    told = true;
+    reported = true;
     held.set_value();
   });
   {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return !stalls.empty(); });
   }
-  EXPECT_FALSE(told);
+  EXPECT_FALSE(reported);
   EXPECT_THAT(ReadJournal(folder_.path()).bodies, ElementsAre("before"));
   EXPECT_EQ(ReadJournal(folder_.path()).damaged_end, "");
   SetDiskFault(DiskFault::kNone);
@@ -222,13 +222,13 @@ TEST_F(JournalTest, AFailedSyncIsWrittenAgainIntoANewSegment) {
   const std::string synced = ReadFile(first);
   SetDiskFault(DiskFault::kSync);
   std::promise<void> held;
-  std::atomic<bool> told = false;
+  std::atomic<bool> reported = false;
   journal->Append(EntryOf(3, 2, "during"), [&](const EntryPrefix&) {
-    told = true;
+    reported = true;
     held.set_value();
   });
   while (counters_.journal_failures < 3) std::this_thread::yield();
-  EXPECT_FALSE(told);
+  EXPECT_FALSE(reported);
   SetDiskFault(DiskFault::kNone);
   held.get_future().wait();
   ASSERT_THAT(folder_.Segments(), SizeIs(2));
@@ -241,19 +241,19 @@ TEST_F(JournalTest, AFailedSyncIsWrittenAgainIntoANewSegment) {
   EXPECT_THAT(ReadJournal(folder_.path()).bodies, ElementsAre("before", "during", "after"));
 }
 
-TEST_F(JournalTest, StoppingOnADeadDiskTellsNothingAndEnds) {
+TEST_F(JournalTest, StoppingOnADeadDiskReportsNothingAndEnds) {
   auto journal = folder_.Open(&counters_);
   SetDiskFault(DiskFault::kWrite);
-  std::atomic<bool> told = false;
-  journal->Append(EntryOf(3, 1, "never"), [&](const EntryPrefix&) { told = true; });
+  std::atomic<bool> reported = false;
+  journal->Append(EntryOf(3, 1, "never"), [&](const EntryPrefix&) { reported = true; });
   std::thread waiting([&] { EXPECT_FALSE(journal->AppendAndWait(EntryOf(3, 2, "never")).ok()); });
   while (counters_.journal_failures == 0) std::this_thread::yield();
   journal->Stop();
   waiting.join();
-  EXPECT_FALSE(told);
+  EXPECT_FALSE(reported);
 }
 
-TEST_F(JournalTest, EveryPolicyKeepsWhatItTells) {
+TEST_F(JournalTest, EveryPolicyKeepsWhatItReports) {
   for (const SyncPolicy sync : {SyncPolicy::kCommit, SyncPolicy::kInterval, SyncPolicy::kNever}) {
     JournalFolder folder;
     JournalOptions options = folder.Options();

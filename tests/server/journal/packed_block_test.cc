@@ -168,7 +168,7 @@ TEST(PackedBlock, LyingBlocksAreRefusedOrReadAsFarAsTheyGo) {
   EXPECT_GT(refused, rounds / 2);
 }
 
-TEST(PackedBlock, SaysWhatItIsNot) {
+TEST(PackedBlock, StatesWhatItIsNot) {
   BlockReader reader;
   std::string why;
   EXPECT_FALSE(reader.Open("short", &why));

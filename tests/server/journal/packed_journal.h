@@ -18,24 +18,24 @@
 namespace plumbline::server {
 
 // Returns everything that a reader returns, as text to compare.
-inline std::vector<std::string> Told(const std::string& directory, uint64_t from = 1) {
-  std::vector<std::string> told;
+inline std::vector<std::string> Reported(const std::string& directory, uint64_t from = 1) {
+  std::vector<std::string> reported;
   auto reader = JournalReader::Open(directory, from);
   EXPECT_TRUE(reader.ok()) << reader.status();
   StoredEntry entry;
   for (;;) {
     switch ((*reader)->Next(&entry)) {
       case JournalReader::Result::kEnd:
-        return told;
+        return reported;
       case JournalReader::Result::kLost:
-        told.push_back("lost " + std::to_string((*reader)->lost().first) + " to " +
-                       std::to_string((*reader)->lost().last));
+        reported.push_back("lost " + std::to_string((*reader)->lost().first) + " to " +
+                           std::to_string((*reader)->lost().last));
         break;
       case JournalReader::Result::kStreams:
-        told.push_back("streams " + entry.payload);
+        reported.push_back("streams " + entry.payload);
         break;
       case JournalReader::Result::kEntry:
-        told.push_back(std::to_string(static_cast<int>(entry.type)) + " " + entry.payload);
+        reported.push_back(std::to_string(static_cast<int>(entry.type)) + " " + entry.payload);
         break;
     }
   }
@@ -61,7 +61,7 @@ class SegmentPackerTest : public testing::Test {
     }
     journal.reset();
     ASSERT_GT(folder_.Segments().size(), 4u);
-    told_ = Told(folder_.path());
+    reported_ = Reported(folder_.path());
   }
   void TearDown() override { test::SetDiskFault(test::DiskFault::kNone); }
 
@@ -105,7 +105,7 @@ class SegmentPackerTest : public testing::Test {
   Counters counters_;
   JournalFolder folder_;
   Mutex files_;
-  std::vector<std::string> told_;
+  std::vector<std::string> reported_;
 };
 
 }  // namespace plumbline::server

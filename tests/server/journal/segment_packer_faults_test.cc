@@ -17,20 +17,20 @@ TEST_F(SegmentPackerFaults, ADamagedSegmentStaysAsItIs) {
   const auto segments = folder_.Segments();
   FlipByte(segments[1].path, 0.5);
   const std::string damaged = ReadFile(segments[1].path);
-  const auto told = Told(folder_.path());
-  ASSERT_NE(told, told_);
+  const auto reported = Reported(folder_.path());
+  ASSERT_NE(reported, reported_);
   EXPECT_EQ(Pack(), static_cast<int>(segments.size()) - 2);
   EXPECT_EQ(ReadFile(segments[1].path), damaged);
-  EXPECT_EQ(Told(folder_.path()), told);
+  EXPECT_EQ(Reported(folder_.path()), reported);
 }
 
 TEST_F(SegmentPackerFaults, ASegmentWithAMissingEntryStaysAsItIs) {
   const auto segments = folder_.Segments();
   // Like a cut tail: its last entries are missing.
   std::filesystem::resize_file(segments[1].path, std::filesystem::file_size(segments[1].path) - 5);
-  const auto told = Told(folder_.path());
+  const auto reported = Reported(folder_.path());
   EXPECT_EQ(Pack(), static_cast<int>(segments.size()) - 2);
-  EXPECT_EQ(Told(folder_.path()), told);
+  EXPECT_EQ(Reported(folder_.path()), reported);
 }
 
 TEST_F(SegmentPackerFaults, DamageToAPackedSegmentIsCountedExactly) {
@@ -80,11 +80,11 @@ TEST_F(SegmentPackerFaults, VoidEntriesAreLeftOut) {
   } while (!IsEntry(type));
   twice += next.substr(start, (*reader)->offset() - start);
   WriteFile(segments[0].path, twice);
-  ASSERT_EQ(Told(folder_.path()), told_);
+  ASSERT_EQ(Reported(folder_.path()), reported_);
   EXPECT_EQ(Pack(), static_cast<int>(segments.size()) - 1);
-  EXPECT_EQ(Told(folder_.path()), told_);
+  EXPECT_EQ(Reported(folder_.path()), reported_);
   EXPECT_EQ(Pack(false), static_cast<int>(segments.size()) - 1);
-  EXPECT_EQ(Told(folder_.path()), told_);
+  EXPECT_EQ(Reported(folder_.path()), reported_);
 }
 
 TEST_F(SegmentPackerFaults, ADiskThatRefusesChangesNothing) {
@@ -97,7 +97,7 @@ TEST_F(SegmentPackerFaults, ADiskThatRefusesChangesNothing) {
     EXPECT_EQ(Files(), before);
   }
   EXPECT_GT(Pack(), 0);
-  EXPECT_EQ(Told(folder_.path()), told_);
+  EXPECT_EQ(Reported(folder_.path()), reported_);
 }
 
 // The process ends before each call that writes, syncs or renames, in turn.
@@ -115,7 +115,7 @@ TEST_F(SegmentPackerFaults, ACrashAnywhereLeavesOneOfBoth) {
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFEXITED(status));
-    ASSERT_EQ(Told(folder_.path()), told_) << "after call " << nth % 9 + 1;
+    ASSERT_EQ(Reported(folder_.path()), reported_) << "after call " << nth % 9 + 1;
     ASSERT_EQ(folder_.Segments().size(), segments);
     if (WEXITSTATUS(status) == 0) break;
     ASSERT_EQ(WEXITSTATUS(status), test::kDiedAtCall);

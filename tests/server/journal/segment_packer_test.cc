@@ -23,7 +23,7 @@ TEST_F(SegmentPackerTest, EverySegmentButTheNewestIsReadAsBefore) {
   EXPECT_FALSE(packed.back());
   packed.pop_back();
   EXPECT_THAT(packed, Each(true));
-  EXPECT_EQ(Told(folder_.path()), told_);
+  EXPECT_EQ(Reported(folder_.path()), reported_);
   EXPECT_LT(JournalBytes(folder_.path()), before * 3 / 4);
   // From any number on, as a restart and a retry read.
   for (uint64_t from = 1; from <= 120; from += 7) {
@@ -140,7 +140,7 @@ TEST_F(SegmentPackerTest, TheThreadLooksWhenItIsWokenAndWaitsWhileOthersNeedTheD
     return std::count(packed.begin(), packed.end(), true) == static_cast<int>(packed.size()) - 1;
   }));
   packer.Stop();
-  EXPECT_EQ(Told(folder_.path()), told_);
+  EXPECT_EQ(Reported(folder_.path()), reported_);
 }
 
 }  // namespace

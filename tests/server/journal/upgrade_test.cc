@@ -37,7 +37,7 @@ std::string Variable(const char* name) {
 }
 
 // Returns what must not depend on the build: the findings of each run.
-std::string Said(const Plumbd& server) {
+std::string Stated(const Plumbd& server) {
   std::string all;
   for (const std::string& run : {std::string("over"), std::string("goes-on")}) {
     for (const auto& [incident, found] : FoundLive(server, run)) {
@@ -105,7 +105,7 @@ TEST_F(Upgrade, ADirectoryOfTheBuildBeforeIsTakenUpPackedAndWrittenBack) {
     // Rules have new options since: the journal is judged again, and this is reported.
     EXPECT_THAT(server->process().errors(), HasSubstr("is not used: "));
     EXPECT_THAT(server->process().errors(), Not(HasSubstr("are lost")));
-    EXPECT_EQ(Said(*server), Expected());
+    EXPECT_EQ(Stated(*server), Expected());
     EXPECT_EQ(FoundByAudit(*server, "over"), FoundLive(*server, "over"));
     GoesOn(*server, 2);
     EXPECT_TRUE(Eventually([&] { return Packed() + 1 >= segments; })) << Packed();
@@ -118,14 +118,14 @@ TEST_F(Upgrade, ADirectoryOfTheBuildBeforeIsTakenUpPackedAndWrittenBack) {
   {
     const auto server = Start("pack = false\n");
     ASSERT_TRUE(CaughtUp(*server)) << server->process().errors();
-    EXPECT_EQ(Said(*server), Expected());
+    EXPECT_EQ(Stated(*server), Expected());
     EXPECT_TRUE(Eventually([&] { return Packed() == 0; })) << Packed();
     EXPECT_EQ(server->Stop(), 0);
   }
   if (Variable("PLUMB_RECORD_WITH").empty()) return;
   const auto server = Start("", Variable("PLUMB_RECORD_WITH"));
   ASSERT_TRUE(CaughtUp(*server)) << server->process().errors();
-  EXPECT_EQ(Said(*server), Expected());
+  EXPECT_EQ(Stated(*server), Expected());
   EXPECT_THAT(server->process().errors(), Not(HasSubstr("are lost")));
   GoesOn(*server, 2);
 }
@@ -162,13 +162,13 @@ TEST_F(Upgrade, DISABLED_Records) {
     }
   }
   ASSERT_TRUE(CaughtUp(*server));
-  const std::string said = Said(*server);
+  const std::string stated = Stated(*server);
   std::this_thread::sleep_for(std::chrono::milliseconds(500));  // so that a checkpoint contains it
   server->process().Signal(SIGKILL);
   server->process().Wait();
   fs::create_directories(to);
   fs::copy(Data(), to + "/data", fs::copy_options::recursive);
-  WriteFile(to + "/findings", said);
+  WriteFile(to + "/findings", stated);
 }
 
 }  // namespace

@@ -132,7 +132,7 @@ TEST_F(LanesTest, TiesOfLanesInWhichSomethingGoesOnWaitForAllOfIt) {
 }
 
 // A run that sends little is next, whatever the backlog of others, once each of those had a turn.
-TEST_F(LanesTest, WhoUsesLittleIsNotBehindWhatOthersPileUp) {
+TEST_F(LanesTest, ALightUserDoesNotWaitForTheLoadOfOthers) {
   constexpr int64_t kHostile = 40,
                     kEach = 20;  // runs; ms per entry, after which it loses the lock
   uint64_t entry = 0;

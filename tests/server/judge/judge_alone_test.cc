@@ -36,7 +36,7 @@ class JudgeAlone : public testing::Test {
   }
   void Close() { pipeline_.reset(); }
 
-  void Say(JudgeItem::Kind kind, uint64_t stream, const v1::Source& source) {
+  void Report(JudgeItem::Kind kind, uint64_t stream, const v1::Source& source) {
     JudgeItem item;
     item.kind = kind;
     item.stream_id = stream;
@@ -46,10 +46,10 @@ class JudgeAlone : public testing::Test {
     pipeline_->journal().Then([judge, shared] { judge->Push(std::move(*shared)); });
   }
   void Connect(uint64_t stream, const v1::Source& source) {
-    Say(JudgeItem::Kind::kConnected, stream, source);
+    Report(JudgeItem::Kind::kConnected, stream, source);
   }
   void Disconnect(uint64_t stream, const v1::Source& source) {
-    Say(JudgeItem::Kind::kDisconnected, stream, source);
+    Report(JudgeItem::Kind::kDisconnected, stream, source);
   }
 
   void Deliver(uint64_t stream, uint64_t sequence, v1::Batch batch) {

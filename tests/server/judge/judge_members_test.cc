@@ -40,7 +40,7 @@ struct Runs {
   }
 };
 
-TEST(MemoryBudget, AsksTheLargestRunForWhatIsOverAndASixteenth) {
+TEST(MemoryBudget, QueriesTheLargestRunForWhatIsOverAndASixteenth) {
   Runs runs{{{"a", 900}, {"b", 300}}};
   MemoryBudget budget = runs.Budget(1000);
   const auto request = budget.Next(nullptr);
@@ -54,7 +54,7 @@ TEST(MemoryBudget, AsksTheLargestRunForWhatIsOverAndASixteenth) {
   EXPECT_EQ(budget.TakePromise("b"), std::nullopt);
 }
 
-TEST(MemoryBudget, AsksForNothingAtItsLimitOrWithoutOne) {
+TEST(MemoryBudget, RequestsNothingAtItsLimitOrWithoutOne) {
   Runs runs{{{"a", 1000}}};
   EXPECT_FALSE(runs.Budget(1000).Next(nullptr).has_value());
   EXPECT_FALSE(runs.Budget(0).Next(nullptr).has_value());
@@ -84,7 +84,7 @@ TEST(MemoryBudget, AnOwnerWithManySmallRunsGivesBeforeAnothersLargeOne) {
   EXPECT_EQ(runs.Budget(1000).Next(with_share)->run, "large");
 }
 
-TEST(MemoryBudget, ARunThatFreedNothingIsNotAskedAgainUntilItGrows) {
+TEST(MemoryBudget, ARunThatFreedNothingGetsNoRequestUntilItGrows) {
   Runs runs{{{"a", 2000}, {"b", 100}}};
   MemoryBudget budget = runs.Budget(1000);
   budget.Promise(*budget.Next(nullptr));

@@ -109,7 +109,7 @@ TEST_F(QuarantineTest, ThreeDeathsInARowAtOneEntryPutTheRunThere) {
 }
 
 // Killed twice from outside, by chance while it judged the same entry.
-TEST_F(QuarantineTest, TwoDeathsThatNobodySawAreChance) {
+TEST_F(QuarantineTest, TwoUnobservedDeathsAreChance) {
   Die("busy", 17, true);
   Die("busy", 17, true);
   EXPECT_THAT(Held(), ElementsAre());
@@ -204,7 +204,7 @@ TEST_F(QuarantineTest, OneThatWasJudgedAgainIsBackUntilItIsReleased) {
 }
 
 // Several were judged at the same time: any of them may be the cause.
-TEST_F(QuarantineTest, NobodyIsHeldForADeathThatMayHaveBeenOverAnother) {
+TEST_F(QuarantineTest, NoProcessIsHeldForADeathThatMayHaveBeenOverAnother) {
   for (int i = 0; i < 6; ++i) DieOverSeveral({{"bad", 17}, {"innocent", 12}});
   EXPECT_THAT(Held(), ElementsAre());
 }
@@ -219,7 +219,7 @@ TEST_F(QuarantineTest, WhoEndsTheProcessAloneAfterwardsIsHeldAndTheOthersAreNot)
   EXPECT_THAT(Held(), ElementsAre("bad"));
 }
 
-TEST_F(QuarantineTest, EachThreadSaysForItselfWhatItJudges) {
+TEST_F(QuarantineTest, EachThreadReportsWhatItJudges) {
   Quarantine quarantine = Open();
   const std::string only = "mine";
   Quarantine::Only(&only);
@@ -331,9 +331,9 @@ TEST_F(QuarantinedRun, IsKeptAndNotJudgedWhileOthersAre) {
   EXPECT_EQ(ClosedStep("bad"), -1);
   EXPECT_THAT(Leaks("bad"), testing::IsEmpty());
   EXPECT_EQ(Leaks("good").size(), 1u);
-  const auto told = server_->Incidents("bad", "meta/data-loss");
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].finding().cause().id(), "quarantined");
+  const auto reported = server_->Incidents("bad", "meta/data-loss");
+  ASSERT_EQ(reported.size(), 1u);
+  EXPECT_EQ(reported[0].finding().cause().id(), "quarantined");
 
   const Ended runs = Plumb({"runs"});
   EXPECT_EQ(runs.status, 0) << runs.errors;
@@ -351,7 +351,7 @@ TEST_F(QuarantinedRun, IsHeldAtTheSecondCrashOfTheThreadThatJudgesIt) {
   EXPECT_THAT(Plumb({"runs"}).output, HasSubstr("crashed repeatedly while it judged entry"));
 }
 
-TEST_F(QuarantinedRun, IsJudgedAgainFromItsOldestEntryOnceTheCauseIsMended) {
+TEST_F(QuarantinedRun, IsJudgedAgainFromItsOldestEntryOnceTheCauseIsFixed) {
   DieOver();
   EXPECT_TRUE(Send("bad", 2, 5));
   // Nothing was fixed: plumbd dies once more, and the run is in quarantine again.
@@ -392,7 +392,7 @@ TEST_F(QuarantinedRun, IsJudgedAgainFromItsOldestEntryOnceTheCauseIsMended) {
 
 // No evidence leads to its incident, so the journal must hold it: while the run is held, once it
 // has been judged again, and after restarts with a checkpoint and without.
-TEST_F(QuarantinedRun, IsToldOfByAnAuditAsItIsLive) {
+TEST_F(QuarantinedRun, IsReportedByAnAuditAsItIsLive) {
   DieOver();
   ASSERT_TRUE(Eventually([&] { return HasCause(FoundLive(*server_, "bad"), "quarantined"); }));
   EXPECT_TRUE(HasCause(FoundByAudit(*server_, "bad"), "quarantined"));

@@ -131,7 +131,7 @@ TEST_F(CliTest, AnAddressNeedsAPort) {
   }
 }
 
-TEST(CliPorts, TheHttpPortIsToldFromTheGrpcPort) {
+TEST(CliPorts, TheHttpPortIsDistinguishedFromTheGrpcPort) {
   Plumbd server({"--http", "127.0.0.1:0"});
   ASSERT_FALSE(server.address().empty()) << server.process().errors();
   const std::string http = HttpAddress(server);
@@ -253,7 +253,7 @@ TEST_F(CliTest, AWatchWaitsForARunThatIsYetToCome) {
   EXPECT_EQ(watch.Wait(), 0);
 }
 
-TEST_F(CliTest, WatchSaysThatItWaitsForAServer) {
+TEST_F(CliTest, WatchStatesThatItWaitsForAServer) {
   server_.Stop();
   Process watch(Plumb({"watch", "--server", server_.address()}));
   EXPECT_TRUE(Eventually([&] {
@@ -335,7 +335,7 @@ TEST(CliDoctor, WithoutAServerAllMayBeWell) {
   EXPECT_THAT(doctor.output, testing::ContainsRegex("optional +finding +not tested"));
 }
 
-TEST_F(CliTest, DoctorSaysWhatIsMissingAndWhatToDo) {
+TEST_F(CliTest, DoctorStatesWhatIsMissingAndWhatToDo) {
   server_.Stop();
   const Ended doctor = RunPlumb({"doctor", "--server", server_.address()},
                                 {"PLUMBLINE_LIBRARY=/nonexistent", "PYTHON=/nonexistent/python"});

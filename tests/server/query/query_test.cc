@@ -117,7 +117,7 @@ TEST_F(QueryTest, AWatcherMaySkipFilterAndNotDisturbOthers) {
 
 // A watcher that does not read must neither delay judging nor cost memory. When it reads again it
 // gets the newest state and the number of merged changes.
-TEST_F(QueryTest, ASlowWatcherIsToldWhatItMissed) {
+TEST_F(QueryTest, ASlowWatcherLearnsWhatItMissed) {
   const v1::Source source = SourceOf("slow");
   AgentStream agent(server_, 43, {source});
   grpc::ClientContext context;
@@ -244,7 +244,7 @@ TEST(StoredSeries, AreThereOnceAfterAKillAStopAndTheLossOfTheStore) {
   }
 }
 
-TEST_F(QueryTest, HealthIsServedAndReflectionOnlyWhenAskedFor) {
+TEST_F(QueryTest, HealthIsServedAndReflectionOnlyWhenRequested) {
   audit::Client client(server_.address());
   EXPECT_TRUE(client.Health(30).ok());
   const auto serves_reflection = [](const Plumbd& server) {

@@ -116,17 +116,17 @@ class QueryServiceTest : public testing::Test {
   static std::vector<std::string> Watched(const Service& service,
                                           v1::WatchIncidentsRequest* request) {
     audit::Client client(service.address());
-    std::vector<std::string> said;
+    std::vector<std::string> stated;
     const absl::Status status = client.Watch(*request, [&](const v1::IncidentEvent& event) {
       request->set_after_position(event.position());
       request->set_book(event.book());
       if (event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP) return false;
-      said.push_back(v1::IncidentEvent::Kind_Name(event.kind()).substr(5) + " " +
-                     event.incident().finding().fingerprint());
+      stated.push_back(v1::IncidentEvent::Kind_Name(event.kind()).substr(5) + " " +
+                       event.incident().finding().fingerprint());
       return true;
     });
     EXPECT_TRUE(status.ok()) << status;
-    return said;
+    return stated;
   }
 
   server::IncidentTable incident_table_{[] { return 1; }, 50};

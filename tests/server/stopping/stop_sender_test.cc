@@ -62,7 +62,7 @@ class StopSenderTest : public testing::Test {
                      [this](v1::IncidentUpdate update) { kept_.push_back(std::move(update)); }};
 };
 
-TEST_F(StopSenderTest, AnErrorIsOrderedToThoseWhoAskedForIt) {
+TEST_F(StopSenderTest, AnErrorIsOrderedToThoseWhoRequestedIt) {
   const auto error = Join(1, Hello(v1::LEVEL_ERROR)), warning = Join(2, Hello(v1::LEVEL_WARNING));
   const auto none = Join(3, Hello(v1::LEVEL_UNSPECIFIED));
   const auto other = Join(4, Hello(v1::LEVEL_ERROR, 0, "another"));
@@ -88,13 +88,13 @@ TEST_F(StopSenderTest, TheFirstOrderOfAnIncidentIsKept) {
   ASSERT_EQ(kept_.size(), 1u);
   EXPECT_EQ(kept_[0].action(), v1::IncidentUpdate::ACTION_STOP);
   EXPECT_EQ(kept_[0].reason(), "stop_on: 2 processes of the run ordered to end at step 5");
-  std::vector<v1::IncidentRevision> said;
+  std::vector<v1::IncidentRevision> stated;
   table_.SetOnRevision(
-      [&](const std::string&, const v1::IncidentRevision& r) { said.push_back(r); });
+      [&](const std::string&, const v1::IncidentRevision& r) { stated.push_back(r); });
   ASSERT_TRUE(table_.Apply(kept_[0]).ok());
-  ASSERT_EQ(said.size(), 1u);
-  EXPECT_EQ(said[0].change(), v1::IncidentRevision::CHANGE_STOPPED);
-  EXPECT_EQ(said[0].state(), v1::Incident::STATE_OPEN);
+  ASSERT_EQ(stated.size(), 1u);
+  EXPECT_EQ(stated[0].change(), v1::IncidentRevision::CHANGE_STOPPED);
+  EXPECT_EQ(stated[0].state(), v1::Incident::STATE_OPEN);
   EXPECT_FALSE(CheckUpdate(kept_[0]).ok()) << "people acknowledge, silence and open again";
 }
 

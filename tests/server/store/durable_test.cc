@@ -49,7 +49,7 @@ TEST_F(DurableStore, ReplayedEntriesAreStoredOnce) {
     Trainer trainer(seed, Ranks(0, 20), false);
     for (int i = 0; i < 330; ++i) trainer.Step(store.get(), &again);
     EXPECT_EQ(again, truth);
-    EXPECT_EQ(Cells(Ask(store.get(), All())), truth) << "seed " << seed;
+    EXPECT_EQ(Cells(Query(store.get(), All())), truth) << "seed " << seed;
     ASSERT_TRUE(store->WaitFlushed(store->Flush(), kLong));
     v1::ListSeriesRequest request;
     request.set_run("r");
@@ -61,7 +61,7 @@ TEST_F(DurableStore, ReplayedEntriesAreStoredOnce) {
   }
 }
 
-TEST_F(DurableStore, RetentionTakesTheOldestAndSaysSo) {
+TEST_F(DurableStore, RetentionTakesTheOldestAndStatesSo) {
   StoreOptions options = At(path_);
   options.limits.max_bytes = 400'000;
   auto store = Opened(options);
@@ -77,7 +77,7 @@ TEST_F(DurableStore, RetentionTakesTheOldestAndSaysSo) {
   store->FillRun(&run);
   ASSERT_EQ(run.gaps_size(), 1);
   EXPECT_THAT(run.gaps(0).reason(), HasSubstr("retention: "));
-  const Truth left = Cells(Ask(store.get(), All()));
+  const Truth left = Cells(Query(store.get(), All()));
   EXPECT_EQ(run.gaps(0).items() + left.size(), truth.size());
   for (const auto& [key, bits] : left) EXPECT_EQ(truth.at(key), bits);
 }
@@ -93,13 +93,13 @@ TEST_F(DurableStore, RetentionByAge) {
     auto store = Opened(options);
     for (int i = 0; i < 256; ++i) trainer.Step(store.get(), &truth);
   }
-  EXPECT_EQ(Cells(Ask(Opened(options).get(), All())), truth);
+  EXPECT_EQ(Cells(Query(Opened(options).get(), All())), truth);
   now += 101;
   auto store = Opened(options);
   Truth more;
   for (int i = 0; i < 256; ++i) trainer.Step(store.get(), &more);
   ASSERT_TRUE(store->WaitFlushed(store->Flush(), kLong));
-  EXPECT_EQ(Cells(Ask(store.get(), All())), more);
+  EXPECT_EQ(Cells(Query(store.get(), All())), more);
 }
 
 // A start that judges nothing new must not reset the store's position.
@@ -117,10 +117,10 @@ TEST_F(DurableStore, AStartWithoutAnEntryKeepsItsPlace) {
   store->EndEntry("r");
   ASSERT_TRUE(store->WaitFlushed(store->Flush(), kLong));
   EXPECT_EQ(store->held_entry(), trainer.entry());
-  EXPECT_EQ(Cells(Ask(store.get(), All())), truth);
+  EXPECT_EQ(Cells(Query(store.get(), All())), truth);
 }
 
-TEST_F(DurableStore, WhatIsNoStoreOfThisJournalIsSetAsideAndSaid) {
+TEST_F(DurableStore, WhatIsNoStoreOfThisJournalIsSetAsideAndStated) {
   Truth truth;
   for (const std::string& junk : {std::string("not a database"), std::string(40'000, 'x')}) {
     WriteFile(path_, junk);
@@ -131,7 +131,7 @@ TEST_F(DurableStore, WhatIsNoStoreOfThisJournalIsSetAsideAndSaid) {
     Trainer trainer(16, Ranks(0, 2));
     truth.clear();
     for (int i = 0; i < 10; ++i) trainer.Step(store.get(), &truth);
-    EXPECT_EQ(Cells(Ask(store.get(), All())), truth);
+    EXPECT_EQ(Cells(Query(store.get(), All())), truth);
   }
   EXPECT_EQ(Opened(At(path_))->Info().problem(), "");
   EXPECT_EQ(Opened(At(path_))->held_entry(), 10u);

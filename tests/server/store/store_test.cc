@@ -41,12 +41,12 @@ TEST_F(StoreTest, GivesBackEveryBitWhereverBlocksEnd) {
           trainer.Step(store.get(), &truth);
           if (i % 37 == 36) store->Flush();
         }
-        EXPECT_EQ(Cells(Ask(store.get(), All())), truth) << ranks.size() << " x " << steps;
+        EXPECT_EQ(Cells(Query(store.get(), All())), truth) << ranks.size() << " x " << steps;
         if (in_memory) continue;
         store.reset();  // writes what is open
         store = Opened(options);
         EXPECT_EQ(store->held_entry(), trainer.entry());
-        EXPECT_EQ(Cells(Ask(store.get(), All())), truth) << ranks.size() << " x " << steps;
+        EXPECT_EQ(Cells(Query(store.get(), All())), truth) << ranks.size() << " x " << steps;
       }
     }
   }
@@ -86,13 +86,13 @@ TEST_F(StoreTest, ForgetsARun) {
     store->ForgetRun("gone");
     store->ForgetRun("unknown");
     EXPECT_FALSE(known("gone"));
-    EXPECT_EQ(Cells(Ask(store.get(), All())), kept);
+    EXPECT_EQ(Cells(Query(store.get(), All())), kept);
     feed("gone", 70, 3.0, &again);
     const auto expect_both = [&] {
       v1::QuerySeriesRequest request = All();
-      EXPECT_EQ(Cells(Ask(store.get(), request)), kept);
+      EXPECT_EQ(Cells(Query(store.get(), request)), kept);
       request.set_run("gone");
-      EXPECT_EQ(Cells(Ask(store.get(), request)), again);
+      EXPECT_EQ(Cells(Query(store.get(), request)), again);
       v1::RunInfo info;
       info.set_run("gone");
       store->FillRun(&info);
@@ -125,7 +125,7 @@ void FeedLate(server::Store* store, uint64_t entry, int64_t step, uint32_t rank,
 }
 
 // Two ranks return, each with evidence of closed steps, while the others continue.
-TEST_F(StoreTest, WhatIsLateIsShownBesideTheRest) {
+TEST_F(StoreTest, WhatIsLateIsShownNextToTheRest) {
   const auto columns = ColumnsOf({"loss"});
   constexpr int64_t kSteps = 700;
   for (const bool in_memory : {true, false}) {
@@ -151,12 +151,12 @@ TEST_F(StoreTest, WhatIsLateIsShownBesideTheRest) {
       }
       if (step % 97 == 0) store->Flush();
     }
-    EXPECT_EQ(Cells(Ask(store.get(), All())), truth);
+    EXPECT_EQ(Cells(Query(store.get(), All())), truth);
     if (!in_memory) {
       store.reset();
       store = Opened(options);
       FeedLate(store.get(), entry - 1, 349, 1, 99.0);  // replayed: it exists already
-      EXPECT_EQ(Cells(Ask(store.get(), All())), truth);
+      EXPECT_EQ(Cells(Query(store.get(), All())), truth);
     }
     // A later attempt replaces all of it.
     store->Judged(++entry);
@@ -164,7 +164,7 @@ TEST_F(StoreTest, WhatIsLateIsShownBesideTheRest) {
     store->EndEntry("r");
     v1::QuerySeriesRequest later = All();
     later.set_step_first(50);
-    EXPECT_EQ(Cells(Ask(store.get(), later)).size(), 1u);
+    EXPECT_EQ(Cells(Query(store.get(), later)).size(), 1u);
   }
 }
 
@@ -190,11 +190,11 @@ TEST_F(StoreTest, SelectsSeriesRanksAndSteps) {
       if (named && (ranks.empty() || ranks.contains(rank)) && step >= first && step <= last)
         expected[key] = bits;
     }
-    EXPECT_EQ(Cells(Ask(store.get(), request)), expected);
+    EXPECT_EQ(Cells(Query(store.get(), request)), expected);
   }
   v1::QuerySeriesRequest newest = All("loss");
   newest.set_last_steps(10);
-  for (const auto& [key, bits] : Cells(Ask(store.get(), newest)))
+  for (const auto& [key, bits] : Cells(Query(store.get(), newest)))
     EXPECT_GT(std::get<2>(key), trainer.step() - 10);
 }
 
@@ -211,7 +211,7 @@ struct Reduced {
   }
 };
 
-TEST_F(StoreTest, ReducesToTheCellsThatWereAskedFor) {
+TEST_F(StoreTest, ReducesToTheCellsThatWereRequested) {
   auto store = Opened(At(path_));
   Trainer trainer(9, Ranks(0, 70));
   Truth truth;
@@ -221,7 +221,7 @@ TEST_F(StoreTest, ReducesToTheCellsThatWereAskedFor) {
       v1::QuerySeriesRequest request = All("loss");
       request.set_max_cells(cells);
       request.set_over_ranks(over_ranks);
-      const v1::QuerySeriesResponse response = Ask(store.get(), request);
+      const v1::QuerySeriesResponse response = Query(store.get(), request);
       ASSERT_EQ(response.series_size(), 1);
       const v1::SeriesColumns& got = response.series(0);
       ASSERT_LE(static_cast<uint64_t>(got.mean_size()), cells);
@@ -264,10 +264,10 @@ TEST_F(StoreTest, ReducesToTheCellsThatWereAskedFor) {
   EXPECT_EQ(store->QuerySeries(small, &response).code(), absl::StatusCode::kInvalidArgument);
   small.set_series("");
   small.set_max_cells(71);
-  EXPECT_GT(Ask(store.get(), small).omitted(), 0u);
+  EXPECT_GT(Query(store.get(), small).omitted(), 0u);
 }
 
-TEST_F(StoreTest, ALaterAttemptHasTheSayFromItsFirstStepOn) {
+TEST_F(StoreTest, ALaterAttemptDecidesFromItsFirstStepOn) {
   auto store = Opened(At(path_));
   Trainer trainer(11, Ranks(0, 3), false);
   Truth first, second;
@@ -279,10 +279,10 @@ TEST_F(StoreTest, ALaterAttemptHasTheSayFromItsFirstStepOn) {
   for (const auto& [key, bits] : first) {
     if (std::get<2>(key) < begin) expected[key] = bits;
   }
-  EXPECT_EQ(Cells(Ask(store.get(), All())), expected);
+  EXPECT_EQ(Cells(Query(store.get(), All())), expected);
   v1::QuerySeriesRequest old = All();
   old.set_attempt(0);
-  EXPECT_EQ(Cells(Ask(store.get(), old)), first);
+  EXPECT_EQ(Cells(Query(store.get(), old)), first);
   v1::RunInfo info;
   info.set_run("r");
   store->FillRun(&info);
@@ -303,7 +303,7 @@ TEST_F(StoreTest, ARunThatBeginsAnewUnderItsAttemptSupersedesItself) {
   std::erase_if(first,
                 [&](const auto& cell) { return std::get<2>(cell.first) >= FirstStep(second); });
   second.merge(first);
-  EXPECT_EQ(Cells(Ask(store.get(), All())), second);
+  EXPECT_EQ(Cells(Query(store.get(), All())), second);
 }
 
 // Rank 0 was at step 10 and rank 1 at step 5 when the rules forgot the run. A part that continues
@@ -323,7 +323,7 @@ TEST_F(StoreTest, AForgottenRunThatGoesOnAddsToItself) {
   // Returns the steps shown for each rank, "first-last" without a gap.
   const auto shown = [&](server::Store* store) {
     std::map<uint32_t, std::set<int64_t>> steps;
-    for (const auto& [cell, bits] : Cells(Ask(store, All())))
+    for (const auto& [cell, bits] : Cells(Query(store, All())))
       steps[std::get<1>(cell)].insert(std::get<2>(cell));
     std::string text;
     for (const auto& [rank, of] : steps) {

@@ -173,7 +173,7 @@ inline Truth Cells(const v1::QuerySeriesResponse& response) {
   return cells;
 }
 
-inline v1::QuerySeriesResponse Ask(server::Store* store, const v1::QuerySeriesRequest& request) {
+inline v1::QuerySeriesResponse Query(server::Store* store, const v1::QuerySeriesRequest& request) {
   v1::QuerySeriesResponse response;
   const absl::Status status = store->QuerySeries(request, &response);
   EXPECT_TRUE(status.ok()) << status;

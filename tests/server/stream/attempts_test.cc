@@ -9,14 +9,14 @@ namespace {
 
 class AttemptsTest : public ::testing::Test {
  protected:
-  static v1::Hello HelloOf(uint64_t stream, uint32_t rank, uint32_t said = 0, uint32_t world = 2,
+  static v1::Hello HelloOf(uint64_t stream, uint32_t rank, uint32_t stated = 0, uint32_t world = 2,
                            v1::Role role = v1::ROLE_TRAINER) {
     v1::Hello hello;
     hello.set_stream_id(stream);
     v1::Source& source = *hello.add_sources();
     source.set_run("r");
     source.set_rank(rank);
-    source.set_attempt(said);
+    source.set_attempt(stated);
     source.set_world_size(world);
     source.set_role(role);
     return hello;
@@ -28,8 +28,8 @@ class AttemptsTest : public ::testing::Test {
     attempts_.Joined(hello.stream_id(), {hello.sources().begin(), hello.sources().end()}, ahead);
     return hello.sources(0).attempt();
   }
-  uint32_t Join(uint64_t stream, uint32_t rank, uint32_t said = 0, uint32_t world = 2) {
-    return Join(HelloOf(stream, rank, said, world));
+  uint32_t Join(uint64_t stream, uint32_t rank, uint32_t stated = 0, uint32_t world = 2) {
+    return Join(HelloOf(stream, rank, stated, world));
   }
   void Leave(std::initializer_list<uint64_t> streams) {
     for (const uint64_t stream : streams) attempts_.Left(stream);
@@ -60,7 +60,7 @@ TEST_F(AttemptsTest, AProcessKeepsItsAttempt) {
   EXPECT_EQ(Join(1, 0), 0u) << "words of the first one were still on their way";
 }
 
-TEST_F(AttemptsTest, WhatIsSaidToBeLaterIsTakenAsSaid) {
+TEST_F(AttemptsTest, WhatIsDeclaredLaterIsTakenAsDeclared) {
   Join(1, 0);
   Leave({1});
   EXPECT_EQ(Join(2, 0, 3), 3u);

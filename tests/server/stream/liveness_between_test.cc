@@ -43,7 +43,7 @@ TEST_F(BetweenStepsTest, ALoaderThatBlocksIsAWarningFirstAndAnErrorFiveMinutesLa
   EXPECT_EQ(Level(1), v1::LEVEL_ERROR);
   Pass(milliseconds(1'680'000));
   EXPECT_EQ(stopped_.size(), 2u) << "once each";
-  EXPECT_TRUE(told_.empty()) << "performance/hang is of ranks within a step";
+  EXPECT_TRUE(reported_.empty()) << "performance/hang is of ranks within a step";
 }
 
 TEST_F(BetweenStepsTest, AfterTheNextStepItIsReportedAgain) {

@@ -14,10 +14,10 @@ TEST_F(LivenessTest, GoneIsNotUnreachable) {
   Leave(1);  // while it sent heartbeats
   ranks_[1].beats = false;
   Pass(milliseconds(12000));
-  ASSERT_EQ(told_.size(), 1u);
-  EXPECT_EQ(told_[0].cause(), v1::RanksHung::CAUSE_GONE);
-  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
-  EXPECT_EQ(analysis::HangVerdict(told_[0]).finding().cause().id(), "process-gone");
+  ASSERT_EQ(reported_.size(), 1u);
+  EXPECT_EQ(reported_[0].cause(), v1::RanksHung::CAUSE_GONE);
+  EXPECT_EQ(Of(reported_[0].ranks()), (std::vector<uint32_t>{1}));
+  EXPECT_EQ(analysis::HangVerdict(reported_[0]).finding().cause().id(), "process-gone");
   EXPECT_EQ(State("gone"), 1u);
 }
 
@@ -30,22 +30,22 @@ TEST_F(LivenessTest, WhoFallsSilentIsNamedWhereTheOthersStand) {
   Train(1, {1});
   ranks_[1].beats = false;
   Pass(milliseconds(9000));
-  EXPECT_TRUE(told_.empty());
+  EXPECT_TRUE(reported_.empty());
   EXPECT_EQ(State("silent"), 1u);
   Pass(milliseconds(2000));
-  ASSERT_EQ(told_.size(), 1u);
-  EXPECT_EQ(told_[0].cause(), v1::RanksHung::CAUSE_UNREACHABLE);
-  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
-  EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0}));
-  EXPECT_GE(told_[0].still_ns(), 10'000'000'000u);
-  EXPECT_LE(told_[0].still_ns(), 11'000'000'000u);
-  EXPECT_EQ(analysis::HangVerdict(told_[0]).finding().cause().id(), "network-lost");
+  ASSERT_EQ(reported_.size(), 1u);
+  EXPECT_EQ(reported_[0].cause(), v1::RanksHung::CAUSE_UNREACHABLE);
+  EXPECT_EQ(Of(reported_[0].ranks()), (std::vector<uint32_t>{1}));
+  EXPECT_EQ(Of(reported_[0].waiting()), (std::vector<uint32_t>{0}));
+  EXPECT_GE(reported_[0].still_ns(), 10'000'000'000u);
+  EXPECT_LE(reported_[0].still_ns(), 11'000'000'000u);
+  EXPECT_EQ(analysis::HangVerdict(reported_[0]).finding().cause().id(), "network-lost");
   // Reported once, also when keepalive gives up.
   Pass(milliseconds(10000));
   Leave(1);
   EXPECT_EQ(State("unreachable"), 1u);
   Pass(milliseconds(12000));
-  EXPECT_EQ(told_.size(), 1u);
+  EXPECT_EQ(reported_.size(), 1u);
 }
 
 // It was busy and sent only batches, so that no heartbeat reported how many steps it has ended.
@@ -55,8 +55,8 @@ TEST_F(LivenessTest, WhoFallsSilentNeedNotHaveSentHeartbeats) {
   Train(20, {}, milliseconds(250));
   Train(1, {1}, milliseconds(250));
   Pass(milliseconds(11000));
-  ASSERT_EQ(told_.size(), 1u);
-  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+  ASSERT_EQ(reported_.size(), 1u);
+  EXPECT_EQ(Of(reported_[0].ranks()), (std::vector<uint32_t>{1}));
 }
 
 // Disconnected since: the pause counts from its last message.
@@ -66,13 +66,13 @@ TEST_F(LivenessTest, ThePauseOfOneThatWasLostBeginsWithItsSilence) {
   Train(1, {1});
   ranks_[1].beats = false;
   Pass(milliseconds(12000));
-  EXPECT_TRUE(told_.empty());
+  EXPECT_TRUE(reported_.empty());
   Leave(1);
   Pass(milliseconds(10000));
-  ASSERT_EQ(told_.size(), 1u);
-  EXPECT_EQ(told_[0].cause(), v1::RanksHung::CAUSE_UNREACHABLE);
-  EXPECT_GE(told_[0].still_ns(), 20'000'000'000u);
-  EXPECT_LE(told_[0].still_ns(), 21'000'000'000u);
+  ASSERT_EQ(reported_.size(), 1u);
+  EXPECT_EQ(reported_[0].cause(), v1::RanksHung::CAUSE_UNREACHABLE);
+  EXPECT_GE(reported_[0].still_ns(), 20'000'000'000u);
+  EXPECT_LE(reported_[0].still_ns(), 21'000'000'000u);
 }
 
 // All were blocked long before one fell silent: the cause is unknown, so no rank is named.
@@ -82,22 +82,22 @@ TEST_F(LivenessTest, WhoFallsSilentAfterAllStoodIsNotNamed) {
   Pass(milliseconds(100000));
   ranks_[1].beats = false;
   Pass(milliseconds(600000));
-  EXPECT_TRUE(told_.empty());
+  EXPECT_TRUE(reported_.empty());
 }
 
-TEST_F(LivenessTest, ASilentOneBesideOneThatGoesOnIsNotNamed) {
+TEST_F(LivenessTest, ASilentOneNextToOneThatGoesOnIsNotNamed) {
   Begin(3);
   Train(20);
   ranks_[1].beats = false;
   Train(60, {1});
-  EXPECT_TRUE(told_.empty());
+  EXPECT_TRUE(reported_.empty());
   // Nor if all are silent: the network of all is lost, or this server's.
   for (Rank& rank : ranks_) rank.beats = false;
   Pass(milliseconds(100000));
-  EXPECT_TRUE(told_.empty());
+  EXPECT_TRUE(reported_.empty());
 }
 
-TEST_F(LivenessTest, NobodyWaitsNobodyIsTold) {
+TEST_F(LivenessTest, WithoutAWaiterNoRankIsReported) {
   Begin(2);
   Train(20);
   for (uint32_t r = 0; r < 2; ++r) {
@@ -105,7 +105,7 @@ TEST_F(LivenessTest, NobodyWaitsNobodyIsTold) {
     ranks_[r].beats = false;
   }
   Pass(milliseconds(100000));
-  EXPECT_TRUE(told_.empty()) << "the job ended";
+  EXPECT_TRUE(reported_.empty()) << "the job ended";
 }
 
 TEST_F(LivenessTest, WhoIsLeftOfAnEarlierAttemptIsNotWaitedFor) {
@@ -114,10 +114,10 @@ TEST_F(LivenessTest, WhoIsLeftOfAnEarlierAttemptIsNotWaitedFor) {
   Join(0, 1);
   Join(1, 1);
   Pass(milliseconds(60000));  // the old processes send heartbeats, and are blocked
-  EXPECT_TRUE(told_.empty());
+  EXPECT_TRUE(reported_.empty());
 }
 
-TEST_F(LivenessTest, WhoSaidGoodbyeIsNotWaitedFor) {
+TEST_F(LivenessTest, ARankThatSentGoodbyeIsNotWaitedFor) {
   Begin(2);
   Train(20);
   v1::Batch goodbye;
@@ -126,8 +126,8 @@ TEST_F(LivenessTest, WhoSaidGoodbyeIsNotWaitedFor) {
   live_.Heard(1, goodbye, now_);  // its connection stays open
   Train(1, {0});
   Pass(milliseconds(12000));
-  ASSERT_EQ(told_.size(), 1u);
-  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+  ASSERT_EQ(reported_.size(), 1u);
+  EXPECT_EQ(Of(reported_[0].ranks()), (std::vector<uint32_t>{1}));
 }
 
 TEST_F(LivenessTest, TheEndOfAnOlderConnectionIsNotTheProcess) {

@@ -91,7 +91,7 @@ class LivenessTest : public ::testing::Test {
         beat.set_steps_ended(rank.ended);
         live_.Heard(r + 1, beat, now_);
       }
-      for (v1::RanksHung& hung : live_.Look(now_, &stopped_)) told_.push_back(std::move(hung));
+      for (v1::RanksHung& hung : live_.Look(now_, &stopped_)) reported_.push_back(std::move(hung));
     }
   }
 
@@ -105,7 +105,7 @@ class LivenessTest : public ::testing::Test {
   Liveness::Time now_{std::chrono::hours(1)};
   std::string run_;
   std::vector<Rank> ranks_;
-  std::vector<v1::RanksHung> told_;
+  std::vector<v1::RanksHung> reported_;
   std::vector<v1::StepsStopped> stopped_;
   v1::Role role_ = v1::ROLE_TRAINER;
 };

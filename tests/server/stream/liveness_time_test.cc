@@ -8,7 +8,7 @@ namespace plumbline::server {
 namespace {
 
 // Late, not hung: one rank writes a checkpoint, the others wait for it.
-TEST_F(LivenessTest, WithinADeclaredStageNobodyHangs) {
+TEST_F(LivenessTest, WithinADeclaredStageNoRankHangs) {
   Begin(4);
   for (const auto stage :
        {v1::Span::KIND_CHECKPOINT, v1::Span::KIND_EVALUATION, v1::Span::KIND_COMPILE}) {
@@ -18,7 +18,7 @@ TEST_F(LivenessTest, WithinADeclaredStageNobodyHangs) {
     Pass(milliseconds(2500));
     EXPECT_EQ(State("late"), 1u);
     Pass(milliseconds(600000));
-    EXPECT_TRUE(told_.empty()) << v1::Span::Kind_Name(stage);
+    EXPECT_TRUE(reported_.empty()) << v1::Span::Kind_Name(stage);
     ranks_[0].stage = v1::Span::KIND_UNSPECIFIED;
     ranks_[0].moved = now_;  // the step ends with its stage
   }
@@ -27,14 +27,14 @@ TEST_F(LivenessTest, WithinADeclaredStageNobodyHangs) {
   ranks_[0].stage = v1::Span::KIND_DATA;
   Train(1, {0});
   Pass(milliseconds(12000));
-  EXPECT_EQ(told_.size(), 1u);
+  EXPECT_EQ(reported_.size(), 1u);
 }
 
 TEST_F(LivenessTest, AFirstStepMayTakeItsTime) {
   Begin(2);
   Train(1);
   Pass(milliseconds(600000));  // it compiles
-  EXPECT_TRUE(told_.empty());
+  EXPECT_TRUE(reported_.empty());
   // So may the first step of a process that has reconnected, while the others wait.
   Train(20);
   Leave(1);
@@ -42,25 +42,25 @@ TEST_F(LivenessTest, AFirstStepMayTakeItsTime) {
   Join(1);
   Train(1, {1});
   Pass(milliseconds(600000));
-  EXPECT_TRUE(told_.empty());
+  EXPECT_TRUE(reported_.empty());
 }
 
 // A notebook between two cells, a loop that has ended, a user's pause.
 class BetweenStepsTest : public LivenessTest, public ::testing::WithParamInterface<uint32_t> {};
 
-TEST_P(BetweenStepsTest, NobodyHangs) {
+TEST_P(BetweenStepsTest, NoRankHangs) {
   Begin(GetParam());
   Train(20);
   for (Rank& rank : ranks_) rank.stage = v1::Span::KIND_OTHER;
   Pass(milliseconds(12000));
   EXPECT_EQ(State("idle"), GetParam());
   Pass(milliseconds(3600000));
-  EXPECT_TRUE(told_.empty());
+  EXPECT_TRUE(reported_.empty());
   // In the next cell it may hang, however long it was idle.
   for (Rank& rank : ranks_) rank.stage = v1::Span::KIND_UNSPECIFIED;
   Train(1);
   Pass(milliseconds(12000));
-  EXPECT_EQ(told_.size(), 1u);
+  EXPECT_EQ(reported_.size(), 1u);
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, BetweenStepsTest, ::testing::Values(1u, 4u));
 
@@ -71,9 +71,9 @@ TEST_F(LivenessTest, WhoDoesNotBeginTheStepOfTheOthersIsNamed) {
   Train(1, {1});
   ranks_[1].stage = v1::Span::KIND_OTHER;
   Pass(milliseconds(12000));
-  ASSERT_EQ(told_.size(), 1u);
-  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
-  EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 2}));
+  ASSERT_EQ(reported_.size(), 1u);
+  EXPECT_EQ(Of(reported_[0].ranks()), (std::vector<uint32_t>{1}));
+  EXPECT_EQ(Of(reported_[0].waiting()), (std::vector<uint32_t>{0, 2}));
 }
 
 // A loop that was left between the stages of a step: alone it is idle; if others wait for it, it
@@ -84,9 +84,9 @@ TEST_F(LivenessTest, WhoStandsBetweenTheStagesOfAStepIsNamedWhereOthersWait) {
   ranks_[0].stage = ranks_[2].stage = v1::Span::KIND_COLLECTIVE;
   ranks_[1].stage = v1::Span::KIND_OTHER;
   Pass(milliseconds(12000));
-  ASSERT_EQ(told_.size(), 1u);
-  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
-  EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 2}));
+  ASSERT_EQ(reported_.size(), 1u);
+  EXPECT_EQ(Of(reported_[0].ranks()), (std::vector<uint32_t>{1}));
+  EXPECT_EQ(Of(reported_[0].waiting()), (std::vector<uint32_t>{0, 2}));
 }
 
 // The others have ended the step and need nothing: no rank is reported to wait.
@@ -95,17 +95,17 @@ TEST_F(LivenessTest, WhoHasEndedItsStepDoesNotWait) {
   Train(20);
   EndStep({0, 2});
   Pass(milliseconds(12000));
-  ASSERT_EQ(told_.size(), 1u);
-  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
-  EXPECT_TRUE(told_[0].waiting().empty());
-  EXPECT_EQ(analysis::HangVerdict(told_[0]).finding().level(), v1::LEVEL_WARNING);
+  ASSERT_EQ(reported_.size(), 1u);
+  EXPECT_EQ(Of(reported_[0].ranks()), (std::vector<uint32_t>{1}));
+  EXPECT_TRUE(reported_[0].waiting().empty());
+  EXPECT_EQ(analysis::HangVerdict(reported_[0]).finding().level(), v1::LEVEL_WARNING);
 }
 
 TEST_F(LivenessTest, OneThatGoesOnIsEnough) {
   Begin(2);
   Train(20);
   Train(100, {1});  // rank 0 does not wait: they are not coupled
-  EXPECT_TRUE(told_.empty());
+  EXPECT_TRUE(reported_.empty());
 }
 
 }  // namespace

@@ -57,9 +57,9 @@ class RunEndsTest : public testing::Test {
     }
     return ranks;
   }
-  std::vector<std::string> WentOn() {
+  std::vector<std::string> Continued() {
     std::vector<std::string> rules;
-    for (const RunTable::WentOn& w : table_.TakeWentOn()) rules.push_back(w.rule);
+    for (const RunTable::Continued& w : table_.TakeContinued()) rules.push_back(w.rule);
     return rules;
   }
 
@@ -76,7 +76,7 @@ TEST_F(RunEndsTest, WhoWasHeardUntilItsConnectionBrokeEnded) {
   EXPECT_THAT(table_.TakeBadEnds(At(30)), IsEmpty()) << "once";
 }
 
-TEST_F(RunEndsTest, WhoMayLiveIsSaidToBeUnreachable) {
+TEST_F(RunEndsTest, ARankThatMayLiveIsReportedAsUnreachable) {
   struct Break {
     double at;
     bool ended, backlog;
@@ -131,13 +131,13 @@ TEST_F(RunEndsTest, ARunThatDiedGoesOnWithItsNextAttempt) {
   Begin();
   table_.NoteDied("r", false);
   Take(2, Source(1), 6, 1);
-  EXPECT_THAT(WentOn(), IsEmpty()) << "who is left goes on; who died does not";
+  EXPECT_THAT(Continued(), IsEmpty()) << "who is left goes on; who died does not";
   Connect(3, Source(0, 1), 2);
-  EXPECT_THAT(WentOn(), IsEmpty()) << "it is there, and has done nothing";
+  EXPECT_THAT(Continued(), IsEmpty()) << "it is there, and has done nothing";
   Take(3, Source(0, 1), 6, 3);
-  EXPECT_THAT(WentOn(), ElementsAre("health/run-died"));
+  EXPECT_THAT(Continued(), ElementsAre("health/run-died"));
   Take(3, Source(0, 1), 7, 3);
-  EXPECT_THAT(WentOn(), IsEmpty());
+  EXPECT_THAT(Continued(), IsEmpty());
 }
 
 TEST_F(RunEndsTest, ARunThatDiedGoesOnWhenWhoWasGoneIsBack) {
@@ -147,7 +147,7 @@ TEST_F(RunEndsTest, ARunThatDiedGoesOnWhenWhoWasGoneIsBack) {
   table_.NoteDied("r", false);
   Connect(1, Source(0), 20);
   Take(1, Source(0), 7, 21);
-  EXPECT_THAT(WentOn(), ElementsAre("health/run-died"));
+  EXPECT_THAT(Continued(), ElementsAre("health/run-died"));
 }
 
 // Ranks 0 and 1 of run r, in step 5.
@@ -167,29 +167,29 @@ TEST_F(RunEndsTest, AHangIsOverWhenAllThatHungGoOn) {
   table_.NoteHung(hung);
   Take(1, Source(0), 4, 1);
   Take(2, Source(1), 5, 1);
-  EXPECT_THAT(WentOn(), IsEmpty());
+  EXPECT_THAT(Continued(), IsEmpty());
   Take(1, Source(0), 5, 2);
-  EXPECT_THAT(WentOn(), ElementsAre("performance/hang"));
+  EXPECT_THAT(Continued(), ElementsAre("performance/hang"));
   table_.NoteHung(hung);
   Connect(3, Source(0, 1), 2);
   Take(3, Source(0, 1), 0, 3);
-  EXPECT_THAT(WentOn(), ElementsAre("performance/hang")) << "begun again";
+  EXPECT_THAT(Continued(), ElementsAre("performance/hang")) << "begun again";
 }
 
-TEST_F(RunEndsTest, AHangIsOverWhenWhoHungSaysGoodbye) {
+TEST_F(RunEndsTest, AHangIsOverWhenWhoHungSendsGoodbye) {
   Begin();
   const v1::RanksHung hung = BothHung();
   table_.NoteHung(hung);
   Goodbye(1, Source(0), 1);
-  EXPECT_THAT(WentOn(), IsEmpty());
+  EXPECT_THAT(Continued(), IsEmpty());
   Goodbye(2, Source(1), 2);
-  EXPECT_THAT(WentOn(), ElementsAre("performance/hang"));
+  EXPECT_THAT(Continued(), ElementsAre("performance/hang"));
   // If an exception ends it, the hang may be the cause.
   Begin();
   table_.NoteHung(hung);
   Goodbye(1, Source(0), 3);
   Goodbye(2, Source(1), 3, v1::Ending::HOW_EXCEPTION);
-  EXPECT_THAT(WentOn(), IsEmpty());
+  EXPECT_THAT(Continued(), IsEmpty());
 }
 
 // Returns a report that its steps stopped in step 5, 61 s before 100 s.
@@ -218,16 +218,16 @@ TEST_F(RunEndsTest, StepsThatStoppedGoOnAndTheHistoryStatesHowLongThatLasted) {
       ASSERT_TRUE(reads.ok()) << reads.error();
     }
     Take(1, Source(0), 4, 1);
-    EXPECT_THAT(WentOn(), IsEmpty()) << "still in step 5";
+    EXPECT_THAT(Continued(), IsEmpty()) << "still in step 5";
     v1::Batch batch = test::BatchOf(Source(0));
     test::AddProgress(&batch, 5).set_newest_step(6);
     table_.Account(1, batch, false, At(2), 1719 * kSecond);
-    const std::vector<RunTable::WentOn> taken = table_.TakeWentOn();
+    const std::vector<RunTable::Continued> taken = table_.TakeContinued();
     ASSERT_EQ(taken.size(), 1u);
     EXPECT_EQ(taken[0].rule, "health/hang-between-steps");
     EXPECT_EQ(taken[0].why, "step 6 has begun, 28 min after the last step");
     Take(1, Source(0), 6, 3);
-    EXPECT_THAT(WentOn(), IsEmpty()) << "once";
+    EXPECT_THAT(Continued(), IsEmpty()) << "once";
   }
 }
 
@@ -235,14 +235,14 @@ TEST_F(RunEndsTest, StepsThatStoppedEndWithAGoodbyeThatIsWellOrANewAttempt) {
   Begin();
   table_.NoteStopped(Stopped(), 100);
   Goodbye(1, Source(0), 1, v1::Ending::HOW_EXCEPTION);
-  EXPECT_THAT(WentOn(), IsEmpty()) << "the hang may be why";
+  EXPECT_THAT(Continued(), IsEmpty()) << "the hang may be why";
   Goodbye(2, Source(1), 2);
-  EXPECT_THAT(WentOn(), ElementsAre("health/hang-between-steps"));
+  EXPECT_THAT(Continued(), ElementsAre("health/hang-between-steps"));
   table_.NoteStopped(Stopped(), 100);
   Connect(3, Source(0, 1), 2);
-  EXPECT_THAT(WentOn(), IsEmpty());
+  EXPECT_THAT(Continued(), IsEmpty());
   Take(3, Source(0, 1), 0, 3);
-  EXPECT_THAT(WentOn(), ElementsAre("health/hang-between-steps"));
+  EXPECT_THAT(Continued(), ElementsAre("health/hang-between-steps"));
 }
 
 // Rank 1 is gone; rank 0, which waited for it, ends without an error.
@@ -257,7 +257,7 @@ TEST_F(RunEndsTest, AHangIsOverWhenAllThatWaitedEndWell) {
   table_.Persist(writes);
   const std::string bytes = writes.Take();
   Goodbye(1, Source(0), 2);
-  EXPECT_THAT(WentOn(), ElementsAre("performance/hang"));
+  EXPECT_THAT(Continued(), ElementsAre("performance/hang"));
   // The same after a restart of the server; but not if an exception ends it.
   for (const bool well : {true, false}) {
     Archive reads(bytes);
@@ -265,7 +265,7 @@ TEST_F(RunEndsTest, AHangIsOverWhenAllThatWaitedEndWell) {
     table_.Persist(reads);
     ASSERT_TRUE(reads.ok()) << reads.error();
     Goodbye(1, Source(0), 2, well ? v1::Ending::HOW_UNSPECIFIED : v1::Ending::HOW_EXCEPTION);
-    EXPECT_EQ(WentOn().size(), well ? 1u : 0u);
+    EXPECT_EQ(Continued().size(), well ? 1u : 0u);
   }
 }
 

@@ -90,7 +90,7 @@ TEST_F(RunTableTest, RanksThatNeverCameAreGoneAfterTheGraceFromTheFirstHello) {
   EXPECT_THAT(Gone(13), IsEmpty());
 }
 
-TEST_F(RunTableTest, AfterARestartWhoeverIsNotBackIsGoneBecauseTheServerWasAway) {
+TEST_F(RunTableTest, AfterARestartARankThatIsNotBackIsGoneBecauseTheServerWasAway) {
   Connect(1, Source(0, 3), 0);
   Connect(2, Source(1, 3), 0);
   Archive out;
@@ -136,7 +136,7 @@ TEST_F(RunTableTest, WhoIsConnectedAndSilentWhileOthersWaitIsGoneAfterTheGrace) 
 
 // A step takes longer than the grace. When the first rank completes it, the last one is not gone
 // yet.
-TEST_F(RunTableTest, TheGraceOfWhoIsBehindBeginsWhenOthersHaveDeliveredMore) {
+TEST_F(RunTableTest, TheGraceOfALaggingRankBeginsWhenOthersHaveDeliveredMore) {
   Connect(1, Source(0, 2), 0);
   Connect(2, Source(1, 2), 0);
   v1::Batch busy = Through(Source(0, 2), 5);
@@ -228,7 +228,7 @@ class ClosingOver : public RunTableTest {
   }
 };
 
-TEST_F(ClosingOver, WhoSaysForASecondThatNothingWaitsIsClosedOverAWindowBehind) {
+TEST_F(ClosingOver, ARankThatReportsAnEmptyQueueForASecondIsClosedOverAWindowLater) {
   table_.Beat(1, Source(0, 2), false, At(1));
   EXPECT_EQ(MayClose({0}, 1, 100), -1);
   table_.Beat(1, Source(0, 2), false, At(2));
@@ -237,7 +237,7 @@ TEST_F(ClosingOver, WhoSaysForASecondThatNothingWaitsIsClosedOverAWindowBehind) 
   EXPECT_EQ(closed_.run(), "r");
 }
 
-TEST_F(ClosingOver, NotFurtherThanAWindowBehindWhereTheOthersWereWhenItSaidSo) {
+TEST_F(ClosingOver, NotFurtherThanAWindowAfterThePlaceOfTheOthersAtItsReport) {
   table_.Beat(1, Source(0, 2), false, At(1));
   table_.Beat(1, Source(0, 2), false, At(2));
   Take(2, Through(Source(1, 2), 199), 3);
@@ -252,7 +252,7 @@ TEST_F(ClosingOver, WhoCatchesUpIsNotSlow) {
   EXPECT_EQ(MayClose({0}, 81, 200), -1);
 }
 
-TEST_F(ClosingOver, ABacklogIsWaitedForHoweverFarBehindItIs) {
+TEST_F(ClosingOver, ABacklogIsWaitedForAtAnyLag) {
   for (const int s : {1, 2, 3}) Take(1, Through(Source(0, 2), s), s, true);
   EXPECT_EQ(MayClose({0}, 4, 100), -1);
 }
@@ -405,9 +405,9 @@ TEST_F(RunTableTest, WhoHasNotComeIsNamedOnceAndListedWhileItIsWaitedFor) {
   Connect(2, Source(5, 8), 0);
   EXPECT_EQ(awaited(), 6u);
   EXPECT_THAT(table_.TakeAwaited(At(1), seconds(2)), IsEmpty());
-  const auto told = table_.TakeAwaited(At(2), seconds(2));
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_THAT(told[0], testing::HasSubstr("waits for ranks 0-1, 3-4, 6-7 of its world of 8"));
+  const auto reported = table_.TakeAwaited(At(2), seconds(2));
+  ASSERT_EQ(reported.size(), 1u);
+  EXPECT_THAT(reported[0], testing::HasSubstr("waits for ranks 0-1, 3-4, 6-7 of its world of 8"));
   EXPECT_THAT(table_.TakeAwaited(At(3), seconds(2)), IsEmpty());
   Gone(1000);
   EXPECT_EQ(awaited(), 0u);

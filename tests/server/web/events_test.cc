@@ -8,7 +8,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-TEST_F(WebTest, EventsComeAndGoOnBehindTheLastOne) {
+TEST_F(WebTest, EventsComeAndGoOnAfterTheLastOne) {
   Start();
   EventReader first(http_);
   ASSERT_TRUE(first.Sees("event: hello"));
@@ -70,7 +70,7 @@ TEST_F(WebTest, TheIdsOfEventsCountNothingOfOthersRuns) {
   EXPECT_TRUE(all_again.Sees(mine));
 }
 
-TEST_F(WebTest, ManyWhoAreToldOfEventsLeaveRoomForOthers) {
+TEST_F(WebTest, ManyListenersLeaveRoomForOthers) {
   Start();
   std::vector<std::unique_ptr<EventReader>> readers;
   for (int i = 0; i < 140; ++i) readers.push_back(std::make_unique<EventReader>(http_));

@@ -14,36 +14,36 @@ namespace plumbline::test {
 namespace {
 
 // The contents of one source of a folder, in order.
-struct Told {
+struct Reported {
   std::vector<v1::Source> processes;
   std::vector<v1::Batch> batches;
 };
 
-Told ReadAll(audit::Source& source, const std::string& run) {
-  Told told;
+Reported ReadAll(audit::Source& source, const std::string& run) {
+  Reported reported;
   int64_t newest = 0;
   for (v1::Batch batch; source.Next(&batch); batch.Clear()) {
     for (v1::Source& one : *batch.mutable_sources()) {
       one.set_run(run);
-      const bool known =
-          std::any_of(told.processes.begin(), told.processes.end(), [&](const v1::Source& other) {
+      const bool known = std::any_of(
+          reported.processes.begin(), reported.processes.end(), [&](const v1::Source& other) {
             return other.rank() == one.rank() && other.role() == one.role();
           });
-      if (!known) told.processes.push_back(one);
+      if (!known) reported.processes.push_back(one);
     }
     for (const v1::Evidence& one : batch.evidence()) newest = std::max(newest, one.step());
-    told.batches.push_back(batch);
+    reported.batches.push_back(batch);
   }
   // At the end of the files their processes end, so that rules which wait for the run's end report.
   v1::Batch last;
-  for (const v1::Source& process : told.processes) {
+  for (const v1::Source& process : reported.processes) {
     *last.add_sources() = process;
     v1::Progress& progress = AddProgress(&last, newest);
     progress.set_source(static_cast<uint32_t>(last.sources_size() - 1));
     progress.set_finished(true);
   }
-  told.batches.push_back(std::move(last));
-  return told;
+  reported.batches.push_back(std::move(last));
+  return reported;
 }
 
 bool Send(const Channel& channel, uint64_t* stream, const std::string& run,
@@ -51,11 +51,11 @@ bool Send(const Channel& channel, uint64_t* stream, const std::string& run,
   const auto inputs = audit::FindInputs({folder}, nullptr);
   for (const auto& set : inputs.sets) {
     for (auto& source : set.reader->OpenWith(set.files, {})) {
-      Told told = ReadAll(*source, run);
-      if (told.processes.empty()) continue;
-      auto agent = std::make_unique<AgentStream>(channel, ++*stream, told.processes);
+      Reported reported = ReadAll(*source, run);
+      if (reported.processes.empty()) continue;
+      auto agent = std::make_unique<AgentStream>(channel, ++*stream, reported.processes);
       uint64_t sequence = 0;
-      for (v1::Batch& batch : told.batches) agent->Send(std::move(batch), ++sequence);
+      for (v1::Batch& batch : reported.batches) agent->Send(std::move(batch), ++sequence);
       if (!agent->Acknowledged(sequence)) return false;
       keep->push_back(std::move(agent));
     }

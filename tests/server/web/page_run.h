@@ -31,11 +31,11 @@ class Run {
   // Sends a step; `value` of (rank, column).
   void Step(int64_t step, const std::function<double(uint32_t, size_t)>& value) {
     v1::Batch batch = Empty();
-    if (!said_) {
+    if (!stated_) {
       v1::SeriesSet& set = *batch.add_series_sets();
       set.set_id(set_);
       for (const v1::Site& site : sites_) *set.add_sites() = site;
-      said_ = true;
+      stated_ = true;
     }
     v1::SeriesRows& rows = *batch.add_series();
     rows.set_set(set_);
@@ -49,7 +49,7 @@ class Run {
   // Sends many steps of one rank and one series.
   void Steps(int64_t first, int64_t count, const std::function<double(int64_t)>& value) {
     v1::Batch batch = Empty();
-    if (!std::exchange(said_, true)) {
+    if (!std::exchange(stated_, true)) {
       batch.add_series_sets()->set_id(set_);
       *batch.mutable_series_sets(0)->add_sites() = sites_[0];
     }
@@ -125,7 +125,7 @@ class Run {
   std::vector<v1::Source> sources_;
   const std::vector<v1::Site> sites_;
   const uint64_t set_;
-  bool said_ = false;
+  bool stated_ = false;
   uint64_t sequence_ = 0;
   std::unique_ptr<AgentStream> stream_;
 };

@@ -65,7 +65,7 @@ TEST(Cells, ARankMayStandAloneAndNothingFiniteIsNotHidden) {
   EXPECT_EQ(static_cast<uint8_t>(empty.bytes.at(0)), CellGrid::kNoEvidence);
 }
 
-TEST(Door, OnlyAnAddressIsANameWhereNobodyIsAsked) {
+TEST(Door, OnlyAnAddressIsANameWhereNoTokenIsRequired) {
   for (const char* good : {"127.0.0.1:7434", "localhost:7434", "localhost", "[::1]:80", "10.0.0.7",
                            "LOCALHOST:7434", "LocalHost.", "localhost.:7434"}) {
     EXPECT_TRUE(server::CheckHost(good).ok()) << good;
@@ -107,7 +107,7 @@ TEST(Door, AChangeIsOursOrShowsAToken) {
   EXPECT_TRUE(server::CheckSameOrigin(request).ok());
 }
 
-TEST(EventIds, OfWhoSeesSomeRunsSayNothingAndComeBackToTheirServerAlone) {
+TEST(EventIds, OfAPrincipalWithSomeRunsRevealNothingAndReturnToTheirServerAlone) {
   using server::EventIds;
   const EventIds ids, others;
   const std::string sealed = ids.Sealed(41);

@@ -8,7 +8,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-TEST_F(WebTest, RunsIncidentsAndRulesOfAServerThatAsksNobody) {
+TEST_F(WebTest, RunsIncidentsAndRulesOfAServerWithoutTokens) {
   Start();
   EXPECT_TRUE(Get("runs").value()["runs"].empty());
   const std::string fingerprint = Leak("a/b run", 1);
@@ -198,7 +198,7 @@ TEST_F(WebTest, WhatATokenMayNotSeeIsNotThere) {
   EXPECT_EQ(Get("runs", cookie).status, 401);
 }
 
-TEST_F(WebTest, ThePageComesWithAPolicyOrSaysWhyItIsAbsent) {
+TEST_F(WebTest, ThePageComesWithAPolicyOrStatesWhyItIsAbsent) {
   Start();
   const Answer page = Send("GET", "/");
   if (page.status == 503) {
@@ -226,7 +226,7 @@ std::string TagOf(const Answer& answer) {
   return answer.head.substr(at, answer.head.find('\r', at) - at);
 }
 
-TEST_F(WebTest, PackedOrPlainIsAsTheClientSaysAndEachHasItsTag) {
+TEST_F(WebTest, PackedOrPlainIsAsTheClientAcceptsAndEachHasItsTag) {
   Start();
   if (const Answer page = Send("GET", "/"); page.status == 503) {
     EXPECT_THAT(page.head, Not(HasSubstr("Content-Encoding"))) << "absent, as it is said in plain";
