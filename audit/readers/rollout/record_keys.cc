@@ -13,7 +13,8 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kLook = 1 << 20;  // bytes searched to recognise a format
+constexpr size_t kLook = 1 << 20;     // bytes searched to recognise a format
+constexpr size_t kEnough = 64 << 10;  // ... once a record was found
 
 // Returns the keys of an object, as far as the text is valid.
 RecordKeys KeysOf(std::string_view text) {
@@ -27,7 +28,8 @@ RecordKeys KeysOf(std::string_view text) {
 }
 
 void AddLines(std::string_view text, std::vector<RecordKeys>* records) {
-  while (!text.empty()) {
+  const size_t size = text.size();
+  while (!text.empty() && (records->empty() || size - text.size() < kEnough)) {
     const size_t end = std::min(text.find('\n'), text.size());
     RecordKeys keys = KeysOf(text.substr(0, end));
     if (!keys.empty() && (records->empty() || records->back() != keys))

@@ -102,8 +102,9 @@ class Samples {
  private:
   using Member = std::pair<PickleId, PickleId>;
 
-  // Bytes of text that the samples may have together: no number needs 64 times its stored bytes.
-  static uint64_t Budget(uint64_t size) { return kFreeBytes + 64 * size; }
+  // Bytes of text that the samples may have together: a stored number has at most 16 times as many
+  // letters as bytes.
+  static uint64_t Budget(uint64_t size) { return kFreeBytes + 16 * size; }
   // The list of samples is kept; of long lists in it, runs are. They are read one at a time.
   static PickleLimits SampleLimits() {
     PickleLimits limits;
@@ -253,6 +254,9 @@ class Samples {
     if (!array) return *out += "null", true;
     Elements all{tree().bytes(array->bytes), array->dtype, array->shape, DenseStrides(array->shape),
                  array->swapped};
+    uint64_t size = DTypeSize(array->dtype);
+    for (const int64_t extent : array->shape) size *= static_cast<uint64_t>(extent);
+    if (all.bytes.size() < size) return *out += "null", true;  // damaged
     if (array->columns_first) {
       std::vector<int64_t> turned(array->shape.rbegin(), array->shape.rend());
       turned = DenseStrides(turned);
