@@ -7,6 +7,7 @@ namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kMost = 512;
+constexpr double kAbovePeaks = 1.5;  // an explosion's level, times each level before it
 
 template <typename Values>
 double MedianOf(const Values& values) {
@@ -114,6 +115,11 @@ bool ReferenceCourse::Grows(size_t window, double folds) {
   const double level = MedianAt(now), past = MedianAt(before);
   const double floor = early_ >= 5 ? kSequenceFloor : kFloor;
   if (!(level >= floor) || !(past > 0)) return false;
+  // A level that it had before is none of an explosion: a reference that is renewed lets it rise
+  // again and again.
+  for (size_t end = 3; end <= before; ++end) {
+    if (level < kAbovePeaks * MedianAt(end)) return false;
+  }
   folds_ = std::log(level / past);
   onset_ = kept_[before - 1].step;
   return folds_ >= folds;

@@ -21,10 +21,12 @@ const std::vector<const Reader*>& Readers() {
   static const RunRecordReader run_record;
   static const NcclLogReader nccl_log;
   static const std::vector<const Reader*> readers = [] {
-    std::vector<const Reader*> list = {&flight_recorder, &kineto,     &checkpoint,
-                                       &safetensors,     &run_record, &nccl_log};
-    for (const Reader* reader : KnownRollouts()) list.push_back(reader);
+    std::vector<const Reader*> list = {&flight_recorder, &kineto};
+    for (const Reader* reader : KnownRollouts()) list.push_back(reader);  // torch.save's, too
     for (const Reader* reader : {&NativeRollouts(), &PrimeRlRollouts(), &NemoRlRollouts()})
+      list.push_back(reader);
+    for (const Reader* reader :
+         std::initializer_list<const Reader*>{&checkpoint, &safetensors, &run_record, &nccl_log})
       list.push_back(reader);
     for (const Reader* reader : ScalarReaders()) list.push_back(reader);
     return list;

@@ -374,11 +374,9 @@ TEST_F(Cli, WrongUsageExitsTwoWithTheReason) {
       {{"audit", clean_, "--fail-on", "never"},
        "--fail-on: expected note, warning or error, found \"never\"; see plumb audit --help"},
       {{"audit", clean_, "--as", "parquet"},
-       "expected one of flight-recorder, kineto, checkpoint, safetensors, run-record, nccl-log, "
-       "rollout-jsonl, prime-rl, nemo-rl, "
-       "tensorboard, "
-       "wandb, swanlab, comet, sacred, mlflow, tracker-database, jsonl, csv, trainer-log, found "
-       "parquet"},
+       "expected one of flight-recorder, kineto, rollout-jsonl, prime-rl, nemo-rl, checkpoint, "
+       "safetensors, run-record, nccl-log, tensorboard, wandb, swanlab, comet, sacred, mlflow, "
+       "tracker-database, samples, jsonl, csv, trainer-log, found parquet"},
       {{"audit", clean_, "--rules", "causality/nope"}, "no rule matches 'causality/nope'"},
       {{"audit", clean_, "--rules", "meta/*,nope"}, "no rule matches 'nope'"},
       {{"audit", clean_, "--set", "nonsense"}, "expected RULE.OPTION=VALUE"},

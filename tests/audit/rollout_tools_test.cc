@@ -8,6 +8,7 @@
 #include "tests/audit/dump_builder.h"
 #include "tests/audit/plumb_process.h"
 #include "tests/audit/rollout_files.h"
+#include "tests/fuzz/torch_zip.h"
 
 namespace plumbline::audit {
 namespace {
@@ -246,6 +247,57 @@ TEST(RolloutTools, SlimeSamples) {
   EXPECT_THAT(read.steps(), ElementsAre(3));
 }
 
+std::string PickledNumber(double value) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  std::string out = "G" + LittleEndian(bits, 8);
+  std::reverse(out.begin() + 1, out.end());  // highest byte first
+  return out;
+}
+template <typename Values, typename Write>
+std::string PickledList(const Values& values, const Write& write) {
+  std::string out = "](";
+  for (const auto& value : values) out += write(value);
+  return out + "e";
+}
+std::string PickledSample(const Pair& pair, const std::string& version, bool aborted) {
+  const auto whole = [](int n) { return "J" + LittleEndian(static_cast<uint64_t>(n), 4); };
+  std::mt19937 random(3);
+  return PickledDict(
+      {{PickledText("prompt"), PickledText("What is \"1 + 1\"?")},
+       {PickledText("tokens"), PickledList(Ids(kTokens + 7, random), whole)},
+       {PickledText("response_length"), whole(kTokens)},
+       {PickledText("loss_mask"), "N"},
+       {PickledText("weight_versions"),
+        PickledList(std::vector<std::string>{"3", version}, PickledText)},
+       {PickledText("rollout_log_probs"), aborted ? "N" : PickledList(pair.engine, PickledNumber)},
+       {PickledText("log_probs"), aborted ? "N" : PickledList(pair.trainer, PickledNumber)}});
+}
+
+// slime saves its samples with torch.save. A version is of a generate call: two different ones do
+// not state which tokens are whose.
+TEST(RolloutTools, SlimeSamplesOfTorch) {
+  std::mt19937 random(1);
+  const std::string samples =
+      PickledDict({{PickledText("rollout_id"), "K\x05"},
+                   {PickledText("samples"),
+                    PickledList(std::vector<std::string>{PickledSample(Draw(random), "3", false),
+                                                         PickledSample(Draw(random), "4", false),
+                                                         PickledSample(Draw(random), "3", true)},
+                                [](const std::string& sample) { return sample; })}});
+  const TempFolder dir;
+  const RolloutRead read = ReadRollouts({dir.Write(
+      "debug_7.pt",
+      StoredZip({{"debug_7/data.pkl", "\x80\x02" + samples + "."}, {"debug_7/version", "3\n"}}))});
+  EXPECT_EQ(read.problems(), "");
+  ASSERT_EQ(read.sequences().size(), 2u);
+  EXPECT_THAT(read.steps(), ElementsAre(5, 5));
+  EXPECT_EQ(read.sequences()[0].length(), kTokens);
+  EXPECT_THAT(Elements(read.sequences()[0].weight_versions()), ::testing::Each(3));
+  EXPECT_FALSE(read.sequences()[1].has_weight_versions());
+  EXPECT_THAT(read.inputs[0].notes, ElementsAre("1 record has null in place of log-probabilities"));
+}
+
 Json Routed(int64_t step, const Pair& pair, std::mt19937& random, int shift) {
   Json record = {{"step", step},
                  {"sequence_id", std::to_string(step) + "." + std::to_string(random())},
@@ -321,30 +373,50 @@ TEST(RolloutTools, ExpertsThatAreNumberedOtherwise) {
   }
 }
 
-// verl's rollout_data_dir: text and scores, one file a step. There is nothing to judge in it.
-TEST(RolloutTools, TextAndScoresAreNoEvidence) {
-  const TempFolder dir;
-  std::mt19937 random(3);
-  for (int step = 1; step <= 20; ++step) {
-    std::vector<Json> lines;
-    for (int i = 0; i < 16; ++i)
-      lines.push_back({{"input", "user\nWhat is 2+" + std::to_string(i) + "?"},
-                       {"output", "The answer is " + std::to_string(i + 2)},
-                       {"gts", std::to_string(i + 2)},
-                       {"score", static_cast<double>(random() % 2)},
-                       {"step", step},
-                       {"acc", random() % 2 == 0},
-                       {"pred", "4"}});
-    dir.Write("run/rollout/" + std::to_string(step) + ".jsonl", Lines(lines));
-  }
-  std::string metrics;
-  for (int step = 1; step <= 20; ++step)
-    metrics += Json{{"step", step}, {"loss", 1.0 / step}, {"grad_norm", 1.0}}.dump() + "\n";
-  dir.Write("run/metrics.jsonl", metrics);
+// verl's rollout_data_dir: text and scores, one file a step. Nothing in it is judged as a rollout;
+// the mean scores are a series.
+TEST(RolloutTools, TextAndScoresAreASeries) {
+  constexpr int kSteps = 30;
+  const auto audit = [](bool nan, int* status) {
+    const TempFolder dir;
+    std::mt19937 random(3);
+    for (int step = 1; step <= kSteps; ++step) {
+      std::vector<Json> lines;
+      for (int i = 0; i < 16; ++i)
+        lines.push_back({{"input", "user\nWhat is 2+" + std::to_string(i) + "?"},
+                         {"output", "The answer is " + std::string(4000, 'x')},
+                         {"gts", std::to_string(i + 2)},
+                         {"score", static_cast<double>(random() % 2)},
+                         {"step", step},
+                         {"acc", random() % 2 == 0},
+                         {"pred", "4"}});
+      std::string text = Lines(lines);
+      if (nan && step == 20) text.replace(text.find("\"score\":") + 8, 3, "NaN");
+      dir.Write("run/rollout/" + std::to_string(step) + ".jsonl", text);
+    }
+    std::string metrics;
+    for (int step = 1; step <= kSteps; ++step)
+      metrics += Json{{"step", step}, {"loss", 1.0 / step}, {"grad_norm", 1.0}}.dump() + "\n";
+    dir.Write("run/metrics.jsonl", metrics);
+    return Audit(dir.path() + "/run", status);
+  };
   int status = 0;
-  const Json report = Audit(dir.path() + "/run", &status);
+  const Json report = audit(false, &status);
   EXPECT_EQ(status, 0);
   EXPECT_THAT(Found(report), ElementsAre());
+  size_t files = 0;
+  for (const Json& input : report["inputs"]) {
+    EXPECT_TRUE(input["problems"].empty()) << input.dump(1);
+    files += input["format"] == "samples" ? 1 : 0;
+  }
+  EXPECT_EQ(files, kSteps);
+  const Json found = audit(true, &status)["findings"];
+  EXPECT_EQ(status, 0);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0]["rule"], "health/loss-non-finite");
+  EXPECT_EQ(found[0]["level"], "note");  // it is finite again after that
+  EXPECT_EQ(found[0]["site"]["step_first"], 20);
+  EXPECT_EQ(found[0]["site"]["step_last"], 20);
 }
 
 }  // namespace

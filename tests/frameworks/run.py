@@ -19,7 +19,7 @@ BUILD = pathlib.Path(os.environ.setdefault("PLUMBLINE_BUILD_DIR", str(HERE.paren
 SKIPPED = 77
 # Each file's process is forked from the process of the file that is named here, whose imports it shares.
 FILES = {"plain": None, "lightning": "plain", "accelerate": "plain", "transformers": "accelerate", "trl": "transformers", "ranks": "transformers"}
-LONG = ("combinations", "resume", "parallel", "rare", "deepspeed", "megatron", "torchtitan", "jax", "loggers")  # PLUMB_LONG=1
+LONG = ("trl_kinds", "combinations", "resume", "parallel", "rare", "deepspeed", "megatron", "torchtitan", "jax", "loggers")  # PLUMB_LONG=1
 ENVIRONMENT = {
     "PYTHONPATH": str(BUILD / "python"),
     "PLUMBLINE_LIBRARY": str(BUILD / "lib/libplumbline.so"),

@@ -28,6 +28,7 @@ ROWS = (
     ("Hugging Face `Trainer`, peft", r"transformers/.*|ranks/trainer.*", "transformers"),
     ("`Trainer`, resumed", r"resume/.*", None),
     ("TRL: SFT, GRPO, RLOO", r"trl/.*", "trl"),
+    ("TRL: 33 other kinds of training", r"trl_kinds/.*", None),
     ("accelerate", r"accelerate/.*", "accelerate"),
     ("Fabric", r"lightning/.*fabric.*", "fabric"),
     ("Lightning", r"lightning/.*|ranks/lightning.*", "lightning"),

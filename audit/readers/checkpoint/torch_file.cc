@@ -103,19 +103,29 @@ bool IsKnownRecord(std::string_view callee) {
          callee == "torch.torch_version.TorchVersion";
 }
 
-std::optional<Problem> TorchFile::Open(const InputFile& file, std::unique_ptr<TorchFile>* out) {
-  return OpenPart(file, 0, file.size(), out);
+std::optional<Problem> TorchFile::Open(const InputFile& file, std::unique_ptr<TorchFile>* out,
+                                       const PickleLimits& limits) {
+  std::unique_ptr<TorchFile> opened(new TorchFile(file));
+  if (auto problem = opened->Read(0, file.size(), limits)) return problem;
+  *out = std::move(opened);
+  return std::nullopt;
 }
 
 std::optional<Problem> TorchFile::OpenPart(const InputFile& file, uint64_t begin, uint64_t size,
                                            std::unique_ptr<TorchFile>* out) {
   std::unique_ptr<TorchFile> opened(new TorchFile(file));
-  if (auto problem = opened->Read(begin, size)) return problem;
+  if (auto problem = opened->Read(begin, size, CheckpointLimits())) return problem;
   *out = std::move(opened);
   return std::nullopt;
 }
 
-std::optional<Problem> TorchFile::Read(uint64_t begin, uint64_t size) {
+PickleLimits TorchFile::CheckpointLimits() {
+  PickleLimits limits;
+  limits.whole = "params";  // of an optimizer's group: they name its state
+  return limits;
+}
+
+std::optional<Problem> TorchFile::Read(uint64_t begin, uint64_t size, const PickleLimits& limits) {
   if (auto problem = ReadZip(file_, begin, size, &zip_)) return problem;
   const ZipMember* pickle = nullptr;
   for (const ZipMember& member : zip_.members) {
@@ -129,8 +139,6 @@ std::optional<Problem> TorchFile::Read(uint64_t begin, uint64_t size) {
   if (!pickle->unreadable.empty())
     return Problem{pickle->head,
                    "expected data.pkl stored without compression, found it " + pickle->unreadable};
-  PickleLimits limits;
-  limits.whole = "params";  // of an optimizer's group: they name its state
   if (pickle->size > limits.bytes) {
     return Problem{pickle->head, "expected a pickle of at most " + std::to_string(limits.bytes) +
                                      " bytes, found " + std::to_string(pickle->size)};

@@ -10,6 +10,7 @@
 #include "audit/readers/checkpoint/stored_tensor.h"
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/reader.h"
+#include "audit/readers/pickle/machine.h"
 #include "audit/readers/pickle/value.h"
 #include "audit/readers/zip/archive.h"
 
@@ -19,7 +20,8 @@ class TorchFile {
  public:
   // Opens a file. Returns the problem, or nothing and a complete file. `file` must outlive the
   // object.
-  static std::optional<Problem> Open(const InputFile& file, std::unique_ptr<TorchFile>* out);
+  static std::optional<Problem> Open(const InputFile& file, std::unique_ptr<TorchFile>* out,
+                                     const PickleLimits& limits = CheckpointLimits());
   // Opens a part of a file, in which torch.save wrote a whole file.
   static std::optional<Problem> OpenPart(const InputFile& file, uint64_t begin, uint64_t size,
                                          std::unique_ptr<TorchFile>* out);
@@ -43,7 +45,8 @@ class TorchFile {
 
  private:
   explicit TorchFile(const InputFile& file) : file_(file) {}
-  std::optional<Problem> Read(uint64_t begin, uint64_t size);
+  static PickleLimits CheckpointLimits();
+  std::optional<Problem> Read(uint64_t begin, uint64_t size, const PickleLimits& limits);
   std::optional<StoredTensor> Rebuild(std::string_view how, PickleId arguments,
                                       std::string* wrong) const;
   bool Storage(PickleId id, DType known, StoredTensor* tensor, std::string* wrong) const;

@@ -45,8 +45,8 @@ class Checker {
     const std::string place = value.repeated ? "" : "[" + std::to_string(index) + "]";
     return Wrong(offset, expected + " at " + map_.NameOf(column) + place);
   }
-  bool Missing(const std::string& expected) {
-    *problem_ = {0, expected, "none", false};
+  bool Missing(const std::string& expected, bool no_values = false) {
+    *problem_ = {0, expected, "none", false, no_values};
     return false;
   }
 
@@ -59,9 +59,12 @@ class Checker {
     for (const Column column : {Column::kRolloutLogprobs, Column::kTrainLogprobs,
                                 Column::kRolloutRouting, Column::kTrainRouting}) {
       if (Has(column)) return true;
+      problem_->no_values |= Of(column).null;
     }
+    const bool null = problem_->no_values && !map_.needs_all;
     return Missing("a column " + map_.NameOf(Column::kRolloutLogprobs) + " or " +
-                   map_.NameOf(Column::kTrainLogprobs));
+                       map_.NameOf(Column::kTrainLogprobs),
+                   null);
   }
 
   bool Words() {

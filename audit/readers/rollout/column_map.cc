@@ -24,7 +24,7 @@ using Column = RolloutColumn;
 constexpr std::string_view kAllTopKeys[] = {
     "record",    "step_from_name", "lists_of_one", "drop_first", "columns",
     "constants", "series",         "run",          "step",       "rank"};
-constexpr std::string_view kSourceKeys[] = {"path", "scale", "align"};
+constexpr std::string_view kSourceKeys[] = {"path", "scale", "align", "each"};
 
 // Reads a map. Keeps the first error as "FILE:LINE: expected ...".
 class MapReader {
@@ -134,6 +134,8 @@ class MapReader {
     const bool numeric = kind == ColumnKind::kNumber || kind == ColumnKind::kNumbers;
     if (source.scale != 1 && !numeric) Wrong(node, "a scale for columns of numbers only");
     if (source.align_end && !IsList(kind)) Wrong(node, "an alignment for lists only");
+    if (source.of_calls && column != Column::kWeightVersions)
+      Wrong(node, "each = \"call\" for weight_versions only");
     for (const ColumnSource& other : map_.columns) {
       const size_t shared = std::min(other.path.size(), source.path.size());
       if (std::equal(other.path.begin(), other.path.begin() + static_cast<std::ptrdiff_t>(shared),
@@ -155,8 +157,12 @@ class MapReader {
       source->align_end = value.value_or(std::string()) == "end";
       if (!source->align_end && value.value_or(std::string()) != "begin")
         Wrong(value, "\"begin\" or \"end\"");
+    } else if (key.str() == "each") {
+      source->of_calls = value.value_or(std::string()) == "call";
+      if (!source->of_calls && value.value_or(std::string()) != "token")
+        Wrong(value, "\"token\" or \"call\"");
     } else {
-      Unknown(key, "path, scale or align", kSourceKeys);
+      Unknown(key, "path, scale, align or each", kSourceKeys);
     }
   }
 
@@ -244,7 +250,10 @@ std::vector<const Reader*> KnownRollouts() {
        3},
       {"verl", {"responses", "response_mask", "rollout_log_probs", "old_log_probs"}, 3},
       {"openrlhf", {"sequences", "action_mask", "action_log_probs", "rollout_log_probs"}, 3},
-      {"slime", {"tokens", "response_length", "loss_mask", "rollout_log_probs"}, 4}};
+      {"slime",
+       {"tokens", "response_length", "response_lengths", "loss_mask", "loss_masks",
+        "rollout_log_probs", "log_probs"},
+       4}};
   static const std::vector<ColumnMap> kMaps = [] {
     std::vector<ColumnMap> maps;
     for (const Known& known : kKnown) maps.push_back(ReadKnownMap(known.map));

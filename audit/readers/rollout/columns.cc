@@ -129,7 +129,7 @@ size_t ColumnValue::length() const {
 }
 
 void ColumnValue::Clear() {
-  present = repeated = substitute = false;
+  present = null = repeated = substitute = false;
   text.clear();
   numbers.clear();
   integers.clear();

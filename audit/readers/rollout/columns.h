@@ -76,6 +76,7 @@ const std::array<std::string_view, kRolloutColumns>& RolloutColumnNames();
 // One column of a record. The column's kind determines which members are set.
 struct ColumnValue {
   bool present = false;
+  bool null = false;        // the record has null for it
   bool repeated = false;    // one value for all tokens
   bool substitute = false;  // of a column that is read only if the first one is absent
   size_t offset = 0;        // byte of the value in its line
@@ -106,6 +107,7 @@ struct ColumnSource {
   RolloutColumn column = RolloutColumn::kStep;
   std::vector<std::string> path;  // keys from the outermost object inwards
   double scale = 1;               // ours = scale * theirs; for numbers only
+  bool of_calls = false;          // the list has one value of each call that generated a part
   bool align_end = false;         // if the list is longer than the others, its last entries are
                                   // used
   // Not the first source of its column. Masks are multiplied; of other columns, the first source

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "audit/readers/input/file.h"
+#include "audit/readers/rollout/torch_samples.h"
 
 namespace plumbline::audit {
 namespace {
@@ -50,7 +51,10 @@ bool RolloutFile::Open() {
     ended_ = true;
     return false;
   }
-  work_ = std::make_unique<Work>(map_, ByteStream::Open(std::move(*file)));
+  const absl::StatusOr<std::string> head = file->Head(Reader::kHeadBytes);
+  work_ = std::make_unique<Work>(map_, head.ok() && MayHoldSamples(*head)
+                                           ? OpenTorchSamples(report_->path, std::move(*file))
+                                           : ByteStream::Open(std::move(*file)));
   return true;
 }
 
@@ -110,6 +114,7 @@ bool RolloutFile::Usable(const Line& line, LineProblem* problem) {
 }
 
 void RolloutFile::Report(const Line& line, const LineProblem& problem) {
+  if (problem.no_values) return void(++without_values_);
   std::string text = "expected " + problem.expected + " in line " + std::to_string(line.number) +
                      ", found " + problem.found;
   // The file may still be written: an unfinished last line that more bytes could complete is not an
@@ -136,6 +141,11 @@ bool RolloutFile::NextRecord() {
   }
   const std::optional<Problem>& broken = work_->lines.stream().problem();
   if (broken && !drained_) report_->Add(broken->offset, broken->text, broken->error);
+  if (without_values_ > 0 && !drained_) {
+    report_->Note(std::to_string(without_values_) +
+                  (without_values_ == 1 ? " record has" : " records have") +
+                  " null in place of log-probabilities");
+  }
   drained_ = true;
   return false;
 }

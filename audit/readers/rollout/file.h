@@ -75,8 +75,9 @@ class RolloutFile {
   std::string run_;
   bool run_known_ = false;
   int64_t step_ = INT64_MIN;
-  bool has_waiting_ = false;  // holds a token of the next sequence
-  bool drained_ = false;      // no more lines
+  bool has_waiting_ = false;     // holds a token of the next sequence
+  bool drained_ = false;         // no more lines
+  uint64_t without_values_ = 0;  // records whose log-probabilities are null
   SequenceShape shape_;
   uint64_t line_offset_ = 0, line_number_ = 0;
   uint64_t bytes_read_ = 0;

@@ -23,8 +23,6 @@ class RolloutReader : public Reader {
   std::vector<std::unique_ptr<Source>> Open(const std::vector<InputReport*>& files) const override;
 
  private:
-  bool Fits(std::string_view text) const;
-
   const ColumnMap& map_;
   std::vector<std::string> keys_;
   size_t enough_;

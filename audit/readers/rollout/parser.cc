@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/spelling.h"
 
@@ -169,7 +170,10 @@ bool RolloutParser::ReadColumn(JsonCursor& cursor, const ColumnSource& source) {
   if (value.present) return ReadAnother(cursor, source, at);
   value.offset = at;
   const bool of_token = map_.token_records && IsList(info.kind);
-  if (kind == Kind::kNull && !of_token) return cursor.Skip();
+  if (kind == Kind::kNull && !of_token) {
+    value.null = true;
+    return cursor.Skip();
+  }
   value.present = true;
   value.substitute = source.more;
   if (map_.lists_of_one && kind == Kind::kList) {
@@ -273,6 +277,7 @@ bool RolloutParser::ReadList(JsonCursor& cursor, const ColumnSource& source, Col
       return ReadScalar(cursor, source, value);
     return Wrong(cursor, at, std::string(ExpectedOf(info.kind)) + " for " + source.Name());
   }
+  if (source.of_calls) return ReadCalls(cursor, value);
   switch (info.kind) {
     case ColumnKind::kIntegers:
       return cursor.ReadIntegers(&value->integers, &value->odd);
@@ -288,6 +293,29 @@ bool RolloutParser::ReadList(JsonCursor& cursor, const ColumnSource& source, Col
     for (double& x : value->numbers) x *= source.scale;
     if (std::fabs(source.scale) != 1) value->written.full = true;
   }
+  return true;
+}
+
+// Reads one value of each call that generated a part of the sequence. The parts' lengths are not
+// recorded: calls with different values, or with values that are no numbers, leave the column out.
+bool RolloutParser::ReadCalls(JsonCursor& cursor, ColumnValue* value) {
+  std::set<std::string, std::less<>> seen;
+  if (!cursor.EnterList()) return false;
+  while (cursor.NextElement()) {
+    if (!IsValue(cursor)) return false;
+    cursor.Peek();
+    const size_t at = cursor.offset();
+    if (!cursor.Skip()) return false;
+    std::string_view text = line_.substr(at, cursor.offset() - at);
+    if (text.size() > 2 && text.front() == '"') text = text.substr(1, text.size() - 2);
+    seen.emplace(text);
+  }
+  if (cursor.failed()) return false;
+  int64_t version = 0;
+  value->present = seen.size() == 1 && absl::SimpleAtoi(*seen.begin(), &version);
+  if (!value->present) return true;
+  value->integers = {version};
+  value->repeated = true;
   return true;
 }
 

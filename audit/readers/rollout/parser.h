@@ -18,6 +18,8 @@ struct LineProblem {
   std::string expected;  // "a list of numbers for entropy"
   std::string found;
   bool cut = false;  // the line ends where more was expected
+  // The record is well-formed, and its log-probabilities are null: there is nothing to judge.
+  bool no_values = false;
 };
 
 // Not thread-safe: vectors are reused from line to line.
@@ -41,6 +43,7 @@ class RolloutParser {
   bool ReadColumn(JsonCursor& cursor, const ColumnSource& source);
   bool ReadAnother(JsonCursor& cursor, const ColumnSource& source, size_t at);
   bool ReadScalar(JsonCursor& cursor, const ColumnSource& source, ColumnValue* value);
+  bool ReadCalls(JsonCursor& cursor, ColumnValue* value);
   bool ReadList(JsonCursor& cursor, const ColumnSource& source, ColumnValue* value);
   bool ReadRouting(JsonCursor& cursor, const ColumnSource& source, ColumnValue* value);
   bool ReadLayers(JsonCursor& cursor, const ColumnSource& source, size_t row, ColumnValue* value);

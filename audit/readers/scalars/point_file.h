@@ -79,7 +79,8 @@ const PointFormat& TrainerLogFormat();
 const PointFormat& MlflowFormat();
 const PointFormat& DatabaseFormat();  // of MLflow or trackio, in SQLite
 const PointFormat& SwanlabFormat();
-const PointFormat& CometFormat();   // offline experiments
-const PointFormat& SacredFormat();  // a FileStorageObserver's metrics.json
+const PointFormat& CometFormat();    // offline experiments
+const PointFormat& SamplesFormat();  // texts with scores, of verl's rollout_data_dir
+const PointFormat& SacredFormat();   // a FileStorageObserver's metrics.json
 
 }  // namespace plumbline::audit

@@ -206,9 +206,19 @@ const Reader* ReaderByStep(std::string_view path, std::string_view head, const s
 std::vector<const Reader*> ScalarReaders() {
   static const ScalarReader json_lines(JsonLinesFormat()), csv(CsvFormat()),
       trainer_log(TrainerLogFormat()), mlflow(MlflowFormat()), database(DatabaseFormat()),
-      swanlab(SwanlabFormat()), comet(CometFormat()), sacred(SacredFormat());
-  return {&TensorBoardReader(), &WandbReader(), &swanlab,    &comet, &sacred, &mlflow, &database,
-          &json_lines,          &csv,           &trainer_log};
+      swanlab(SwanlabFormat()), comet(CometFormat()), sacred(SacredFormat()),
+      samples(SamplesFormat());
+  return {&TensorBoardReader(),
+          &WandbReader(),
+          &swanlab,
+          &comet,
+          &sacred,
+          &mlflow,
+          &database,
+          &samples,
+          &json_lines,
+          &csv,
+          &trainer_log};
 }
 
 }  // namespace plumbline::audit

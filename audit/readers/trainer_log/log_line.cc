@@ -36,7 +36,8 @@ bool HasTraining(const LogRecord& record) {
 bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
   record->Clear();
   record->mark = {};
-  line = open_dictionary_.Take(WithBars(WithoutEscapes(line, &plain_), &bars_));
+  line = bullets_.Take(WithoutEscapes(line, &plain_), &bullet_);
+  line = open_dictionary_.Take(WithBars(line, &bars_));
   if (foreign_) line = WithEnglishWords(line, &english_);
   signs_ = kNoSigns;
   if (line.empty() && !result_.open()) return false;

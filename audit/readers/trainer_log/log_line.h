@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "audit/readers/log_text/log_bullets.h"
 #include "audit/readers/log_text/log_dictionary.h"
 #include "audit/readers/log_text/log_pairs.h"
 #include "audit/readers/log_text/log_result.h"
@@ -109,7 +110,8 @@ class LogParser {
   static constexpr std::string_view kLossName = "loss";  // of a value that has no name
   static constexpr uint32_t kNoSigns = UINT32_MAX;
 
-  std::string plain_, inner_, joined_, bars_;
+  std::string plain_, inner_, joined_, bars_, bullet_;
+  LogBullets bullets_;
   uint32_t signs_ = kNoSigns;
   bool named_ = false;  // a record had series with names
   LogNames names_;
