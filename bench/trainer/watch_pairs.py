@@ -23,6 +23,7 @@ import argparse
 import json
 import os
 import random
+import resource
 import statistics
 import sys
 import tempfile
@@ -97,11 +98,16 @@ class Trainer:
         return 0 if self._run is None else getattr(self._run._budget, "paid", 0) / 1e9
 
 
+def counted():
+    """Returns (CPU s of the process, CPU s of its first thread, page faults of the process) so far."""
+    return time.process_time(), time.thread_time(), resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
 def answer(length, record, code, requests, answers):
     """Trains N steps for each line "N"; the line "0" ends the run.
 
-    Answers [CPU s of the process, CPU s of its first thread, s that the budget has accounted], the first two
-    since the answer before."""
+    Answers [CPU s of the process, CPU s of its first thread, page faults, s that the budget accounted]. The
+    first three count from the answer before."""
     trainer, here = Trainer(length), sys.modules[__name__]
     trainer.start(None)
     trainer.train(WARM_UP)  # what torch makes once
@@ -109,13 +115,13 @@ def answer(length, record, code, requests, answers):
         exec(code, {"bench": here})
     began = time.process_time()
     trainer.start(record)
-    before = time.process_time(), time.thread_time()
+    before = counted()
     print(json.dumps(before[0] - began), file=answers, flush=True)
     for line in requests:
         count = int(line)
         trainer.train(count) if count else trainer.finish()
-        now = time.process_time(), time.thread_time()
-        spent = [now[0] - before[0], now[1] - before[1], trainer.accounted()]
+        now = counted()
+        spent = [*(ours - was for ours, was in zip(now, before)), trainer.accounted()]
         print(json.dumps(spent), file=answers, flush=True)
         before = now
         if not count:
@@ -139,10 +145,12 @@ class Process:
         os.close(theirs[1])
         self._requests, self._answers = os.fdopen(ours[1], "w"), os.fdopen(theirs[0])
         self.start, self.blocks, self.accounted = json.loads(self._answers.readline()), [], 0.0
+        self.faults = 0
 
     def train(self, steps):
         print(steps, file=self._requests, flush=True)
-        cpu, first, self.accounted = json.loads(self._answers.readline())
+        cpu, first, faults, self.accounted = json.loads(self._answers.readline())
+        self.faults += faults
         self.blocks.append((cpu, first))
 
     def end(self):
@@ -208,9 +216,11 @@ def measure(options, length):
     order = random.Random(options.seed)
     pairs = [pair(length, options, order) for _ in range(options.pairs)]
     own = sum(p[0] for plain, _ in pairs for p in plain.blocks)
+    steps = sum(sum(plain.steps) for plain, _ in pairs)
     result = {
         "pairs": len(pairs), "seconds": options.seconds, "load": os.getloadavg()[0],
-        "step_ms": 1e3 * own / sum(sum(plain.steps) for plain, _ in pairs),
+        "step_ms": 1e3 * own / steps,
+        "faults": [sum(both[side].faults for both in pairs) / steps for side in (0, 1)],
         "start_ms": 1e3 * statistics.median(w.start - p.start for p, w in pairs),
         "accounted": sum(w.accounted for _, w in pairs) / own,
         **{name: cost(pairs, *part) for name, part in PARTS.items()},
@@ -220,6 +230,7 @@ def measure(options, length):
                       for name, c in result.items() if name in PARTS and c)  # fmt: skip
     print(f"{len(pairs)} pairs of {options.seconds:g} s, steps of {result['step_ms']:.2f} CPU ms, "
           f"load {result['load']:.1f}: {parts}; accounted {100 * result['accounted']:.2f} %; "
+          f"page faults a step {result['faults'][0]:.1f} and {result['faults'][1]:.1f}; "
           f"init and watch {result['start_ms']:.0f} ms", flush=True)  # fmt: skip
     return result
 
