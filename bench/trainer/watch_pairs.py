@@ -15,8 +15,8 @@ is a bootstrap of pairs, and of blocks in a pair. "accounted" is what the budget
 last line is JSON.
 
 By default glibc keeps the memory that a step frees. Otherwise it gives some of it back in each step. How much
-depends on where the last allocation lies: a step of 3.5 ms has between 0 and 145 page faults of 1.3 us each,
-and two processes that do the same differ by up to 14 % (docs/measurements/watch.md).
+depends on where the last allocation lies: a step of 3.5 ms may have 1 to 145 page faults of 2 us each, and two
+processes that do the same may differ by up to 14 % (docs/measurements/watch.md).
 """
 
 import argparse
