@@ -3,7 +3,7 @@
 import functools
 import sys
 from threading import get_ident
-from time import thread_time, thread_time_ns
+from time import thread_time_ns
 
 from ._compiled import compiles
 from ._ddp import Hook, around
@@ -16,20 +16,20 @@ from ._shards import named_parameters, shard_names
 from ._watching.averages import Averages
 from ._watching.batches import Batches
 from ._watching.budget import BUFFERS, Looks
-from ._watching.clipping import Clip, Clipping
+from ._watching.clipping import Clipping
 from ._watching.collectives import Sums
 from ._watching.copies import Parting, copies_of, gradient_groups
-from ._watching.frames import Framed
+from ._watching.frames import Framed, FrameworkSteps
 from ._watching.gradients import Gradients
 from ._watching.kept import Kept
 from ._watching.leftover import Leftover
 from ._watching.light import Light
 from ._watching.light_when import is_plain
-from ._watching.losses import numbered
 from ._watching.modes import Modes
 from ._watching.modules import Backward, Modules
 from ._watching.passes import Passes, place_of_ids, tokens_at
 from ._watching.ratio import Ratio
+from ._watching.records import Records
 from ._watching.shares import Shares
 from ._watching.stages import BACKWARD, FORWARD, NONE
 from ._watching.standstill import Standstill
@@ -39,11 +39,10 @@ from ._watching.updates import Updates
 from ._watching.weights import Weights
 from ._watching.words import alone, processes, unseen_sums
 
-_MOST_RATES = 4  # parameter groups whose learning rates are recorded
 _SHARE = 0.0025  # of a step's time, for its screening
 
 
-class Watch:
+class Watch(Records, FrameworkSteps):
     """Watches one model and its optimizers until remove()."""
 
     def __init__(self, run, model, found, scaler, activations=None):
@@ -53,8 +52,8 @@ class Watch:
         self._arms = False  # averages are listened for until the next step
         self._is_compiled, self._forwards, self._model, ddp = model.compiled, 0, model.module, model.ddp
         self._requested, self._activations = False, activations
-        self.found, self.optimizers, self._loop = found, [one.inner for one in found], run._models_watched.loop(run)
-        optimizers = self.optimizers
+        self.found, self._loop = found, run._models_watched.loop(run)
+        self.optimizers = optimizers = [one.inner for one in found]
         self.ids = frozenset(map(id, optimizers))
         self._ddp = None
         self._ddp_pending = ddp is not None
@@ -69,7 +68,8 @@ class Watch:
         self._shards = {self._prefix + name for name in shard_names(self._model)}
         self._leftover = Leftover(run, self._trained, self._shards)
         parts = {names.get(id(piece.parameter)) for one in found for piece in one.pieces if not piece.whole}
-        self._gradients = Gradients(run, found, self._trained, self._shards | parts, self._number, self._named)
+        apart = self._shards | parts
+        self._gradients = Gradients(run, found, self._trained, apart, self._number, self._named)
         self._frames = {id(one.frame): one.frame for one in found if one.frame is not None}
         self.framed_due = False  # within a framework's step: updates are due
         self.screen = self._gradients.screen
@@ -77,27 +77,30 @@ class Watch:
         self._pace = Pace(_SHARE, run._budget.every)
         copies = copies_of(ddp, self._frames.values(), self._model)
         self._weights = Weights(run, self._model, self._prefix, copies, ddp, self._shards)
-        buffers = [BUFFERS] if any(b.is_floating_point() for b in self._model.buffers()) else []  # the first: one look is enough
-        names = self._weights.names
+        floating = any(b.is_floating_point() for b in self._model.buffers())
+        names, buffers = self._weights.names, [BUFFERS] if floating else []  # buffers need one look
         everything = [*buffers, *names, *(name for name, _ in self._trained if name not in set(names))]
         self._looks = Looks(run, everything, self._weights.replicas is not None or processes() > 1)
         self.standstill = Standstill(run, self._given, optimizers, scaler, activations, self._trained)
         self.tokens, self.place = 0, None  # of the step; where a forward pass has its token ids
         self._accumulation, self._left = None, False
         self.in_closure = False
-        self.clips, self._clipped = [], []  # of this step's gradients, by clip_grad_norm_; of the step that ends
+        self.clips, self._clipped = [], []  # clips of the open step; of the step that ends
         self.scale = 1.0  # by which the gradients of the step that is made are too large
         self._passes = Passes(self._model, self._before_forward_of_child)
-        self._untrained = Untrained(run, self._model, self._prefix, self._trained, found, self._is_compiled, self._gradients.divide_again)
+        self._untrained = Untrained(run, self._model, self._prefix, self._trained, found, self._is_compiled,
+                                    self._gradients.divide_again)  # fmt: skip
         self._modes = Modes(run, self._model, self._prefix, [name for name, _ in self._trained])
         self._averages = Averages(run, self._model, self._prefix)
         self._kept = Kept(self._trained) if len(found) == 1 and not self._frames else None
         self.thread = None  # of its forward passes
-        self.passed, self.idle = False, 0  # called since the step began; steps of others in a row without that, and without an update
+        self.passed = False  # its model was called since the step began
+        self.idle = 0  # consecutive steps of other watches in which its model was neither called nor updated
         self.kind = (type(self._model), tuple(named))
         self._shares = Shares(run, self._model, self._trained, self._is_compiled)
         self._batches = Batches(run, self._model)
-        self._undo, self._routers = [self._untrained.remove, self._averages.remove, self._passes.remove, self._shares.remove], None
+        parts = (self._untrained, self._averages, self._passes, self._shares)
+        self._undo, self._routers = [part.remove for part in parts], None
         self._loop.join(self, optimizers, self._number)
         self._undo.append(lambda: self._loop.leave(self))
         self.stages = self._loop.stages
@@ -151,7 +154,7 @@ class Watch:
         self._guarded(self._hook_routers)
 
     def _hook_routers(self):
-        self._routers = Routers(self._run, self._model, self._counted, lambda: Backward.running > 0, self._prefix)
+        self._routers = Routers(self._run, self._model, self._counted, Backward.runs, self._prefix)
         self._undo.append(self._routers.remove)
 
     def remove(self):
@@ -167,14 +170,14 @@ class Watch:
     # ---- guarded -------------------------------------------------------------------------------
 
     def _guarded(self, body, *arguments):
-        """Calls `body`, which runs in every step; the governor does not count it. An exception is reported, never raised."""
+        """Calls `body`, without a charge to the budget. Reports an exception, never raises it."""
         try:
             body(*arguments)
         except Exception as error:  # no error of this package may end the trainer's step
             self._failed(getattr(body, "__name__", "?").strip("_"), error)
 
     def _counted(self, body, *arguments):
-        """The same for hooks within the trainer's own calls, counted against the budget."""
+        """Does the same for hooks within the trainer's own calls, and charges the budget."""
         began = thread_time_ns()
         self._guarded(body, *arguments)
         self.budget.spent += thread_time_ns() - began
@@ -194,7 +197,7 @@ class Watch:
         return not self.ids.isdisjoint(self._loop.stepped)
 
     def observe_step(self, updated):
-        """At a step's end. `updated`: one of its optimizers has stepped."""
+        """Called at a step's end. `updated`: one of its optimizers has stepped."""
         self.stages.enter(NONE)
         self._clipped, self.clips = self.clips, []
         if self.sums.watched:
@@ -222,18 +225,21 @@ class Watch:
             self._guarded(self._routers.step_ends)
 
     def _not_called(self):
-        """A step has ended, and the model's own forward was not called in it: its loss is another method, or a function was compiled."""
+        """Called after a step in which another method than forward, or a compiled function, made the loss."""
         if compiles():
             self._is_compiled = True
             self._compiled_away()
         elif self._passes.listening:
             self._forwards = 1  # reported once
-            self._modules.not_heard([r.found.name for r in self._routers.routers] if self._routers is not None else [])
+            self._modules.not_heard(self._router_names())
         else:
             self._passes.listen()
 
     def _compiled_away(self):
-        self._modules.compiled_away([r.found.name for r in self._routers.routers] if self._routers is not None else [])
+        self._modules.compiled_away(self._router_names())
+
+    def _router_names(self):
+        return [] if self._routers is None else [router.found.name for router in self._routers.routers]
 
     def _forward(self, module, inputs, words):
         began = thread_time_ns()
@@ -245,7 +251,7 @@ class Watch:
         return None
 
     def _before_forward_of_child(self, module, inputs, words):
-        """For a model whose own forward is not called."""
+        """Called for a model whose own forward is not called."""
         if not Backward.running:
             self._forward(module, inputs, words)
 
@@ -273,16 +279,18 @@ class Watch:
         return None
 
     def _completed_since(self):
-        """At the first forward pass: has DistributedDataParallel been put around the model since the watch, or was an optimizer made where
-        there was none? Then another watch takes this one's place."""
+        """If the model got its DistributedDataParallel or its first optimizer after the watch, replaces
+        this watch by another one and returns True. Called at the first forward pass."""
         self._requested = True
         ddp = around(self._model) if self._ddp is None else None
-        optimizers = [one.wrappers[0] if one.wrappers else one.inner for one in self.found] or holders([p for _, p in self._trained])
+        optimizers = [one.wrappers[0] if one.wrappers else one.inner for one in self.found]
+        optimizers = optimizers or holders([p for _, p in self._trained])
         if ddp is None and (self.found or not optimizers):
             self._watch_sums()
             return False
         self.remove()
-        self._run.watch(self._given if ddp is None else ddp, optimizers, scaler=self.scaler, activations=self._activations)
+        model = self._given if ddp is None else ddp
+        self._run.watch(model, optimizers, scaler=self.scaler, activations=self._activations)
         return True
 
     def _forward_within(self, module, _inputs):
@@ -290,7 +298,7 @@ class Watch:
             self._guarded(self.stages.evaluates)
 
     def backward_begins(self, number, loss):
-        """Tensor.backward of `loss`, the pass of that number."""
+        """Called before Tensor.backward of `loss`, the pass of that number."""
         self._passes.begun = False
         began = thread_time_ns()
         try:
@@ -333,7 +341,7 @@ class Watch:
             self._counted(self._kept.backward_ends)
 
     def _look_at_left(self, micro):
-        """Watches the accumulation of gradients: if the previous step left some, or if the step has several backward passes."""
+        """Watches gradients add up if the previous step left some, or after several backward passes."""
         if self._frames:  # they are in buffers of the framework
             return
         cleared = len(self._zeroed) == len(self.optimizers) > 0
@@ -363,158 +371,6 @@ class Watch:
         if self._arms:
             self._charged(self._averages.arm)
 
-    # ---- a framework's step ---------------------------------------------------------------------
-
-    def frame_scale(self):
-        """Returns the factor by which a framework has scaled the loss, if torch's scalers do not show it."""
-        return next((frame.scale() for frame in self._frames.values()), 1.0)
-
-    def framework_steps(self):
-        """Returns the steps that each framework has counted."""
-        return [frame.owner.global_steps for frame in self._frames.values() if hasattr(frame.owner, "global_steps")]
-
-    def frame_begins(self):
-        """Its inner optimizers are about to step, each perhaps several times: what is due is asked once."""
-        if self._run._step == NO_STEP:
-            self._loop.open()
-        step = self._run._step
-        chosen = self._looks.chosen(step)
-        self.scale, self.framed_due = 1.0, any(self.updates_due(updates, step) for updates in self._updates.values())
-        self._gradients.frame_begins(chosen)
-        if self._pace.due(step):
-            began = thread_time()
-            self._ratio.before()
-            self._screening = thread_time() - began
-
-    def observe_framed(self, optimizer):
-        """Called before a step of an inner optimizer."""
-        if self._untrained.looks:
-            self._guarded(self._untrained.before_update, optimizer)
-        step = self._run._step
-        self._gradients.observe(optimizer, self._pace.due(step), 1.0, chosen=self._looks.chosen(step))
-
-    def frame_ends(self, optimizers, made, norm):
-        """`made`: False if the framework skipped the step."""
-        self._gradients.frame_ends(made, norm)
-        if made:
-            for one in optimizers:
-                self._end_update(one)
-        elif self._loop.backwards and not self._loop.stepped:
-            self._loop.close()
-
-    # ---- what is recorded ----------------------------------------------------------------------
-
-    def _observe_gradients(self, optimizer, moved=False):
-        """`moved`: the weights have moved already."""
-        step = self._run._step
-        if step == NO_STEP:
-            return
-        if self._untrained.looks:
-            self._guarded(self._untrained.before_update, optimizer)
-        if self._shares.open:
-            self._guarded(self._shares.before_update, self.clips)
-        if self._kept is not None and self._kept.open:
-            self._guarded(self._kept.before_update)
-        paced = self._pace.due(step) or (self.budget.governed and step <= self._run._looked_until)
-        if paced and not self._has_stepped():
-            began = thread_time()
-            if not moved:
-                self._ratio.before()
-            self._screening = thread_time() - began
-        if self._gradients.observe(optimizer, paced, self.scale, self.clips, self._looks.chosen(step)) is not None:
-            self._observe_used_weights()  # on a device the loss has not been waited for
-
-    def looks(self):
-        """Returns whether the gradients, or the updates made of them, are read in this step."""
-        step = self._run._step
-        chosen = self._looks.chosen(step)
-        if chosen is not None:
-            return self._pace.due(step) or bool(chosen)
-        return self._pace.due(step) or any(self._gradients.due(o) or self._updates[id(o)].due(step) for o in self.optimizers)
-
-    def updates_due(self, updates, step):
-        chosen = self._looks.chosen(step)
-        return updates.due(step) if chosen is None else bool(chosen) and updates.kind is not None
-
-    def clip(self, parameters, total, most):
-        """clip_grad_norm_ is about to clip, or has clipped, these parameters' gradients."""
-        self.clips.append(Clip(parameters, total, most))
-        self._light.clipped = True
-
-    def loss_factor(self, micro):
-        """Returns the factor between the losses of the step and those whose gradients the optimizer got."""
-        try:
-            return 1.0 if self._kept is None or not self._kept.open else self._kept.factor(micro, self._clipped, self._loop.applied_scale())
-        except Exception as error:
-            self._failed("loss_factor", error)
-            return 1.0
-
-    def gets_others(self):
-        """Returns whether the optimizer got other gradients in the step that ends than the last of several backward passes left."""
-        return self._kept is not None and self._kept.others
-
-    def _screen_weights(self):
-        began = thread_time()
-        sums = self._weights.checksums()
-        self._moved, why = self.screen_moved(sums)
-        self._weights.record_checksum(sums, self._gradients.poisoned)
-        look(self._run, why)
-        self._run._spent += self._pace.cost(self._screening + self._gradients.seconds + thread_time() - began)
-
-    def scan_light(self, step):
-        """After the update of a light step. Returns True if the next steps must be whole ones."""
-        if self._untrained.scans(step):
-            self._untrained.scan(step)
-        return not self._untrained.settled
-
-    def made_light(self, step):
-        """The steps that the optimizer's state has made, to be recorded in a light step; or None."""
-        return self._loop.restarts.made(self.optimizers[0], step)
-
-    def screen_moved(self, sums):
-        """(the update ratio or None, why a look is due)."""
-        moving = self._gradients.moving if all(g["lr"] for o in self.optimizers for g in o.param_groups) else ()
-        return self._ratio.after(), self.screen.weights(self._weights.names, sums, moving)
-
-    def _observe_used_weights(self):
-        if not self._has_stepped():
-            self._weights.observe_used(self._named(), self._updates.values())
-
-    def _observe_weights(self):
-        chosen = self._looks.chosen(self._run._step)
-        if chosen is None or chosen:
-            self._weights.observe(chosen)
-        if chosen is None or BUFFERS in chosen:
-            self._modules.observe_buffers()
-
-    def record_scalars(self, losses):
-        """Records losses, rates and counts. `losses`: pairs (series, values) of the loop; if there are several watches, given to the first one."""
-        run, tokens = self._run, self.tokens
-        self.tokens = 0
-        if not self._forwards and not self._is_compiled:
-            self._guarded(self._not_called)
-        if run._step == NO_STEP:
-            return
-        for name, each in losses:
-            loss = sum(map(float, each))
-            if not isinstance(each[0], float):
-                look(run, self.screen.loss(loss, name))  # for the next steps: this one is nearly over
-            run._own_scalar(name, loss)
-            if name == "loss":
-                self._loop.restarts.loss(loss)
-        if tokens:
-            run._own_scalar("tokens", tokens)
-        scaler = self._loop.scaler() if self._loop.watches[:1] == [self] else None
-        if scaler is not None and scaler.is_enabled():
-            run._own_scalar("loss_scale", scaler.get_scale())
-        # The factor of LBFGS is of a direction that its gradients' curvature scales: a step of it may be below a weight's last place.
-        rates = [group["lr"] for o in self.optimizers if type(o).__name__ != "LBFGS" for group in o.param_groups][:_MOST_RATES]
-        for number, rate in enumerate(rates):
-            run._own_scalar(numbered("lr", self._number + number), float(rate))
-        moved, self._moved = self._moved, None
-        if moved is not None:
-            run._own_scalar(numbered("update_ratio", self._number), moved)
-
     # ---- what it costs -------------------------------------------------------------------------
 
     def step_over(self, of, first):
@@ -542,21 +398,3 @@ class Watch:
                 self._guarded(self._light.step_ended)
             else:  # it is the trainer's own
                 self._run._after_step = self._light.step_ended
-
-    # ---- steps that are recorded by stores alone (_watching/light.py) -------------------------------
-
-    def light_begins(self):
-        if self._routers is not None:
-            self._routers.training = False
-
-    def light_ended(self, steps, zeroed, level):
-        """`steps` light steps were recorded."""
-        (self._zeroed.add if zeroed else self._zeroed.discard)(id(self.optimizers[0]))
-        self.screen.set_level(level)
-        self._light_steps += steps
-        self._untrained.skipped(self.optimizers[0], steps)
-
-    def clipped_norm(self):
-        """Returns the norm before the clip of the light step that ends, or None."""
-        clips, self.clips = self.clips, []
-        return self._gradients.clipped(self.optimizers[0], clips)

@@ -65,8 +65,6 @@ several optimizers `heuristic`, its rates simulated (`bench/trainer/sides_rates.
 | not cleared, with norms: the same | 50 each | 36, 42, 43, 4 |
 | not cleared, convolutions: the same; an actor and its critic | 50 each | 2, 1, 1, 0; 1 |
 
-It misses most sides whose two losses do not oppose each other at the weights (least squares, convolutions).
-
 **Inconclusive when** no two consecutive steps were observed with an update between them, or recorded sums at the same
 elements, fewer than 64 of the
 elements were not zero, only one step was looked at, all values are NaN or infinite, or something changed the gradient
@@ -75,6 +73,11 @@ between the steps without clearing it.
 **What it cannot see.** Parameters that `watch_accumulation` does not watch (16, the largest); weights that
 are written without torch's knowledge (`p.data.copy_(master)`): then the update in between is not visible. Sums over
 several steps of the trainer's count are not a fault, and are not reported: there is no update in between.
+
+Of several optimizers it finds only sides whose two losses oppose each other at the weights, and reports nothing about
+the others. Least squares (LSGAN): 4 of 150 uncleared games were found, of cross-entropy 64 of 150. Convolutions: 4 of
+200, whatever the loss. An actor that its critic's loss reaches: 1 of 50. So no finding does not show that the sides are
+cleared. Check that each optimizer's `zero_grad` runs directly before the backward pass of its own loss.
 
 **Cost.** 128 elements a parameter, copied at the end of a step whose next one is observed.
 

@@ -1,13 +1,19 @@
-"""What the watch costs in each framework: CPU time of all threads of two processes that train in turn, block by block.
+"""What the watch costs in each framework: CPU time of all threads of two processes that train in turn.
 
-  cost.py [--blocks 24] [--steps N] [--width 192] [FRAMEWORK ...]    prints a line each, the table of docs/frameworks.md with these
-                                                                      costs, and JSON at the end (table.py --cost FILE takes it)
+  cost.py [--blocks 12] [--steps N] [--width 192] [FRAMEWORK ...]
 
-For each framework two processes are forked after its import, one without the watch and one with it, at the default budget. Each trains the same
-transformer through the framework's loop. At each block's end a process waits for its turn, so both meet the same neighbours on a shared machine.
-A block's cost is (watched - plain) / plain. The first block has the first steps with their looks; it is stated apart. The figure is the median of
-the others with a 95 % interval (order statistics), so a reader sees what the machine's noise leaves open. Wall times mean nothing here. All
-frameworks take less than six minutes on an idle machine.
+Prints a line for each framework, the table of docs/frameworks.md with these costs, ready to paste, and JSON
+at the end (table.py --cost FILE takes it).
+
+For each framework two processes are forked after its import, one without the watch and one with it, at the
+default budget. Each trains the same transformer through the framework's loop. At each block's end a process
+waits for its turn, so both meet the same neighbours on a shared machine. A block's cost is
+(watched - plain) / plain. The first block has the first steps with their looks; it is stated apart. The
+figure is the median of the others with a 95 % interval (order statistics), so a reader sees how much noise
+the machine leaves. Wall times mean nothing here. glibc keeps freed memory, because two equal processes may
+differ by more page faults than the watch costs (docs/measurements/watch.md).
+
+All frameworks take less than three minutes on an idle machine.
 """
 
 import argparse
@@ -32,12 +38,15 @@ PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/frameworks.md"
 
 # Name: the file whose imports are made before the fork; None: the framework is imported in each process.
 FRAMEWORKS = {
-    "plain": "small", "accelerate": "on_accelerate", "transformers": "on_transformers", "trl": "on_trl", "lightning": "on_lightning",
-    "fabric": "on_lightning", "deepspeed": None, "megatron": None, "torchtitan": "on_torchtitan",
+    "plain": "small", "accelerate": "on_accelerate", "transformers": "on_transformers", "trl": "on_trl",
+    "lightning": "on_lightning", "fabric": "on_lightning", "deepspeed": None, "megatron": None,
+    "torchtitan": "on_torchtitan",
 }  # fmt: skip
 ALL = ("deepspeed", "megatron", "torchtitan")  # of the large environment
 ROWS = 32
-STEPS = {"transformers": 10, "trl": 8, "megatron": 6}  # of a block, where a step takes longer than in the others
+STEPS = {"transformers": 10, "trl": 8, "megatron": 6}  # of a block, if a step takes longer than in the others
+_KEPT = {"TRIM_THRESHOLD": 1 << 30, "MMAP_THRESHOLD": 1 << 30, "TOP_PAD": 1 << 26}
+KEPT = {f"MALLOC_{name}_": str(value) for name, value in _KEPT.items()}  # of glibc
 
 
 # ---- one training; returns what must be finished -------------------------------------------------
@@ -96,8 +105,11 @@ def wide_llama(width):
 
     from small import VOCABULARY
 
-    return LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, hidden_size=width, intermediate_size=2 * width, num_hidden_layers=2, num_attention_heads=2,
-                                        max_position_embeddings=32, pad_token_id=0, bos_token_id=1, eos_token_id=2))  # fmt: skip
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=width, intermediate_size=2 * width, num_hidden_layers=2,
+        num_attention_heads=2, max_position_embeddings=32, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    return LlamaForCausalLM(config)
 
 
 def transformers(steps, width):
@@ -108,7 +120,8 @@ def transformers(steps, width):
 
     callback = PlumblineCallback(record="record", run="cost")
     settings = arguments(max_steps=steps, logging_steps=10, per_device_train_batch_size=ROWS)
-    Trainer(model=wide_llama(width), args=settings, train_dataset=rows(steps * ROWS), callbacks=[callback]).train()
+    model, data = wide_llama(width), rows(steps * ROWS)
+    Trainer(model=model, args=settings, train_dataset=data, callbacks=[callback]).train()
     return callback.run
 
 
@@ -123,9 +136,11 @@ def trl(steps, width):
 
     callback = PlumblineCallback(record="record", run="cost")
     texts = [" ".join(f"w{max(3, int(n))}" for n in row) for row in words(steps * ROWS)]
-    settings = arguments(SFTConfig, max_steps=steps, logging_steps=10, per_device_train_batch_size=ROWS, max_length=32, bf16=False)
+    settings = arguments(SFTConfig, max_steps=steps, logging_steps=10, per_device_train_batch_size=ROWS,
+                         max_length=32, bf16=False)  # fmt: skip
     data = Dataset.from_dict({"text": texts})
-    SFTTrainer(model=wide_llama(width), args=settings, train_dataset=data, processing_class=tokenizer(), callbacks=[callback]).train()
+    SFTTrainer(model=wide_llama(width), args=settings, train_dataset=data, processing_class=tokenizer(),
+               callbacks=[callback]).train()  # fmt: skip
     return callback.run
 
 
@@ -148,8 +163,9 @@ def lightning(steps, width):
             return adamw(self)
 
     callback = PlumblineCallback(record="record", run="cost")
-    trainer = Trainer(max_steps=steps, accelerator="cpu", devices=1, callbacks=[callback], enable_checkpointing=False, enable_progress_bar=False,
-                      enable_model_summary=False, logger=False)  # fmt: skip
+    trainer = Trainer(max_steps=steps, accelerator="cpu", devices=1, callbacks=[callback], logger=False,
+                      enable_checkpointing=False, enable_progress_bar=False,
+                      enable_model_summary=False)  # fmt: skip
     trainer.fit(Module(), torch.utils.data.DataLoader(words(steps * ROWS), batch_size=ROWS))
     return callback.run
 
@@ -172,10 +188,13 @@ def deepspeed(steps, width):
     from small import batches
 
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1")
-    torch.distributed.init_process_group("gloo", init_method=f"file://{os.getcwd()}/meeting", rank=0, world_size=1)
+    meeting = f"file://{os.getcwd()}/meeting"
+    torch.distributed.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)
     model = language(width)
-    config = {"train_batch_size": ROWS, "train_micro_batch_size_per_gpu": ROWS, "zero_optimization": {"stage": 1}, "zero_allow_untested_optimizer": True}
-    engine, _, _, _ = library.initialize(model=model, optimizer=adamw(model), config=config, dist_init_required=False)
+    config = {"train_batch_size": ROWS, "train_micro_batch_size_per_gpu": ROWS,
+              "zero_optimization": {"stage": 1}, "zero_allow_untested_optimizer": True}  # fmt: skip
+    given = {"model": model, "optimizer": adamw(model), "config": config}
+    engine, _, _, _ = library.initialize(**given, dist_init_required=False)
     run = opened(engine)
     for batch in batches(steps, rows=ROWS):
         engine.backward(engine(batch))
@@ -191,7 +210,8 @@ def megatron(steps, width):
     optimizer = adamw(model)
     run = opened(model, optimizer)
     for batch in on_megatron.batches(steps, rows=ROWS):
-        model(batch, on_megatron.POSITION.expand_as(batch), on_megatron.MASK, labels=batch.roll(-1, 1)).mean().backward()
+        place = on_megatron.POSITION.expand_as(batch)
+        model(batch, place, on_megatron.MASK, labels=batch.roll(-1, 1)).mean().backward()
         optimizer.step()
         optimizer.zero_grad()
     return run
@@ -212,7 +232,7 @@ def torchtitan(steps, width):
 
 
 def take_turns(kind, block, requests, answers):
-    """Before each `block`-th call of the model's forward, the process states its CPU time and waits until it may go on."""
+    """Before each `block`-th forward pass of the model, states the CPU time and waits until it may go on."""
     plain, calls = kind.forward, 0
 
     @functools.wraps(plain)
@@ -250,7 +270,7 @@ class Trainer:
 
     def _child(self, name, options, watched, requests, answers):
         try:
-            with tempfile.TemporaryDirectory() as folder, open(f"{folder}/output", "w", encoding="utf-8") as output:
+            with tempfile.TemporaryDirectory() as folder, open(f"{folder}/output", "wb") as output:
                 os.dup2(output.fileno(), 1)
                 os.environ["PLUMBLINE_DISABLE"] = "" if watched else "1"
                 os.chdir(folder)
@@ -307,14 +327,16 @@ def one(name, options):
     if failed:
         raise RuntimeError("a training failed")
     low, high = interval(costs[1:])
-    print(json.dumps({"cost": statistics.median(costs[1:]), "low": low, "high": high, "first": costs[0], "step_ms": statistics.median(steps),
-                      "blocks": options.blocks, "steps": options.steps}))  # fmt: skip
+    print(json.dumps({"cost": statistics.median(costs[1:]), "low": low, "high": high, "first": costs[0],
+                      "step_ms": statistics.median(steps), "blocks": options.blocks,
+                      "steps": options.steps}))  # fmt: skip
 
 
 def measured(name, options):
     path = os.pathsep.join([ENVIRONMENT["PYTHONPATH"], os.path.dirname(os.path.abspath(__file__))])
-    command = [sys.executable, os.path.abspath(__file__), "--one", name, *(f"--{o}={getattr(options, o)}" for o in ("blocks", "steps", "width") if getattr(options, o))]
-    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": path}
+    given = [f"--{o}={getattr(options, o)}" for o in ("blocks", "steps", "width") if getattr(options, o)]
+    command = [sys.executable, os.path.abspath(__file__), "--one", name, *given]
+    environment = {**os.environ, **ENVIRONMENT, **KEPT, "PYTHONPATH": path}
     del environment["PLUMBLINE_BUDGET"]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -323,7 +345,7 @@ def measured(name, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("frameworks", nargs="*", choices=[*FRAMEWORKS, []])
-    parser.add_argument("--blocks", type=int, default=24)
+    parser.add_argument("--blocks", type=int, default=12)
     parser.add_argument("--steps", type=int, help="of a block; 20, or fewer where a step is longer")
     parser.add_argument("--width", type=int, default=192)
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -338,8 +360,9 @@ def main():
     for name in names:
         cost = found[name] = measured(name, options)
         low, most, high, first = (f"{100 * cost[part]:+.1f}" for part in ("low", "cost", "high", "first"))
-        print(f"{name}: {most} % CPU (95 %: {low} to {high}), the first {cost['steps']} steps {first} %; {cost['blocks']} blocks, "
-              f"a step {cost['step_ms']:.1f} CPU ms, load {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
+        print(f"{name}: {most} % CPU (95 %: {low} to {high}), the first {cost['steps']} steps {first} %; "
+              f"{cost['blocks']} blocks, a step {cost['step_ms']:.1f} CPU ms, "
+              f"load {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
     print("", *table.with_costs(PAGE.read_text(), table.cost_words(found)), "", json.dumps(found), sep="\n")
     return None
 

@@ -36,7 +36,9 @@ LONG_FILES = (
     "opening_test.py",
     "calls_test.py",
     "endings_test.py",
+    "live_endings_test.py",
     "watch_test.py",
+    "watch_faults_test.py",
     "ddp_hooks_test.py",
     "observe_test.py",
 )

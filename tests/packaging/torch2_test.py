@@ -13,8 +13,10 @@ FILES = FOLDER / RELEASE
 TESTS = (
     "modern_test",
     "watch_test",
+    "watch_faults_test",
     "watch_pulse_test",
     "watch_routers_test",
+    "watch_router_verdicts_test",
     "ddp_hooks_test",
     "accumulation_test",
     "observe_test",
@@ -24,6 +26,7 @@ TESTS = (
     "consequence_test",
     "fingerprint_test",
     "endings_test",
+    "live_endings_test",
     "ranks_test",
     "check_router_test",
     "scaled_product_test",

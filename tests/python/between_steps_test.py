@@ -9,7 +9,7 @@ import time
 
 import pytest
 import trainer
-from endings_test import BIN, PATIENCE, Server, eventually
+from endings import BIN, PATIENCE, Server, eventually
 
 RULE = "health/hang-between-steps"
 

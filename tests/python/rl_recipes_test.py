@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 import trainer
-from endings_test import BIN, PATIENCE
+from endings import BIN, PATIENCE
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "rl.md"
 

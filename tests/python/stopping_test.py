@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 import trainer
-from endings_test import BIN, PATIENCE, Server, eventually
+from endings import BIN, PATIENCE, Server, eventually
 from plumbline import _stopping
 
 LOOP = """

@@ -1,19 +1,24 @@
-"""The step of a framework that is made of steps of inner optimizers: DeepSpeed's engine.step, Megatron-core's optimizer.step.
+"""The step of a framework that is made of steps of inner optimizers: DeepSpeed's engine.step, Megatron-core's
+optimizer.step.
 
-The inner ones step once for each group, for each part of one, or not at all. The framework decides what was a step.
+The inner ones step once for each group, for each part of one, or not at all. The framework counts the steps.
 """
 
 import gc
 import sys
 import types
+from time import thread_time
 
+from .._library import NO_STEP
 from .copies import megatron_wrapper
 from .pieces import pieces_of, spread_of
 from .stages import NONE, OPTIMIZER
 
 
 class _Megatron:
-    """`owner`: the outermost of its optimizers, a ChainedOptimizer as a rule. step() returns (made, norm before the clip, zeros)."""
+    """`owner`: the outermost of its optimizers, a ChainedOptimizer as a rule.
+
+    step() returns (made, norm before the clip, zeros)."""
 
     def __init__(self, owner, model):
         """model: an unwrap.Model."""
@@ -80,7 +85,8 @@ def _engine(optimizer, model):
     if _is_kind(model, "DeepSpeedEngine"):
         return model
     for one in gc.get_objects():
-        if _is_kind(one, "DeepSpeedEngine") and any(o is optimizer for o in (one.__dict__.get("optimizer"), one.__dict__.get("basic_optimizer"))):
+        held = [one.__dict__.get(name) for name in ("optimizer", "basic_optimizer")]
+        if _is_kind(one, "DeepSpeedEngine") and any(each is optimizer for each in held):
             return one
     return None
 
@@ -100,8 +106,9 @@ def complete(found, model):
         if engine is not None:
             wrappers.append(engine.optimizer)  # the trainer may have given the one inside
         if owner is not None or engine is not None:
-            make = (lambda: _Megatron(owner, model)) if engine is None else (lambda: _DeepSpeed(engine))  # noqa: B023
-            one.frame = frames[id(owner or engine)] = frames.get(id(owner or engine)) or make()
+            known = frames.get(id(owner or engine))
+            made = known or (_Megatron(owner, model) if engine is None else _DeepSpeed(engine))
+            one.frame = frames[id(owner or engine)] = made
             one.pieces = next((pieces for pieces in map(pieces_of, reversed(wrappers)) if pieces), [])
             one.elsewhere = next((spread for spread in map(spread_of, reversed(wrappers)) if spread), [])
 
@@ -156,7 +163,8 @@ class Framed:
     def _ends(self, result):
         made = self._frame.made(result)
         if made is not None:
-            self._watch.frame_ends([opened.inner for opened, _ in self._parts], made, self._frame.norm(result))
+            inner = [opened.inner for opened, _ in self._parts]
+            self._watch.frame_ends(inner, made, self._frame.norm(result))
 
     def _backward(self, plain):
         def backward(_owner, loss, *arguments, **options):
@@ -191,8 +199,52 @@ class Framed:
             self._watch.observe_framed(optimizer)
         finally:  # each by itself
             if self._watch.framed_due:
-                self._watch._charged(updates.before, 1.0, True, self._watch._looks.chosen(self._watch._run._step))
+                watch = self._watch
+                watch._charged(updates.before, 1.0, True, watch._looks.chosen(watch._run._step))
 
     def remove(self):
         for one in reversed(self._undo):
             one()
+
+
+class FrameworkSteps:
+    """The part of Watch that a framework's step calls. The attributes are made by Watch."""
+
+    def frame_scale(self):
+        """Returns the factor by which a framework has scaled the loss, if torch's scalers do not show it."""
+        return next((frame.scale() for frame in self._frames.values()), 1.0)
+
+    def framework_steps(self):
+        """Returns the steps that each framework has counted."""
+        owners = [frame.owner for frame in self._frames.values()]
+        return [owner.global_steps for owner in owners if hasattr(owner, "global_steps")]
+
+    def frame_begins(self):
+        """Its inner optimizers are about to step, each perhaps several times: what is due is asked once."""
+        if self._run._step == NO_STEP:
+            self._loop.open()
+        step = self._run._step
+        chosen = self._looks.chosen(step)
+        self.scale = 1.0
+        self.framed_due = any(self.updates_due(updates, step) for updates in self._updates.values())
+        self._gradients.frame_begins(chosen)
+        if self._pace.due(step):
+            began = thread_time()
+            self._ratio.before()
+            self._screening = thread_time() - began
+
+    def observe_framed(self, optimizer):
+        """Called before a step of an inner optimizer."""
+        if self._untrained.looks:
+            self._guarded(self._untrained.before_update, optimizer)
+        step = self._run._step
+        self._gradients.observe(optimizer, self._pace.due(step), 1.0, chosen=self._looks.chosen(step))
+
+    def frame_ends(self, optimizers, made, norm):
+        """`made`: False if the framework skipped the step."""
+        self._gradients.frame_ends(made, norm)
+        if made:
+            for one in optimizers:
+                self._end_update(one)
+        elif self._loop.backwards and not self._loop.stepped:
+            self._loop.close()

@@ -191,6 +191,10 @@ class Backward:
             cls._put = []
 
     @classmethod
+    def runs(cls):
+        return cls.running > 0
+
+    @classmethod
     def _pass(cls, loss, plain, arguments, options):
         watches = cls.watches.refs if len(cls.watches.refs) == 1 else cls.of_thread()
         cls.number += 1
