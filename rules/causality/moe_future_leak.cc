@@ -71,6 +71,9 @@ which it hit full ones; balanced assignment; scores that are normalised over the
 exponentials over the call, each pool or each sequence; or a softmax over the tokens gives every choice); a queue whose
 capacity differs between calls of one size and rises with the tokens that some expert was offered.
 
+However many bits, one pool without such facts is no error: of 669 recordings of clean routers 45 have an exact replay of a leaking policy with
+100 bits and more (numbers stored for the recorded text).
+
 If the configuration names a queue (`policy: fifo-capacity`) with its capacity, and no queue in time order gives the refusals, that is a
 warning of its own (`declared-queue`): it is not known what it is, only that it is not what was declared. Refusals of the
 tokens' own, which thin what comes to a queue, must not explain them better.

@@ -215,6 +215,35 @@ std::vector<double> LogSums(const RoutingCase& c, const AxisRows& rows) {
   return out;
 }
 
+// Returns true if sequences have closer log sums than independent rows would have (permutations of
+// one list of tokens), or if there is only one: then sums may have been stored.
+bool SequencesAlike(const RoutingCase& c, const AxisRows& rows) {
+  const std::vector<AxisRows> groups = GroupedBy(rows, c.sequence);
+  if (groups.size() < 2) return true;
+  double between = 0, within = 0;
+  for (int32_t e = 0; e < c.experts; ++e) {
+    const double most = LargestScore(c, rows, e);
+    double mean = 0, squares = 0, count = 0;
+    for (const AxisRows& group : groups) {
+      const auto n = static_cast<double>(group.size());
+      double sum = 0, sum_of_squares = 0;
+      for (const int32_t t : group) {
+        const double x = std::exp(c.scores.At(t, e) - most);
+        sum += x;
+        sum_of_squares += x * x;
+      }
+      // The variance of the log of a mean, to first order.
+      within += (sum_of_squares / (sum * sum) - 1 / n) / static_cast<double>(groups.size());
+      const double value = std::log(sum / n);
+      const double step = value - mean;
+      mean += step / ++count;
+      squares += step * (value - mean);
+    }
+    between += squares / (count - 1);
+  }
+  return !(between > 0.2 * within);
+}
+
 // Returns the bits with which prices explain a row's choice; negative infinity if they do not.
 double RowBits(const RoutingCase& c, const Chosen& row, const std::vector<double>& price) {
   const auto value = [&](int32_t e) {
@@ -333,7 +362,7 @@ TokenAxis ReplayTokenSoftmax(const RoutingCase& c) {
         " gives every choice; over 32 resamples of the rows it "
         "does not");
   }
-  if (out.bits > 0) out.repeated = !MostlyDistinct(c, rows);
+  if (out.bits > 0) out.repeated = !MostlyDistinct(c, rows) || SequencesAlike(c, rows);
   return out;
 }
 
