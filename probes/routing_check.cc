@@ -11,7 +11,7 @@ constexpr InputContent kContents[kRoutingTensors] = {
     InputContent::kFloating, InputContent::kFloating, InputContent::kInteger,
     InputContent::kMask,     InputContent::kMask,     InputContent::kFloating,
     InputContent::kInteger,  InputContent::kInteger,  InputContent::kMask,
-    InputContent::kInteger};
+    InputContent::kInteger,  InputContent::kMask};
 
 constexpr size_t kMaxText = 256;
 

@@ -81,38 +81,6 @@ void InferFlatten(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
   }
 }
 
-// ---- leak size -------------------------------------------------------------------------------
-
-double BinaryEntropy(double p) {
-  return p <= 0 || p >= 1 ? 0 : -p * std::log2(p) - (1 - p) * std::log2(1 - p);
-}
-
-// Returns the bits that flow into a prefix of a sequence of length L from its suffix, at the worst
-// cut n. Every expert's count of admitted suffix tokens is one of min(C, n, L-n)+1 values; if
-// rank-major, that of each choice rank except the last. For expert choice, the choice itself
-// carries at most L E H2(C/T). Spec: leak size.
-double LeakBits(const RoutingAnalysis& a) {
-  if (a.policy == "token-choice" || a.cause == "first-come") return 0;
-  const bool columns = a.policy == "expert-choice";
-  const bool known = columns || a.policy == "score-capacity" || a.policy == "sequence-top-k" ||
-                     a.policy == "random-capacity" || a.policy == "rank-major-capacity" ||
-                     a.policy == "fifo-capacity";
-  if (!known || a.c.sequence.empty()) return std::numeric_limits<double>::quiet_NaN();
-  std::unordered_map<int64_t, int64_t> lengths;
-  int64_t longest = 0;
-  for (int32_t t = 0; t < a.c.tokens; ++t) {
-    if (a.c.judged(t)) longest = std::max(longest, ++lengths[a.c.sequence[static_cast<size_t>(t)]]);
-  }
-  const auto experts = static_cast<double>(a.c.experts);
-  const auto capacity = static_cast<double>(columns ? a.column.capacity : a.saturation.capacity);
-  const double half = std::floor(static_cast<double>(longest) / 2);
-  const double bits = experts * std::log2(std::min(capacity, half) + 1);
-  if (a.policy == "rank-major-capacity") return bits * (a.c.top_k - 1);
-  const auto pool =
-      static_cast<double>(*std::max_element(a.c.pool_rows.begin(), a.c.pool_rows.end()));
-  return std::min(bits, static_cast<double>(longest) * experts * BinaryEntropy(capacity / pool));
-}
-
 // ---- assumptions -----------------------------------------------------------------------------
 
 void ListAssumptions(RoutingAnalysis& a) {
@@ -223,7 +191,10 @@ void AnalyseRefusals(RoutingAnalysis& a) {
     SideBySide(a.c, {[&] { a.certificate = CertifyPairs(a.c, a.saturation); },
                      [&] { a.patterns = FindCleanPatterns(a.c, a.saturation, queues); }});
   }
+  if (!explained && a.saturation.contradiction.empty())
+    a.library_ties = ReplayTopOfMask(a.c, a.saturation);
   NameByCapacity(a, queues);
+  if (a.library_ties.bits >= kProofBits) Name(a, "tie-order-capacity", "tie-order", 1);
   InferFlatten(a, queues);
 }
 
@@ -310,7 +281,8 @@ void Analyse(RoutingAnalysis& a, const RoutingCall& call, uint32_t world_size) {
   } else if (a.c.dropped == 0 && a.c.unexplained == 0 && a.c.explained > 0 &&
              !a.c.kept_outside_choice) {
     Name(a, "token-choice", "own-scores", 1);
-    a.normalised_over_tokens = NormalisedOverTokens(a.c);
+    a.token_axis = FindTokenAxis(a.c);
+    a.normalised_over_tokens = a.token_axis.bits >= kHintBits || NormalisedOverTokens(a.c);
   } else {
     a.explained_share = a.c.explained_share();
     // A map that keeps k experts per token shows choices too.
@@ -320,7 +292,9 @@ void Analyse(RoutingAnalysis& a, const RoutingCall& call, uint32_t world_size) {
     });
     if (a.c.unexplained > 0 && chosen) a.balance = FindBalance(a.c);
     if (a.balance.found()) Name(a, "balanced-assignment", "balanced-assignment", 1);
+    if (a.c.unexplained > 0 && chosen && !a.balance.found()) a.token_axis = ReplayTokenSoftmax(a.c);
   }
+  if (a.token_axis.found(kProofBits)) Name(a, "unknown", "normalised-over-tokens", 1);
   using Basis = Saturation::Basis;
   // With metadata, "no piece of a cut could do it" counts every holder. If some are unknown, there
   // is no evidence.

@@ -8,6 +8,7 @@
 
 #include "analysis/frame/frame.h"
 #include "analysis/routing/call/call.h"
+#include "analysis/routing/library_ties.h"
 #include "analysis/routing/policies/policies.h"
 
 namespace plumbline::analysis {
@@ -27,6 +28,7 @@ struct RoutingAnalysis {
   // The recorded scores have the same sum for every expert: they were normalised over the tokens,
   // so a token's own scores depend on the others.
   bool normalised_over_tokens = false;
+  TokenAxis token_axis;  // likewise, with its evidence; or a replay of such a router
 
   // The recorded scores of a sequence are all equal: they belong to the sequence, not to the
   // tokens.
@@ -42,6 +44,7 @@ struct RoutingAnalysis {
   FirstCome first_come;
   std::vector<RankedReplay> ranked;  // exact ones first
   bool rank_major_possible = false;  // too few choice ranks are known to exclude it
+  LibraryTies library_ties;          // likewise
   CleanPatterns patterns;            // only tested if no replay fits
   PairCertificate certificate;       // likewise
   // Likewise: bits for a draw among all candidates against own refusals.
@@ -115,6 +118,12 @@ std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteSte
 // Returns why the recorded bias cannot be used as an innocent explanation, by its provenance. If it
 // can, returns an empty string.
 std::string BiasComplaint(const SiteStep& step, const RoutingCase& c);
+
+// Returns the bits that flow into a prefix of a sequence of length L from its suffix, at the worst
+// cut n. Every expert's count of admitted suffix tokens is one of min(C, n, L-n)+1 values; if
+// rank-major, that of each choice rank except the last. For expert choice, the choice itself
+// carries at most L E H2(C/T). Spec: leak size.
+double LeakBits(const RoutingAnalysis& a);
 
 // Returns a text such as "token 17 (sequence 3, position 17), score 0.31, lost expert 5 to token
 // 903 (...), score 0.42".

@@ -30,6 +30,12 @@ constexpr RoutingCause kCauses[] = {
     {"balanced-assignment", "prices are fitted on the whole batch",
      "Use the batch assignment only for balance statistics. Choose by own scores plus a bias that "
      "was stored before the batch."},
+    {"normalised-over-tokens", "scores are normalised over the tokens",
+     "Normalise each token's scores over the experts (softmax over the last axis), or by "
+     "statistics "
+     "that were stored before the batch."},
+    {"capacity-follows-tokens", "capacity follows the tokens",
+     "Compute the capacity from the number of rows and a fixed factor, or route without capacity."},
 };
 constexpr RoutingCause kUnknownCause = {
     "unknown", "a full expert admitted a later token",

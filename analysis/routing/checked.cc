@@ -59,6 +59,39 @@ std::string AgainstOwnRefusals(const RoutingAnalysis& a) {
   return absl::StrFormat("%.1f against refusals by the tokens themselves", a.own_refusal_bits);
 }
 
+std::string WhyBalance(const Balance& balance) {
+  if (balance.sinkhorn) {
+    return "Tokens did not choose by their own scores. Optimal transport over these rows gives "
+           "every choice; over 32 resamples of the rows it does not.";
+  }
+  return absl::StrFormat(
+      "Tokens did not choose by their own scores. Every expert has the same number of tokens (%.1f "
+      "bits), and one price per expert explains every choice (%.1f bits): such prices are computed "
+      "over the whole batch. A stored bias could give the same by chance.",
+      balance.equal_bits, balance.price_bits);
+}
+
+std::string TopOfMask(const RoutingAnalysis& a) {
+  return absl::StrFormat(
+      "In %d full experts, torch.topk of a 0/1 mask on a CPU keeps exactly these candidates (%.1f "
+      "bits), which no queue in time order does. Its order among equals depends on all rows, later "
+      "ones included.",
+      a.library_ties.cells, a.library_ties.bits);
+}
+
+std::string WhyCapacity(const RoutingAnalysis& a, double bits) {
+  if (a.drawn_by_count()) {
+    return absl::StrFormat(
+        "every full expert has exactly its capacity, and a draw among all its candidates is "
+        "2^%.1f times likelier than refusals by the tokens themselves before a queue",
+        bits);
+  }
+  return absl::StrFormat(
+      "experts below capacity kept every choice, which a cause other than capacity gives with "
+      "probability 2^-%.1f",
+      bits);
+}
+
 v1::Verdict Checked(const RoutingAnalysis& a, v1::Verdict verdict) {
   const std::string differs = PolicyDiffers(a);
   if (verdict.kind() == v1::Verdict::KIND_PASS && !differs.empty()) {

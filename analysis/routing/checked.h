@@ -23,4 +23,11 @@ std::string CapacityBits(const RoutingAnalysis& a);
 // AgainstOwnRefusals: "3.1 against refusals of the tokens' own", or that those explain more.
 std::string AgainstOwnRefusals(const RoutingAnalysis& a);
 
+// Returns what a balanced assignment shows.
+std::string WhyBalance(const Balance& balance);
+// Returns what library_ties shows.
+std::string TopOfMask(const RoutingAnalysis& a);
+// Returns why capacity, and not the tokens themselves, refused the pairs.
+std::string WhyCapacity(const RoutingAnalysis& a, double bits);
+
 }  // namespace plumbline::analysis

@@ -1,5 +1,8 @@
 // Details and witness of a verdict on a router call, as in the contract.
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -59,7 +62,33 @@ void PutQueue(google::protobuf::Struct& s, const RoutingCase& c, const RefusalPa
   PutNumbers(s, "kept", kept);
 }
 
+double BinaryEntropy(double p) {
+  return p <= 0 || p >= 1 ? 0 : -p * std::log2(p) - (1 - p) * std::log2(1 - p);
+}
+
 }  // namespace
+
+double LeakBits(const RoutingAnalysis& a) {
+  if (a.policy == "token-choice" || a.cause == "first-come") return 0;
+  const bool columns = a.policy == "expert-choice";
+  const bool known = columns || a.policy == "score-capacity" || a.policy == "sequence-top-k" ||
+                     a.policy == "random-capacity" || a.policy == "rank-major-capacity" ||
+                     a.policy == "fifo-capacity";
+  if (!known || a.c.sequence.empty()) return std::numeric_limits<double>::quiet_NaN();
+  std::unordered_map<int64_t, int64_t> lengths;
+  int64_t longest = 0;
+  for (int32_t t = 0; t < a.c.tokens; ++t) {
+    if (a.c.judged(t)) longest = std::max(longest, ++lengths[a.c.sequence[static_cast<size_t>(t)]]);
+  }
+  const auto experts = static_cast<double>(a.c.experts);
+  const auto capacity = static_cast<double>(columns ? a.column.capacity : a.saturation.capacity);
+  const double half = std::floor(static_cast<double>(longest) / 2);
+  const double bits = experts * std::log2(std::min(capacity, half) + 1);
+  if (a.policy == "rank-major-capacity") return bits * (a.c.top_k - 1);
+  const auto pool =
+      static_cast<double>(*std::max_element(a.c.pool_rows.begin(), a.c.pool_rows.end()));
+  return std::min(bits, static_cast<double>(longest) * experts * BinaryEntropy(capacity / pool));
+}
 
 google::protobuf::Struct RoutingAnalysis::Details() const {
   google::protobuf::Struct s;

@@ -15,6 +15,12 @@ v1::Verdict DecideZero(const SiteStep& step, const RoutingAnalysis& a) {
   return Pass("every token was assigned to the experts that it scores above zero, and no others");
 }
 
+v1::Verdict PromptOnly() {
+  return Pass(
+      "every row belongs to a prompt, as recorded (region): what depends on later tokens of the "
+      "prompt is known before the first token is generated");
+}
+
 v1::Verdict DecideDropless(const SiteStep& step, const RoutingAnalysis& a) {
   const RoutingCase& c = a.c;
   const v1::RoutingConfig& config = c.routing->config();

@@ -7,6 +7,8 @@
 
 namespace plumbline::analysis {
 
+// For calls whose rows are recorded as prompts, which are never generated.
+v1::Verdict PromptOnly();
 // For calls in which every token took the experts that it scores above zero.
 v1::Verdict DecideZero(const SiteStep& step, const RoutingAnalysis& a);
 // For calls in which no choice was refused.

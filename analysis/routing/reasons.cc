@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "analysis/routing/call/call.h"
+#include "analysis/routing/checked.h"
 #include "analysis/routing/policies/policies.h"
 
 namespace plumbline::analysis {
@@ -84,6 +85,19 @@ v1::Verdict EvenByStructure() {
   return Inconclusive(
       "even-by-structure: experts have equal counts, but kinds of tokens occur equally often, "
       "which alone makes counts equal, and no configured capacity was recorded");
+}
+v1::Verdict CleanPattern(const RoutingAnalysis& a) {
+  return Inconclusive(
+      absl::StrFormat("clean-pattern: %d inversions, but %s gives the same refusals",
+                      a.inversions.inversions, a.patterns.name()));
+}
+v1::Verdict PairsUnexplained(const RoutingAnalysis& a) {
+  return Inconclusive(
+      absl::StrFormat("inversions-unexplained: %d inversions (%.1f bits that capacity caused "
+                      "them; %s), and no known policy gives these refusals. Record policy. If "
+                      "tokens are refused by a draw or a rate, record randomness",
+                      a.inversions.inversions, std::min(a.certificate.bits, a.capacity_bits),
+                      AgainstOwnRefusals(a)));
 }
 v1::Verdict PricesOrBias() {
   return Inconclusive(

@@ -2,6 +2,7 @@
 // share.
 #pragma once
 
+#include "analysis/routing/analysis.h"
 #include "analysis/routing/call/call.h"
 #include "plumbline/v1/finding.pb.h"
 
@@ -20,5 +21,8 @@ bool OneCellAlone(const Saturation& s);
 v1::Verdict OneCell(double luck_bits);
 v1::Verdict PricesOrBias();
 v1::Verdict EvenByStructure();
+// For inversions that no policy gives.
+v1::Verdict CleanPattern(const RoutingAnalysis& a);
+v1::Verdict PairsUnexplained(const RoutingAnalysis& a);
 
 }  // namespace plumbline::analysis

@@ -122,6 +122,7 @@ void AddRouting(const v1::Routing& routing, Dump* dump) {
   dump->Add("position", s.has_position(), s.position());
   dump->Add("padding_mask", s.has_padding_mask(), s.padding_mask());
   dump->Add("pool_id", s.has_pool_id(), s.pool_id());
+  dump->Add("region", s.has_region(), s.region());
 }
 
 // Returns true for a sum or a mean whose site is named so: the metadata has one word for both.

@@ -28,7 +28,7 @@
 
 namespace plumbline {
 
-inline constexpr uint32_t kGraphCopies = 10;
+inline constexpr uint32_t kGraphCopies = 11;
 inline constexpr uint32_t kGraphGathers = 6;
 
 // A strided tensor of rank 1 or 2, or one row, that is copied densely.

@@ -24,8 +24,8 @@ struct TensorField {
         &v1::RoutingSample::mutable_##field                                                \
   }
 
-const std::array<TensorField, 10>& Fields() {
-  static const std::array<TensorField, 10> fields = {
+const std::array<TensorField, 11>& Fields() {
+  static const std::array<TensorField, 11> fields = {
       PLUMB_FIELD("scores", scores, scores),
       PLUMB_FIELD("expert_bias", expert_bias, expert_bias),
       PLUMB_FIELD("topk_indices", topk_indices, topk_indices),
@@ -36,6 +36,7 @@ const std::array<TensorField, 10>& Fields() {
       PLUMB_FIELD("position", position, position),
       PLUMB_FIELD("padding_mask", padding_mask, padding_mask),
       PLUMB_FIELD("pool_id", pool_id, pool_id),
+      PLUMB_FIELD("region", region, region),
   };
   return fields;
 }

@@ -27,6 +27,7 @@ struct RoutingInput {
   TensorView position;      // [T]
   TensorView padding_mask;  // [T], non-zero = padding
   TensorView pool_id;       // [T]
+  TensorView region;        // [T], non-zero = prompt; not measured
 
   int top_k = 0;
   ScoreFunction score_function = ScoreFunction::kIdentity;

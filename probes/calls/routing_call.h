@@ -24,10 +24,10 @@ struct RoutingCall {
   std::string_view policy;
 };
 
-inline constexpr size_t kRoutingTensors = 10;
+inline constexpr size_t kRoutingTensors = 11;
 
 // Returns the call's tensors in a fixed order: scores, expert_bias, topk_indices, keep_mask,
-// routing_map, probs, sequence_id, position, padding_mask, pool_id.
+// routing_map, probs, sequence_id, position, padding_mask, pool_id, region.
 std::array<const TensorView*, kRoutingTensors> Tensors(const RoutingInput& in);
 std::array<TensorView*, kRoutingTensors> Tensors(RoutingInput& in);
 const char* TensorName(size_t index);

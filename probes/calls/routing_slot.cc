@@ -11,8 +11,8 @@ namespace {
 constexpr size_t kTensorAlign = 64;
 
 constexpr const char* kNames[kRoutingTensors] = {
-    "scores", "expert_bias", "topk_indices", "keep_mask",    "routing_map",
-    "probs",  "sequence_id", "position",     "padding_mask", "pool_id"};
+    "scores",      "expert_bias", "topk_indices", "keep_mask", "routing_map", "probs",
+    "sequence_id", "position",    "padding_mask", "pool_id",   "region"};
 
 struct SlotTensor {
   DType dtype;
@@ -111,13 +111,15 @@ TensorView ViewOf(const SlotTensor& t, const std::byte* slot) {
 }  // namespace
 
 std::array<const TensorView*, kRoutingTensors> Tensors(const RoutingInput& in) {
-  return {&in.scores, &in.expert_bias, &in.topk_indices, &in.keep_mask,    &in.routing_map,
-          &in.probs,  &in.sequence_id, &in.position,     &in.padding_mask, &in.pool_id};
+  return {&in.scores,       &in.expert_bias, &in.topk_indices, &in.keep_mask,
+          &in.routing_map,  &in.probs,       &in.sequence_id,  &in.position,
+          &in.padding_mask, &in.pool_id,     &in.region};
 }
 
 std::array<TensorView*, kRoutingTensors> Tensors(RoutingInput& in) {
-  return {&in.scores, &in.expert_bias, &in.topk_indices, &in.keep_mask,    &in.routing_map,
-          &in.probs,  &in.sequence_id, &in.position,     &in.padding_mask, &in.pool_id};
+  return {&in.scores,       &in.expert_bias, &in.topk_indices, &in.keep_mask,
+          &in.routing_map,  &in.probs,       &in.sequence_id,  &in.position,
+          &in.padding_mask, &in.pool_id,     &in.region};
 }
 
 const char* TensorName(size_t index) { return index < kRoutingTensors ? kNames[index] : "?"; }

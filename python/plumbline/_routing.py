@@ -7,7 +7,7 @@ import struct
 from ._tensors import ON_DEVICE, Unsupported, current_stream, describe
 
 # The layout of plumbline_routing_t; native sizes, and no padding arises.
-STRUCT = struct.Struct("=IIQii9QiiQIIiiiIQQQQiI")
+STRUCT = struct.Struct("=IIQii9QiiQIIiiiIQQQQiIQ")
 
 SCORE_FUNCTIONS = {None: 0, "identity": 0, "softmax": 1, "sigmoid": 2}
 GROUP_SCORES = {None: 0, "max": 1, "sum2": 2}
@@ -78,7 +78,8 @@ def pack(scratch, keep, logits, scores, tensors, top_k, score_function, capacity
          capacity_source=None, policy=None):  # fmt: skip
     """Fills the thread's scratch block and returns the struct's address.
 
-    `tensors` are (name, value, axes, widen) in the order of the struct, from expert_bias on.
+    `tensors` are (name, value, axes, widen) from expert_bias to pool_id in the order of the struct, then
+    region, which is its last member.
     """
     logits_given = logits is not None and (scores is None or score_function is not None)
     what, first = ("router_logits", logits) if logits_given else ("router_scores", scores)
@@ -101,7 +102,7 @@ def pack(scratch, keep, logits, scores, tensors, top_k, score_function, capacity
     kind, limit = _capacity(capacity)
     STRUCT.pack_into(
         scratch.block, 0, STRUCT.size, _count("top_k", top_k), scores_address, logits_given,
-        _choice("score_function", SCORE_FUNCTIONS, score_function), *addresses,
+        _choice("score_function", SCORE_FUNCTIONS, score_function), *addresses[:9],
         kind, _choice("group_score", GROUP_SCORES, group_score), limit,
         _count("groups", groups),
         _count("top_groups", top_groups),
@@ -110,5 +111,6 @@ def pack(scratch, keep, logits, scores, tensors, top_k, score_function, capacity
         _choice("bias_captured", BIAS_CAPTURED, bias_captured), 0,
         _text("randomness", randomness), _text("mode", mode), stream,
         _text("policy", policy), _choice("capacity_source", CAPACITY_SOURCES, capacity_source), 0,
+        addresses[9] if len(addresses) > 9 else 0,
     )  # fmt: skip
     return scratch.address

@@ -244,6 +244,7 @@ class Run(Observations):
         mode=None,
         capacity_source=None,
         policy=None,
+        region=None,
         **unknown,
     ):
         """Records one router call over T tokens and E experts, with k choices per token.
@@ -259,6 +260,7 @@ class Run(Observations):
         capacity_source "declared" (also when None: the configuration's number) | "inferred" (from
         observed loads: findings that need it are hints); policy: how full experts
         refuse, as the configuration names it ("fifo-capacity", "score-capacity", ...).
+        region [T] mask: 0 generated, 1 prompt (never generated); None: all 0.
         Leading axes are merged ([S,B,E] as [S*B,E]). top_k defaults to topk_indices' width.
         Pass all but the logits by keyword. (They are not marked keyword-only because Python looks
         up each missing one by name: a third of the cost of a call that is not due.)
@@ -282,6 +284,7 @@ class Run(Observations):
                 ("position", position, 1, False),
                 ("padding_mask", padding_mask, 1, False),
                 ("pool_id", pool_id, 1, False),
+                ("region", region, 1, False),
             ),
             top_k, score_function, capacity, groups, top_groups, group_score, pool, flatten,
             randomness, bias_captured, mode, capacity_source, policy,

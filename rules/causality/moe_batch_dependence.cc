@@ -42,8 +42,10 @@ bits; `heuristic` with less, from 7 bits on: pairs that no policy explains, an e
 pools by metadata. The fix lists what to record. Level warning in every case.
 
 **Inconclusive when** the pool is unrecorded, only one sequence was recorded, capacity is neither
-declared nor exhibited, no expert was full, ids are redacted and the pool spans ranks (`order-redacted`), or the
-recording cannot be read.
+declared nor exhibited (`not-shown`), no expert was full, ids are redacted and the pool spans ranks (`order-redacted`), or the
+recording cannot be read. By name: `pool-unrecorded` `one-sequence` `no-expert-full` `not-shown` `few-bits` `no-rows` `tied` `non-finite`
+`kept-outside-choice` `capacity-differs` `capacity-none` `table`, and the reasons of `causality/moe-future-leak` for recordings that it cannot
+read either.
 
 **What it cannot see.** Dependence through anything but capacity: see `causality/batch-influence`.
 

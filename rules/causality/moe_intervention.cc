@@ -59,7 +59,9 @@ cannot be computed for another suffix).
 **Inconclusive when** the router does not repeat itself (fix its seeds; a router that keeps a state
 between calls is one), every sequence is one token long, or, from a recording, when the policy is unknown,
 explains only a share, rests on draws that were not recorded, no reference router gives every assignment,
-or the call is larger than 4 Mi scores.
+or the call is larger than 4 Mi scores. By name: `nondeterministic` `one-token` `not-checked` `too-large` `policy-unknown` `partly-explained`
+`random-choice` `not-replayable` `not-replayed` `no-order` `fates-unknown` `non-finite` `two-policies` `own-threshold` `scores-not-own`
+`table` `few-bits` `no-expert-full` `capacity-differs` `capacity-none`, and the reasons of `causality/moe-future-leak`.
 
 **What it cannot see.** Dependence that none of the tries provoked: shares are of the interventions that
 were tried. What reaches the scores before the router (attention, normalisation) is

@@ -36,14 +36,15 @@ another, so restarts do not reproduce, and later tokens may push out earlier one
 **What it checks.** Where a full expert refused a token and kept another of exactly the same key (the
 recorded score, its softmax or share, or the recorded probability), the order among equals decided. It
 compares the kept ones with the first of every queue in time order, and recordings of one call with each
-other.
+other. If no recorded key explains the refusals, it replays `torch.topk` of a 0/1 mask on a CPU (20 bits).
 
 **Strength.** `proved`, a warning: two recordings of one call have bit-identical scores but different
 kept tokens, and they differ among equal scores. `heuristic`, a warning: in one recording the kept of some
 tie are not its first in any time-ordered queue.
 
 **Inconclusive when** no expert was full, the pool is unrecorded, refusals contradict the capacity, no
-key explains them, or keys are equal in a recording of 16 bits, which may have made them so.
+key explains them, or keys are equal in a recording of 16 bits, which may have made them so. By name: `no-expert-full` `pool-unrecorded` `kept-outside-choice` `no-key` `no-order` `ties-of-recording`
+`unreadable`, and the reasons of `causality/moe-future-leak` for recordings that it cannot read either.
 
 **What it cannot see.** Ties that recording rounded away; ties of a key that was not recorded.
 
@@ -177,6 +178,10 @@ class MoeTieOrder : public RoutingRule {
     if (a.first_come.best.fits) return Pass("each queue kept its first tokens, also among ties");
     if (!a.saturation.contradiction.empty()) return Inconclusive(a.saturation.contradiction);
     const RankedReplay* key = TiedKey(a);
+    if (key == nullptr && a.library_ties.bits >= kProofBits && a.inversions.any.found()) {
+      return Found(a, "a 0/1 mask", a.library_ties.cells, a.inversions.any, v1::STRENGTH_HEURISTIC,
+                   TopOfMask(a));
+    }
     if (key == nullptr) {
       return Inconclusive("no-key: no recorded score explains the refusals, with or without ties");
     }
@@ -190,13 +195,14 @@ class MoeTieOrder : public RoutingRule {
     }
     RefusalPair pair;
     if (twin != nullptr && DiffersAmong(ties, a, *twin, &pair)) {
-      return Found(a, *key, ties, pair, v1::STRENGTH_PROVED,
+      return Found(a, KeyName(key->key), static_cast<int64_t>(ties.size()), pair,
+                   v1::STRENGTH_PROVED,
                    "Two recordings of this call have bit-identical scores but different kept "
                    "tokens; they differ among equal scores.");
     }
     if (InTimeOrder(c, ties, &pair)) return Pass("among equal scores the first in time were kept");
     return Found(
-        a, *key, ties, pair, v1::STRENGTH_HEURISTIC,
+        a, KeyName(key->key), static_cast<int64_t>(ties.size()), pair, v1::STRENGTH_HEURISTIC,
         absl::StrFormat("In %d full experts, tokens with exactly the same score (%s) were kept and "
                         "refused, and the kept ones are not the first of any queue in time order.",
                         ties.size(), KeyName(key->key)));
@@ -240,19 +246,18 @@ class MoeTieOrder : public RoutingRule {
     return false;
   }
 
-  static v1::Verdict Found(const RoutingAnalysis& a, const RankedReplay& key,
-                           const std::vector<Tie>& ties, const RefusalPair& pair,
-                           v1::Strength strength, const std::string& explanation) {
+  static v1::Verdict Found(const RoutingAnalysis& a, const char* key, int64_t cells,
+                           const RefusalPair& pair, v1::Strength strength,
+                           const std::string& explanation) {
     FindingBuilder found(v1::LEVEL_WARNING, strength);
     found.Title("a full expert chose among equal scores, in a library's order")
         .Explain(explanation)
         .Cause("tie-order", 1)
-        .Measured("full experts that chose among equal scores", static_cast<double>(ties.size()),
-                  "cells")
+        .Measured("full experts that chose among equal scores", static_cast<double>(cells), "cells")
         .Threshold(0, "a queue in time order decides every tie")
         .Samples(static_cast<uint64_t>(a.c.judged_rows));
     *found.finding().mutable_witness() = Witness(a, pair);
-    found.Witness("key", KeyName(key.key))
+    found.Witness("key", key)
         .Fix(
             "Assign places by a running sum in time order, or use a stable sort with the position "
             "as second key. Or route without capacity.");

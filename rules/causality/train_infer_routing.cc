@@ -42,7 +42,7 @@ layers.3 is the first`.
 **What it checks.** Two recordings of one run are joined by (step, layer, sequence_id, position): inference
 (a rollout process, or a dump with `mode: eval`) and training. For each joined token it compares the sets
 of chosen experts, their order, and the gates. Where both sides recorded scores, a flip has a margin:
-the smaller of the two sides' top-k margins (k-th less (k+1)-th score). The layer's median score difference
+the smaller of the two sides' top-k margins (k-th less (k+1)-th score, or the groups' margin). The layer's median score difference
 is taken at the experts on the edge of either choice. Where a side recorded none, choices are compared
 directly: if all are equal, no margin is needed. Other choices are counted, and rounding may be the reason of some.
 A flip whose margin exceeds 4 times that difference
@@ -54,20 +54,28 @@ bounded ones): a note. Without scores the share is judged alone, a tenth or what
 that its inputs differ, and it may flip by any margin. So are, as plain facts: recorded choices of -1 where training
 chose (but for a sequence's last token, which is sampled and not fed back), tokens whose gates are all zero
 on one side alone and not dropped; one renumbering of the experts that turns training's choice into inference's in every
-token (an error); and, in dumps, sequences of which inference holds other than n or
+token (an error); rules that differ (below); and, in dumps, sequences of which inference holds other than n or
 n - 1 of n tokens. The first divergent layer is the one with the lowest number that has such flips in that step.
 
-**Level.** A warning, an error where experts are numbered otherwise; near ties a note; choices that differ without scores are a note up to that share of all choices (bf16
+If the sides recorded different rules (a bias, a group limit, a score function), both rules are applied to the scores of
+one side. Tokens for which the rules choose different experts, and for which each side chose what its own rule
+chooses, are a finding if there are at least 20, and few for which both sides chose alike (20 bits). A recorded choice that contradicts its own side's rule excludes it. Logits are compared with
+scores after the score function is inverted. Scores that still differ in kind are judged as if there were none.
+
+**Level.** A warning; an error where experts are numbered otherwise, or where one side alone has a bias or a group limit;
+near ties a note. Choices that differ without comparable scores are a note up to that share of all choices (bf16
 scores move 2 to 4 % of them), a warning beyond.
 
 **Strength.** Flips: `heuristic`, 4 times, 0.1 %, a tenth and an eighth are customary; without scores the share of choices
-is derived for scores that are nearly normal over the experts. -1 entries, zero gates, lengths and numbers: `proved`,
+is derived for scores that are nearly normal over the experts. -1 entries, zero gates, lengths, numbers and rules: `proved`,
 given that equal ids name the same token.
 
-**Inconclusive when** nothing joins; the sides redacted their ids under different keys (`keys-differ`); ids or
-positions are missing or repeat; the sides have different
-numbers of experts; the
-joined tokens' scores are no closer than those of unrelated tokens (ids do not mean the same, or weights are far apart); fewer than 1,000 tokens.
+**Inconclusive when** nothing joins (`nothing-joins`); the sides redacted their ids under different keys (`keys-differ`); ids or
+positions are missing or repeat (`no-sequence-ids`, `no-positions`, `ids-repeat`); the sides have different numbers of experts
+(`shapes-differ`); the joined tokens' scores are no closer than those of unrelated tokens (`not-the-same-tokens`: ids do not mean
+the same, or weights are far apart); fewer than 1,000 tokens (`few-tokens`); most scores are not finite (`non-finite`); a recording
+cannot be read (`bad-shape`, `bad-tensor`, `bad-groups`, `no-choices`), or its calls of one step have other shapes or kinds of scores (`calls-differ`).
+`no-scores` and `scores-differ-in-kind` are reasons only of a step that recorded them while others can be compared.
 
 **What it cannot see.** A cause that changes all scores of a layer equally, such as weights that
 missed one update: then this is the median difference (the details contain it, with the overlap of the sets). Layers that
@@ -75,7 +83,8 @@ were not recorded: a token that flipped there counts in the next one that was. S
 flips whose margin is small because both routers are undecided.
 
 **Cost.** Of a sampled step one side's 2,048 tokens a layer (those whose ids hash lowest) wait for the other
-side, about 250 bytes each; at most 64 MiB in all, the oldest steps given up first and counted.
+side, about 250 bytes each, and with a bias or
+groups 256 KiB of rows; at most 64 MiB in all, the oldest steps given up first and counted.
 
 **Sources.** Routing replay: Ma et al., "Stabilizing MoE Reinforcement Learning by Aligning Training and
 Inference Routers", 2025.
@@ -123,6 +132,7 @@ struct Reported {
   std::string text;
   const RoutingComparison::Pair* pair;
   bool error = false;
+  const char* fix = nullptr;
 };
 
 class TrainInferRouting : public Rule {
@@ -257,6 +267,12 @@ class TrainInferRouting : public Rule {
                            c.compared, c.renumbered_from, c.renumbered_to, c.renumbered),
            nullptr, true});
     }
+    if (c.rules.proved()) {
+      const RuleFinding rule = DescribeRules(c);
+      list.push_back({rule.cause, true, rule.share, "tokens that the other rule moves", "share",
+                      rule.text, &c.rule_example, c.rules.one_sided, rule.fix});
+      return list;
+    }
     const double share = layer.marked == 0 ? 0
                                            : static_cast<double>(layer.large_flips) /
                                                  static_cast<double>(layer.marked);
@@ -274,6 +290,21 @@ class TrainInferRouting : public Rule {
     return list;
   }
 
+  static const char* FixOf(const Reported& one) {
+    if (one.fix != nullptr) return one.fix;
+    if (one.error) {
+      return "Load the experts' weights and the router's rows in one order on both sides: check "
+             "the "
+             "checkpoint's conversion and the expert-parallel ranks' offsets.";
+    }
+    if (one.proved) {
+      return "Record inference's routing for every token that it computes (prefix cache off, no "
+             "truncation), and never replay -1 or zero gates.";
+    }
+    return "Use the same arithmetic (router in fp32) and the same expert bias on both sides, sent "
+           "with each weight update. Or replay inference's choices in training.";
+  }
+
   v1::Verdict Found(const RoutingComparison& c, const Reported& reported) const {
     FindingBuilder built(reported.error ? v1::LEVEL_ERROR : v1::LEVEL_WARNING,
                          reported.proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
@@ -285,16 +316,7 @@ class TrainInferRouting : public Rule {
                                                      ? "every token of the input has its experts"
                                                      : "option flip-share")
         .Samples(c.joined)
-        .Fix(reported.error
-                 ? "Load the experts' weights and the router's rows in one order on both "
-                   "sides: check the checkpoint's conversion and the expert-parallel "
-                   "ranks' offsets."
-             : reported.proved
-                 ? "Record inference's routing for every token that it computes (prefix "
-                   "cache off, no truncation), and never replay -1 or zero gates."
-                 : "Use the same arithmetic (router in fp32) and the same expert bias on "
-                   "both sides, sent with each weight update. Or replay inference's "
-                   "choices in training.");
+        .Fix(FixOf(reported));
     if (reported.pair != nullptr && reported.pair->found)
       DescribePair(*reported.pair, *built.finding().mutable_witness());
     DescribeRouting(c, *built.verdict().mutable_details());
@@ -321,8 +343,9 @@ class TrainInferRouting : public Rule {
 
   v1::Verdict Rest(const LayerSite& site, const Layer& layer) const {
     v1::Verdict verdict;
-    const bool unscored =
-        layer.last.blocked.empty() && layer.marked == 0 && layer.reason.starts_with("no-scores");
+    const bool unscored = layer.last.blocked.empty() && layer.marked == 0 &&
+                          (layer.reason.starts_with("no-scores") ||
+                           layer.reason.starts_with("scores-differ-in-kind"));
     if (unscored) {
       verdict = Unscored(layer);
     } else if (!layer.reason.empty()) {

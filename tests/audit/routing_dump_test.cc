@@ -25,6 +25,7 @@ using testing::Judged;
 using testing::LeakyDump;
 using testing::Problems;
 using testing::SetTo;
+using testing::VerdictOf;
 
 std::vector<Change> Refused() {
   return {
@@ -113,6 +114,11 @@ std::vector<Change> Refused() {
          d.tensors.push_back({"padding_mask", "I32", {64}, std::string(256, '\0')});
        },
        "expected padding_mask as BOOL or U8"},
+      {"wide region",
+       [](Dump& d) {
+         d.tensors.push_back({"region", "I32", {64}, std::string(256, '\0')});
+       },
+       "expected region as BOOL or U8"},
       {"bias of other experts",
        [](Dump& d) {
          d.tensors.push_back({"expert_bias", "F32", {5}, std::string(20, '\0')});
@@ -169,6 +175,20 @@ TEST(RoutingDump, WhatIsNotOursIsLeftAlone) {
   const AuditResult result = AuditBytes(dump.File());
   EXPECT_FALSE(result.inputs_failed()) << Problems(result);
   EXPECT_TRUE(Judged(result));
+}
+
+TEST(RoutingDump, APoolOfPromptsAloneIsNoLeak) {
+  for (const char region : {'\0', '\1'}) {
+    Dump dump = LeakyDump();
+    const int64_t tokens = dump.Tensor("pool_id").shape[0];
+    dump.tensors.push_back(
+        {"region", "U8", {tokens}, std::string(static_cast<size_t>(tokens), region)});
+    const AuditResult result = AuditBytes(dump.File());
+    EXPECT_FALSE(result.inputs_failed()) << Problems(result);
+    const v1::Verdict* verdict = VerdictOf(result, "causality/moe-future-leak");
+    ASSERT_NE(verdict, nullptr);
+    EXPECT_EQ(verdict->kind(), region == 0 ? v1::Verdict::KIND_FINDING : v1::Verdict::KIND_PASS);
+  }
 }
 
 TEST(RoutingDump, AllProblemsAreNamedAtOnce) {

@@ -101,6 +101,7 @@ def test_every_argument_arrives(tmp_path):
             probs=torch.ones(T, E, dtype=torch.bfloat16), expert_bias=torch.ones(E, dtype=torch.float64),
             sequence_id=torch.zeros(T, dtype=torch.int64), position=torch.arange(T),
             padding_mask=torch.zeros(T, dtype=torch.bool), pool_id=torch.ones(T, dtype=torch.int64),
+            region=torch.ones(T, dtype=torch.uint8),
             top_k=2, score_function="sigmoid", capacity=7, groups=3, top_groups=2, group_score="sum2",
             pool="sequence", flatten="batch-major", randomness="jitter", bias_captured="after",
             mode="eval", capacity_source="inferred", policy="score-capacity")
@@ -112,7 +113,7 @@ def test_every_argument_arrives(tmp_path):
         "routing layers.3/routing step=3 top_k=2 logits=1 function=2 capacity=2:7 groups=3:2:2 pool=2 "
         "flatten=2 bias=2 randomness=jitter mode=eval source=2 policy=score-capacity scores=2:32[4,6]300 expert_bias=2:64[6]21 "
         "topk_indices=0:32[4,2]36 keep_mask=6:8[4,2]36 routing_map=1:8[4,6]300 probs=4:16[4,6]300 "
-        "sequence_id=0:64[4]0 position=0:64[4]20 padding_mask=6:8[4]0 pool_id=0:64[4]10"
+        "sequence_id=0:64[4]0 position=0:64[4]20 padding_mask=6:8[4]0 pool_id=0:64[4]10 region=1:8[4]10"
     ]
 
 

@@ -19,8 +19,8 @@ namespace {
 // fields; CheckRoutingCall decides whether they are valid.
 absl::Status CallOf(const plumbline_routing_t& r, probes::RoutingCall* call) {
   const DLTensor* given[probes::kRoutingTensors] = {
-      r.scores, r.expert_bias, r.topk_indices, r.keep_mask,    r.routing_map,
-      r.probs,  r.sequence_id, r.position,     r.padding_mask, r.pool_id};
+      r.scores,      r.expert_bias, r.topk_indices, r.keep_mask, r.routing_map, r.probs,
+      r.sequence_id, r.position,    r.padding_mask, r.pool_id,   r.region};
   const auto views = probes::Tensors(call->input);
   for (size_t i = 0; i < probes::kRoutingTensors; ++i) {
     if (absl::Status s = ViewOf(given[i], probes::TensorName(i), views[i]); !s.ok()) return s;

@@ -86,6 +86,7 @@ typedef struct plumbline_routing {
   int32_t capacity_source; /* PLUMBLINE_CAPACITY_SOURCE_*: whether `capacity` comes from the
                             * configuration or from observed loads */
   uint32_t reserved2;      /* 0 */
+  const DLTensor* region;  /* [T] mask: 0 generated, 1 prompt (never generated); NULL: all 0 */
 } plumbline_routing_t;
 
 /* clang-format off */
@@ -93,7 +94,7 @@ typedef struct plumbline_routing {
   {sizeof(plumbline_routing_t), 0, NULL, 0, 0,                                /* scores */    \
    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,                      /* others */    \
    0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL,                               /* settings */  \
-   NULL, 0, 0}
+   NULL, 0, 0, NULL}
 /* clang-format on */
 
 /* Records one router call if the site is due. It is not inline; plumbline_observe_routing_if_due

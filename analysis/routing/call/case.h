@@ -65,6 +65,9 @@ struct RoutingCase {
   int32_t pools = 1;
   PoolBasis pool_basis = PoolBasis::kUnrecorded;
   std::vector<int64_t> pool_rows;  // [pools], including padding
+  // True if all rows of every pool belong to prompts, which are never generated. If only some pools
+  // are such, their rows count as padding.
+  bool prompt_only = false;
 
   bool indices_recorded = false;
   bool drops_recorded = false;  // a keep mask or a map was recorded

@@ -80,6 +80,7 @@ constexpr Field kRowFields[] = {
     {"padding_mask", &Sample::has_padding_mask, &Sample::padding_mask,
      &Sample::mutable_padding_mask},
     {"pool_id", &Sample::has_pool_id, &Sample::pool_id, &Sample::mutable_pool_id},
+    {"region", &Sample::has_region, &Sample::region, &Sample::mutable_region},
 };
 
 int64_t IntegerAt(const v1::Tensor& tensor, int64_t i) {

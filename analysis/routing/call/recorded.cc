@@ -174,6 +174,26 @@ class Reader {
     }
     case_.pool_rows.assign(static_cast<size_t>(case_.pools), 0);
     for (int32_t pool : case_.pool) ++case_.pool_rows[static_cast<size_t>(pool)];
+    return Regions();
+  }
+
+  // A pool of prompts alone holds nothing that is generated.
+  absl::Status Regions() {
+    const auto region = Column("region", sample_.has_region(), sample_.region(), case_.tokens);
+    if (!region.ok()) return region.status();
+    if (region->empty()) return absl::OkStatus();
+    std::vector<uint8_t> generates(static_cast<size_t>(case_.pools));
+    for (int32_t t = 0; t < case_.tokens; ++t) {
+      const auto row = static_cast<size_t>(t);
+      if (case_.judged(t) && (*region)[row] == 0)
+        generates[static_cast<size_t>(case_.pool[row])] = 1;
+    }
+    case_.prompt_only = std::find(generates.begin(), generates.end(), 1) == generates.end();
+    if (case_.prompt_only) return absl::OkStatus();
+    for (size_t row = 0; row < case_.rows.size(); ++row) {
+      if (generates[static_cast<size_t>(case_.pool[row])] == 0)
+        case_.rows[row] = RowState::kPadding;
+    }
     return absl::OkStatus();
   }
 

@@ -14,3 +14,4 @@
 #include "analysis/routing/policies/queue.h"         // IWYU pragma: export
 #include "analysis/routing/policies/ranked.h"        // IWYU pragma: export
 #include "analysis/routing/policies/thresholds.h"    // IWYU pragma: export
+#include "analysis/routing/policies/token_axis.h"    // IWYU pragma: export

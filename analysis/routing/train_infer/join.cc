@@ -287,7 +287,14 @@ class Comparer {
 }  // namespace
 
 RoutingComparison CompareRouting(const RoutedSide& train, const RoutedSide& infer, double factor) {
-  return Comparer(train, infer, factor).Run();
+  RoutingComparison c = SameButForFunction(train, infer)
+                            ? Comparer(InLogits(train, infer), InLogits(infer, train), factor).Run()
+                            : Comparer(train, infer, factor).Run();
+  if (!c.blocked.empty()) return c;
+  c.rules = CompareRules(train, infer);
+  c.rule_example = {c.rules.train, c.rules.infer, c.rules.shown > 0};
+  for (RoutedToken* t : {&c.rule_example.train, &c.rule_example.infer}) t->row.clear();
+  return c;
 }
 
 double MostByRounding(int32_t experts, int32_t top_k) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "analysis/routing/train_infer/other_rule.h"
 #include "analysis/routing/train_infer/side.h"
 #include "base/archive.h"
 #include "google/protobuf/struct.pb.h"
@@ -56,19 +57,22 @@ struct RoutingComparison {
   // token: the number of experts whose number differs, and an example. Else 0.
   uint64_t renumbered = 0;
   int16_t renumbered_from = 0, renumbered_to = 0;
+  RuleDifference rules;
+  Pair rule_example;
 
   // True if the sides' values differ by more than an eighth of their spread, for any distribution:
   // more than rounding does. |x| of a normal distribution of deviation 1 has the median 0.6745.
   bool far_apart() const { return difference > 0.6745 / 8 * spread; }
 
   void Persist(Archive& a) {
-    const uint32_t version = a.Version(4, 3);
+    const uint32_t version = a.Version(5, 3);
     a(blocked, unmarked, experts, top_k, joined, compared, overlap, flips, order_only, weight_only);
     a(largest_gate_difference, difference, unrelated, spread, scored, large_flips,
       median_flip_margin);
     a(sentinels, zero_gates, short_sequences, short_sequence, short_rows, short_of);
     a(large, diverged, first_sentinel, first_zero);
     if (version >= 4) a(renumbered, renumbered_from, renumbered_to);
+    if (version >= 5) a(rules, rule_example);
   }
 };
 

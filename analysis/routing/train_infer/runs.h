@@ -56,10 +56,12 @@ class TrainInferRuns {
   std::map<LayerSite, Steps> Unmatched() const;
 
   void Persist(Archive& a) {
-    const uint32_t version = a.Version(3, 2);
+    const uint32_t version = a.Version(4, 2);
     a(seen_, waiting_, bytes_, given_up_, compared_);
-    if (version < 3) return;
-    for (auto& [at, waiting] : waiting_) a(waiting.content.key);
+    for (auto& [at, waiting] : waiting_) {
+      if (version >= 3) a(waiting.content.key);
+      if (version >= 4) waiting.content.PersistRule(a);
+    }
   }
 
  private:

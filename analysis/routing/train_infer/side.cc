@@ -13,6 +13,12 @@ namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kMaxSequences = 1 << 16;
+constexpr size_t kRowBytes = 256 << 10;  // rows kept of a layer
+
+// Returns the number of tokens whose rows are kept.
+size_t MostRows(int32_t experts) {
+  return kRowBytes / (sizeof(float) * static_cast<size_t>(std::max(experts, 1)));
+}
 
 // A fixed hash of a token's key (splitmix64's finaliser), which decides the rows to keep.
 uint64_t Mixed(uint64_t x) {
@@ -79,6 +85,9 @@ class CallReader {
     const double share = 2 * static_cast<double>(max_tokens) / static_cast<double>(rows_);
     const uint64_t limit =
         share < 0.5 ? static_cast<uint64_t>(std::ldexp(share, 64)) : ~uint64_t{0};
+    const double kept = 2 * static_cast<double>(MostRows(side_->experts)) /
+                        static_cast<double>(std::max<int64_t>(rows_, 1));
+    row_limit_ = kept < 0.5 ? static_cast<uint64_t>(std::ldexp(kept, 64)) : ~uint64_t{0};
     for (int64_t row = 0; row < rows_; ++row) {
       if (s_.has_padding_mask() && Whole(s_.padding_mask(), row) != 0) continue;
       RoutedToken token;
@@ -140,7 +149,23 @@ class CallReader {
                                 rule_.limited() ? " within groups" : ""));
   }
 
+  RecordedRule Recorded() const {
+    RecordedRule rule{.scores = s_.has_scores(), .logits = s_.scores_are_logits()};
+    rule.function = config_.score_function();
+    rule.dtype = s_.scores().dtype();
+    if (rule_.limited()) {
+      rule.groups = rule_.groups;
+      rule.top_groups = rule_.top_groups;
+      rule.group_score = static_cast<int32_t>(rule_.group_score);
+    }
+    if (rule_.has_bias) rule.bias = bias_;
+    return rule;
+  }
+
   std::string SetKind(std::string kind) {
+    RecordedRule rule = Recorded();
+    if (side_->rows > 0 && !(rule == side_->rule)) side_->one_rule = false;
+    if (side_->rows == 0) side_->rule = std::move(rule);
     if (side_->rows > 0 && side_->kind != kind)
       return "calls-differ: calls of one step record different kinds of scores";
     side_->kind = std::move(kind);
@@ -180,8 +205,21 @@ class CallReader {
     values_.assign(values, values + experts_);
     token.spread = choice_.finite ? static_cast<float>(SpreadOf(values_)) : 0;
     token.tied = !choice_.finite || choice_.tied;
-    token.margin = choice_.finite ? static_cast<float>(choice_.margin)
-                                  : std::numeric_limits<float>::quiet_NaN();
+    // If another group is admitted, experts flip by any margin.
+    const double margin = std::min(choice_.margin, choice_.group_margin);
+    token.margin =
+        choice_.finite ? static_cast<float>(margin) : std::numeric_limits<float>::quiet_NaN();
+    if (choice_.finite) KeepRow(token);
+  }
+
+  void KeepRow(RoutedToken& token) const {
+    if (side_->rule.plain() && s_.scores_are_logits()) {
+      double sum = 0;
+      for (const double x : x_) sum += std::exp(x - token.ranked[0].value);
+      token.log_sum = static_cast<float>(token.ranked[0].value + std::log(sum));
+    } else if (!side_->rule.plain() && HashOf(token.key) <= row_limit_) {
+      token.row.assign(x_.begin(), x_.end());
+    }
   }
 
   bool InMap(int64_t row, int64_t e) const {
@@ -257,6 +295,7 @@ class CallReader {
   int64_t rows_ = 0;
   int64_t experts_ = 0;
   int64_t k_ = 0;
+  uint64_t row_limit_ = 0;  // the rows of tokens up to this hash are kept
   RouterRule rule_;
   std::vector<double> bias_;
   std::vector<double> x_;
@@ -311,22 +350,31 @@ void RoutedSide::Finish(size_t max_tokens) {
     return true;
   });
   tokens.erase(last, tokens.end());
-  if (tokens.size() <= max_tokens) return;
   const auto lower = [](const RoutedToken& a, const RoutedToken& b) {
     return std::make_pair(HashOf(a.key), a.key) < std::make_pair(HashOf(b.key), b.key);
   };
+  const size_t rows_kept = MostRows(experts);
+  if (!rule.plain() && tokens.size() > rows_kept) {
+    const auto end = tokens.begin() + static_cast<std::ptrdiff_t>(rows_kept);
+    std::nth_element(tokens.begin(), end, tokens.end(), lower);
+    for (auto at = end; at != tokens.end(); ++at) std::vector<float>().swap(at->row);
+  }
+  const auto by_key = [](const RoutedToken& a, const RoutedToken& b) { return a.key < b.key; };
+  if (tokens.size() <= max_tokens) {
+    std::sort(tokens.begin(), tokens.end(), by_key);
+    return;
+  }
   std::nth_element(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(max_tokens),
                    tokens.end(), lower);
   tokens.resize(max_tokens);
-  std::sort(tokens.begin(), tokens.end(),
-            [](const RoutedToken& a, const RoutedToken& b) { return a.key < b.key; });
+  std::sort(tokens.begin(), tokens.end(), by_key);
 }
 
 size_t RoutedSide::bytes() const {
   size_t total = sizeof(*this) + sequences.size() * (sizeof(Extent) + 48);
   for (const RoutedToken& t : tokens) {
     total += sizeof(t) + t.chosen.size() * sizeof(int16_t) + t.gates.size() * sizeof(float) +
-             t.ranked.size() * sizeof(EdgeScore);
+             t.ranked.size() * sizeof(EdgeScore) + t.row.size() * sizeof(float);
   }
   return total;
 }

@@ -33,10 +33,15 @@ struct RoutedToken {
   std::vector<float> gates;     // [k] of `chosen`; empty if not recorded
   std::vector<EdgeScore>
       ranked;               // the best 2k+4 by selection value, best first; empty without scores
-  float margin = 0;         // k-th minus (k+1)-th selection value
+  float margin = 0;         // k-th minus (k+1)-th selection value; at most the groups' margin
   float spread = 0;         // of the selection values over the experts, as in SpreadOf
   bool tied = false;        // not finite, or the recorded precision does not determine the choice
   bool zero_gates = false;  // every gate is zero, although nothing shows that it was dropped
+  // The scores of all experts as recorded. Empty but for the first tokens (by hash) of a side with
+  // a bias or a group limit.
+  std::vector<float> row;
+  float log_sum = 0;  // log of the sum of exp(score), for scores recorded before the function
+  // Neither `row` nor `log_sum`: see TrainInferRuns::Persist.
   void Persist(Archive& a) { a(key, chosen, gates, ranked, margin, spread, tied, zero_gates); }
 };
 
@@ -46,6 +51,23 @@ struct Extent {
   int64_t first = 0;
   int64_t last = 0;
   void Persist(Archive& a) { a(rows, first, last); }
+};
+
+// The rule by which a side selects from its recorded scores.
+struct RecordedRule {
+  bool scores = false;   // scores were recorded
+  bool logits = false;   // before the score function
+  int32_t function = 0;  // ScoreFunction as configured
+  int32_t dtype = 0;     // of the recorded scores
+  int32_t groups = 0;    // 0: no limit
+  int32_t top_groups = 0;
+  int32_t group_score = 0;
+  std::vector<double> bias;  // empty if none, or equal for all experts
+  bool plain() const { return bias.empty() && groups == 0; }
+  bool operator==(const RecordedRule&) const = default;
+  void Persist(Archive& a) {
+    a(scores, logits, function, dtype, groups, top_groups, group_score, bias);
+  }
 };
 
 // Movable. Bounded: the `max_tokens` rows with the lowest key hashes are kept. These are the same
@@ -61,6 +83,8 @@ struct RoutedSide {
   uint64_t conflicting = 0;  // rows of one key that were routed differently
   bool whole = true;         // only dumps, which have whole sequences; live samples may not
   uint64_t key = 0;          // key with which ids were redacted; 0 if they are raw
+  RecordedRule rule;
+  bool one_rule = true;  // every call has `rule`
 
   // Adds one recorded call. Reads the raw message, so that values that a router's decoder refuses
   // (an index of -1) are visible. `dump` is true if it is not from a live process. `redacted_key`
@@ -69,9 +93,14 @@ struct RoutedSide {
   // Sorts, removes repeats, and cuts to `max_tokens`.
   void Finish(size_t max_tokens);
   size_t bytes() const;
-  // TrainInferRuns stores the key, because older versions only have the rest.
+  // TrainInferRuns stores the key, the rule and the rows, because older versions have only the
+  // rest.
   void Persist(Archive& a) {
     a(experts, top_k, kind, blocked, tokens, sequences, rows, conflicting, whole);
+  }
+  void PersistRule(Archive& a) {
+    a(rule, one_rule);
+    for (RoutedToken& t : tokens) a(t.row, t.log_sum);
   }
 };
 

@@ -1,7 +1,5 @@
 #include "analysis/routing/train_infer/verdicts.h"
 
-#include <string>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
@@ -19,6 +17,7 @@ v1::Verdict VerdictByChoices(const RoutingComparison& last, const FlipTotals& to
   const double share = totals.share;
   const double most = MostByRounding(last.experts, last.top_k);
   const bool beyond = share > most;
+  const bool unscored = last.unmarked.starts_with("no-scores");
   std::string words =
       absl::StrFormat("%d of %d tokens choose other experts, %.2g %% of all choices", totals.flips,
                       totals.compared, 100 * share);
@@ -26,8 +25,10 @@ v1::Verdict VerdictByChoices(const RoutingComparison& last, const FlipTotals& to
   FindingBuilder found(beyond ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
   found.Title("training and inference route the same tokens differently")
       .Explain(absl::StrCat(
-          words, beyond ? ": rounding of the scores does not explain this."
-                        : ". Without scores it is not known whether rounding is the cause."))
+          words, beyond     ? ": rounding of the scores does not explain this."
+                 : unscored ? ". Without scores it is not known whether rounding is the cause."
+                            : ". The recorded scores cannot be compared, so that it is not known "
+                              "whether rounding is the cause."))
       .Cause("other-choices", beyond ? 0.8 : 0.5)
       .Measured("choices that only one side made", share, "share")
       .Threshold(
@@ -35,11 +36,14 @@ v1::Verdict VerdictByChoices(const RoutingComparison& last, const FlipTotals& to
           beyond
               ? "a tenth, or the share that differences of an eighth of the scores' spread change"
               : "option flip-share")
-      .Fix(
-          "Record the router scores of both sides: margins distinguish rounding from a different "
-          "arithmetic, bias or numbering of the experts.")
+      .Fix(unscored ? "Record the router scores of both sides: margins distinguish rounding from a "
+                      "different arithmetic, bias or numbering of the experts."
+                    : "Record the same scores on both sides (logits), with the expert bias, the "
+                      "group limit and the score function that each side applies.")
       .Samples(totals.compared);
-  found.verdict().add_assumptions("scores (not recorded) are nearly normal over the experts");
+  found.verdict().add_assumptions(absl::StrCat("scores (",
+                                               unscored ? "not recorded" : "not comparable",
+                                               ") are nearly normal over the experts"));
   return found.Take();
 }
 
@@ -70,6 +74,24 @@ v1::Verdict VerdictByScores(const RoutingComparison& last, const FlipTotals& tot
                  "expert's number), or replay inference's choices in training.")
       .Samples(totals.compared);
   return found.Take();
+}
+
+RuleFinding DescribeRules(const RoutingComparison& last) {
+  const RuleDifference& rules = last.rules;
+  const char* cause = rules.parts == "bias"     ? "other-bias"
+                      : rules.parts == "groups" ? "other-groups"
+                                                : "other-rule";
+  const auto tokens = static_cast<double>(rules.tokens);
+  return {
+      cause,
+      "Apply one rule on both sides: send the expert bias (`e_score_correction_bias`) with each "
+      "weight update, and configure the same score function, groups and top groups.",
+      static_cast<double>(rules.moved) / tokens,
+      absl::StrFormat(
+          "The sides select by different rules: %s. Applied to the same scores, the two recorded "
+          "rules choose other experts for %d of %d tokens. Each side's choices follow its own "
+          "rule; %d of %d tokens were routed differently.",
+          rules.text, rules.moved, rules.tokens, last.flips, last.compared)};
 }
 
 }  // namespace plumbline::analysis

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "analysis/routing/train_infer/join.h"
 #include "plumbline/v1/finding.pb.h"
@@ -24,5 +25,14 @@ v1::Verdict VerdictByChoices(const RoutingComparison& last, const FlipTotals& to
 bool FlipsMuch(const RoutingComparison& last, const FlipTotals& totals);
 // Call if FlipsMuch: the scores are far apart, or nearly tied.
 v1::Verdict VerdictByScores(const RoutingComparison& last, const FlipTotals& totals);
+
+// The texts of a finding that the sides select by different rules. Call if last.rules.proved().
+struct RuleFinding {
+  const char* cause;
+  const char* fix;
+  double share;  // of the tokens that the rules decide, those that they decide differently
+  std::string text;
+};
+RuleFinding DescribeRules(const RoutingComparison& last);
 
 }  // namespace plumbline::analysis

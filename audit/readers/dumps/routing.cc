@@ -34,6 +34,7 @@ constexpr TensorRule kOptionalTensors[] = {
     {"position", Content::kInteger, "T", &v1::RoutingSample::mutable_position},
     {"padding_mask", Content::kMask, "T", &v1::RoutingSample::mutable_padding_mask},
     {"pool_id", Content::kInteger, "T", &v1::RoutingSample::mutable_pool_id},
+    {"region", Content::kMask, "T", &v1::RoutingSample::mutable_region},
 };
 
 struct Extents {
@@ -188,8 +189,9 @@ constexpr std::string_view kMetadataKeys[] = {"top_k",       "mode",          "s
                                               "randomness",  "bias_captured", "capacity_source",
                                               "policy",      "redacted_key"};
 constexpr std::string_view kTensorNames[] = {
-    "router_logits", "router_scores", "expert_bias", "topk_indices", "keep_mask", "routing_map",
-    "probs",         "sequence_id",   "position",    "padding_mask", "pool_id",   "sequence_order"};
+    "router_logits", "router_scores",  "expert_bias", "topk_indices", "keep_mask",
+    "routing_map",   "probs",          "sequence_id", "position",     "padding_mask",
+    "pool_id",       "sequence_order", "region"};
 
 // Reads and checks the configuration.
 v1::RoutingConfig ReadRoutingConfig(const SafetensorsHeader& header,

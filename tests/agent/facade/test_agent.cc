@@ -227,7 +227,8 @@ plumbline_status_t ObserveRouting(void*, void* site, int64_t step, const plumbli
                  {"sequence_id", r->sequence_id},
                  {"position", r->position},
                  {"padding_mask", r->padding_mask},
-                 {"pool_id", r->pool_id}};
+                 {"pool_id", r->pool_id},
+                 {"region", r->region}};
   std::string line =
       "routing " + static_cast<TestSite*>(site)->name + " step=" + std::to_string(step) +
       " top_k=" + std::to_string(r->top_k) + " logits=" + std::to_string(r->scores_are_logits) +

@@ -47,7 +47,14 @@ bool Known(const Family& family) {
 
 struct Judged {
   int64_t recordings = 0, hints = 0, known = 0;
+  int64_t strong = 0;  // hints and known ones of at least 100 bits
 };
+
+// Returns true for a hint that only its recording keeps from being a proof.
+bool Strong(const v1::Verdict& v) {
+  const auto& witness = v.finding().witness().fields();
+  return Found(v) && witness.contains("bits") && witness.at("bits").number_value() >= 100;
+}
 
 Judged JudgeClean(const Recorder& recorder, uint64_t seeds) {
   const uint64_t first = FirstSeed();
@@ -65,13 +72,16 @@ Judged JudgeClean(const Recorder& recorder, uint64_t seeds) {
       ++counts[Outcome(verdict)];
       ++all.recordings;
       (Known(family) ? all.known : all.hints) += Found(verdict);
+      all.strong += Strong(verdict);
+      if (Strong(verdict)) ++counts["of 100 bits"];
       EXPECT_FALSE(Proved(verdict)) << family.name << " seed " << seed << "\n"
                                     << verdict.finding().explanation();
     }
     Print(family.name, counts);
   }
   std::cout << CleanFamilies().size() << " families, " << all.recordings << " recordings, "
-            << all.hints << " hints, " << all.known << " known ones\n";
+            << all.hints << " hints, " << all.known << " known ones, " << all.strong
+            << " of 100 bits\n";
   return all;
 }
 

@@ -1,0 +1,41 @@
+// Do the calls of one layer have one capacity? If calls of one size refuse at different numbers,
+// and the numbers follow how many tokens the experts were offered, the capacity is computed from
+// the batch: from later tokens too.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/routing/analysis.h"
+#include "base/archive.h"
+#include "plumbline/v1/finding.pb.h"
+
+namespace plumbline::analysis {
+
+// For one site and mode. Keeps the last 64 calls that show their capacity.
+class CapacityHistory {
+ public:
+  void Take(const RoutingAnalysis& a);
+  // If calls of the size of `a` refused at another number, returns the verdict: a finding if that
+  // number follows the tokens by at least `hint_bits`, otherwise inconclusive. Call for calls that
+  // a queue explains.
+  std::optional<v1::Verdict> Judge(const RoutingAnalysis& a, double hint_bits) const;
+
+  void Persist(Archive& a) { a(calls_); }
+
+ private:
+  struct Shown {
+    int64_t rows = 0, padding = 0;  // per pool; of the call
+    int64_t capacity = 0;
+    std::vector<int64_t> offered;  // candidates per expert, ascending
+    void Persist(Archive& a) { a(rows, padding, capacity, offered); }
+  };
+  static std::optional<Shown> ShownBy(const RoutingAnalysis& a);
+
+  std::deque<Shown> calls_;
+};
+
+}  // namespace plumbline::analysis

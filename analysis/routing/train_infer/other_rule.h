@@ -1,0 +1,40 @@
+// Do the two sides select by different rules (a balancing bias or a group limit on one side only)?
+// The recorded rules of both sides are applied to the scores of one. Pure, thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "analysis/routing/train_infer/side.h"
+#include "base/archive.h"
+
+namespace plumbline::analysis {
+
+struct RuleDifference {
+  std::string parts;       // "bias", "groups", "bias and groups", "score function"; empty: none
+  std::string text;        // which side has which part
+  bool one_sided = false;  // one side has a part that the other lacks
+  uint64_t tokens = 0;     // tokens of which one side's scores decide the choice by either rule
+  uint64_t moved = 0;      // of these: the rules choose different experts
+  // Of these: each side chose what its own rule chooses from these scores. 0 if a recorded choice
+  // contradicts the side's own rule and scores, because then the rule is not the one that was used.
+  uint64_t shown = 0;
+  RoutedToken train, infer;  // an example; not persisted
+
+  uint64_t alike = 0;  // of the moved: the other side chose as this side's rule does
+  // True if the choices prove that the rules differ. If the other side applied this side's rule,
+  // unrecorded and with rounding errors, `alike` would be the larger number: 20 bits against it.
+  bool proved() const;
+  void Persist(Archive& a) { a(parts, text, one_sided, tokens, moved, shown, alike); }
+};
+
+RuleDifference CompareRules(const RoutedSide& train, const RoutedSide& infer);
+
+// Returns true if one side recorded logits and the other one scores, and the score function is
+// known: then both can be expressed as logits.
+bool SameButForFunction(const RoutedSide& train, const RoutedSide& infer);
+// Returns the side with its values as logits: of a softmax up to a constant of the row. Call if
+// SameButForFunction.
+RoutedSide InLogits(const RoutedSide& side, const RoutedSide& other);
+
+}  // namespace plumbline::analysis
