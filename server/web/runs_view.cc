@@ -31,7 +31,7 @@ struct State {
   int order;
 };
 
-State StateOf(const v1::RunInfo& run, const Change* worst, uint64_t judged, uint64_t inconclusive) {
+State StateOf(const v1::RunInfo& run, const Change* worst, uint64_t judged) {
   if (run.has_quarantined()) return {"error", "Set aside", 0};
   const int hurt = worst == nullptr ? -1 : Hurt(worst->incident.finding());
   if (hurt == 4) {
@@ -42,7 +42,7 @@ State StateOf(const v1::RunInfo& run, const Change* worst, uint64_t judged, uint
   if (hurt == 1) return {"warning", "Warning", 4};
   // For series, the rules report a pass only when the run ends, and before that only findings.
   if (judged == 0 && run.samples() > 0 && !Over(run)) return {"none", "Watched", 6};
-  if (judged <= inconclusive) return {"none", Over(run) ? "Ended, not judged" : "Not judged", 5};
+  if (judged == 0) return {"none", Over(run) ? "Ended, not judged" : "Not judged", 5};
   if (Over(run)) return {"done", "Finished", 8};
   return {"ok", "Healthy", 7};
 }
@@ -76,7 +76,7 @@ Json RunRow(const v1::RunInfo& run, const Judge::Judged& judged, const std::vect
     by_level[analysis::LevelName(change.incident.finding().level())].get_ref<int64_t&>() += 1;
     if (worst == nullptr || WorseThan(change, *worst)) worst = &change;
   }
-  const State state = StateOf(run, worst, judged.judged, judged.inconclusive);
+  const State state = StateOf(run, worst, judged.judged);
   Json row = {{"run", run.run()},
               {"state", state.state},
               {"word", state.word},

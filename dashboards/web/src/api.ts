@@ -57,7 +57,7 @@ export interface RunRow {
   last_seen: string;
   open: { error: number; warning: number; note: number };
   put_aside: number;
-  judged: number;
+  judged: number;  // verdicts that passed or found something; the inconclusive ones are not among them
   inconclusive: number;
   evidence: number;
   samples: number;

@@ -88,7 +88,7 @@ function overview(): HTMLElement[] {
   return [
     h('div', { class: 'sumline' }, h('h1', {}, said || 'No findings'), h('span', { class: 'muted small' }, clean(data.summary, 400)), data.left_out ? h('span', { class: 'muted small' }, clean(data.left_out, 400)) : '', data.bottleneck ? h('span', { class: 'small' }, clean(data.bottleneck, 400)) : ''),
     ...(worst ? [alarm(worst, { run: worst.run, runNote: runs > 1 ? `one of ${count(runs, 'run')}` : '', plain: true }, { heading: 'h2', link: true })]
-      : [h('section', { class: 'alarm calm' }, h('div', { class: 'say' }, h('div', {}, h('h2', {}, data.coverage.judged > data.coverage.inconclusive ? 'Every verdict passed or is inconclusive with its reason' : 'Nothing could be judged: see the missing parts'))))]),
+      : [h('section', { class: 'alarm calm' }, h('div', { class: 'say' }, h('div', {}, h('h2', {}, data.coverage.judged > 0 ? 'Every verdict passed or is inconclusive with its reason' : 'Nothing could be judged: see the missing parts'))))]),
     h('div', { class: 'stack' },
       incidents.length ? card('Incidents', whole(incidents.length), ...incidents.slice(0, 500).map((row) => incidentRow(row, true)), incidents.length > 500 ? h('p', { class: 'bd small muted' }, `and ${whole(incidents.length - 500)} more: see the JSON report`) : null) : '',
       ...plots(), coverage(), ...[groups('Inconclusive', count(data.coverage.inconclusive, 'verdict'), data.inconclusive), groups('Passed', count(data.passed.length, 'line'), data.passed)].filter((one) => one !== null), inputs()),

@@ -25,7 +25,7 @@ export function drawRail(rail: HTMLElement, r: RunPage, coverage: Coverage | nul
   const aside = r.incidents.filter((one) => isCalm(one) && one.state !== 'resolved');
   const more = (n: number): HTMLElement | string => (n > 20 ? h('p', { class: 'bd small muted' }, `and ${whole(n - 20)} more`) : '');
   const parts: HTMLElement[] = [h('section', { class: 'card' }, h('div', { class: 'hd' }, h('h2', {}, 'Open incidents'), h('span', { class: 'muted small' }, whole(incidents.length))),
-    ...(incidents.length ? incidents.slice(0, 20).map((row) => incidentRow(row, false)) : [h('p', { class: 'bd small muted' }, aside.length ? 'None, except acknowledged and silenced ones.' : r.judged > r.inconclusive ? 'None: every verdict passed or is inconclusive with its reason.' : 'None; nothing has been judged yet.')]),
+    ...(incidents.length ? incidents.slice(0, 20).map((row) => incidentRow(row, false)) : [h('p', { class: 'bd small muted' }, aside.length ? 'None, except acknowledged and silenced ones.' : r.judged > 0 ? 'None: every verdict passed or is inconclusive with its reason.' : 'None; nothing has been judged yet.')]),
     more(incidents.length))];
   if (aside.length) parts.push(h('section', { class: 'card' }, h('div', { class: 'hd' }, h('h2', {}, 'Put aside'), h('span', { class: 'muted small' }, whole(aside.length))), ...aside.slice(0, 20).map((row) => incidentRow(row, false)), more(aside.length)));
   if (coverage) {
@@ -38,7 +38,7 @@ export function drawRail(rail: HTMLElement, r: RunPage, coverage: Coverage | nul
     }
     const probes = c.reasons.filter((one) => one.rule === 'meta/probe-coverage').slice(0, 3);
     parts.push(card('Coverage', null, h('div', { class: 'bd stack gap12' },
-      bar('Verdicts reached', `${whole(c.judged - c.inconclusive)} of ${whole(c.judged)}`, c.judged - c.inconclusive, c.judged),
+      bar('Verdicts reached', `${whole(c.judged)} of ${whole(c.judged + c.inconclusive)}`, c.judged, c.judged + c.inconclusive),
       bar('Evidence kept', `${whole(c.evidence)} of ${whole(total)}`, c.evidence, total),
       bar('Ranks that report', `${whole(r.seen)} of ${whole(r.world)}`, r.seen, r.world),
       ...probes.map((one) => h('p', { class: 'small sub' }, clean(one.reason, 200))),

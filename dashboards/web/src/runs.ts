@@ -11,10 +11,10 @@ interface Answer { now: string; runs: RunRow[] }
 
 function quietWords(run: RunRow): [string, string] {
   if (run.quarantined) return ['In quarantine: it could not be judged', clean(run.quarantined, 200)];
-  const verdicts = run.judged - run.inconclusive;
+  const verdicts = run.judged;
   if (run.word === 'Watched') return ['No findings so far', `${count(run.samples, 'value')} up to step\u00a0${whole(run.newest_step)}; rules pass series only when the run ends`];
   if (run.state === 'none') {
-    return run.judged === 0 ? ['No rule has given a verdict yet', 'A hook may be in code that never runs: use plumb doctor']
+    return run.inconclusive === 0 ? ['No rule has given a verdict yet', 'A hook may be in code that never runs: use plumb doctor']
       : ['Every verdict was inconclusive', `${count(run.inconclusive, 'verdict')}: the page of the run lists the reasons`];
   }
   const aside = run.put_aside ? `, ${whole(run.put_aside)} put aside` : '';

@@ -120,6 +120,26 @@ async function main() {
     await page.waitForFunction(() => location.hash.includes('series=layers.15'));
   });
 
+  // Answers a request of the page with the server's answer, changed.
+  const altered = (address, change) => page.route(address, async (route) => {
+    const answer = await route.fetch();
+    const value = await answer.json();
+    await route.fulfill({ response: answer, json: change(value) ?? value });
+  });
+
+  await test('verdicts that were reached and inconclusive ones add up to all', async () => {
+    await altered('**/coverage', (value) => { Object.assign(value, { judged: 90, inconclusive: 315 }); });
+    await altered('**/api/v1/runs', (value) => { Object.assign(value.runs.find((one) => one.run === 'dense-1b-baseline-12'), { judged: 90, inconclusive: 315, state: 'ok', word: 'Healthy' }); });
+    await page.goto('about:blank');
+    await open(page, server, '/run/dense-1b-baseline-12');
+    assert.match(plain(await text(page)), /Verdicts reached\s+90 of 405/);
+    assert.equal(await page.locator('progress[aria-label="Verdicts reached"]').evaluate((one) => one.value / one.max), 90 / 405);
+    await open(page, server, '/');
+    assert.match(plain(await page.locator('.rrow[data-key="dense-1b-baseline-12"]').innerText()), /90 verdicts reached, nothing open[\s\S]*315 inconclusive/);
+    await page.unroute('**/coverage');
+    await page.unroute('**/api/v1/runs');
+  });
+
   await test('an incident: the witness drawn, how sure, all that can be done', async () => {
     await open(page, server, views['incident-leak']);
     const words = plain(await text(page));
