@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "server/web/symptoms.h"
 #include "server/web/views.h"
 
 namespace plumbline::server {
@@ -68,7 +69,9 @@ Json RunRow(const v1::RunInfo& run, const Judge::Judged& judged, const std::vect
   Json by_level = {{"error", 0}, {"warning", 0}, {"note", 0}};
   uint64_t put_aside = 0;
   const Change* worst = nullptr;
+  const Symptoms symptoms(open);
   for (const Change& change : open) {
+    if (symptoms.RootOf(change) != nullptr) continue;
     if (!IsOpen(change)) {
       put_aside += change.incident.state() != v1::Incident::STATE_RESOLVED ? 1 : 0;
       continue;
@@ -102,7 +105,7 @@ Json RunRow(const v1::RunInfo& run, const Judge::Judged& judged, const std::vect
               {"late", run.late()},
               {"series_not_judged", run.series_not_judged()},
               {"liveness", MapJson(run.liveness())}};
-  row["worst"] = worst == nullptr ? Json(nullptr) : IncidentRow(*worst);
+  row["worst"] = worst == nullptr ? Json(nullptr) : symptoms.Row(*worst);
   if (run.has_quarantined()) row["quarantined"] = run.quarantined().reason();
   return row;
 }
@@ -243,10 +246,21 @@ absl::StatusOr<Json> WebViews::Run(const Lease& lease, const std::string& run) c
     }
     std::sort(incidents.begin(), incidents.end(), WorseThan);
     row["incidents"] = Json::array();
-    for (const Change& change : incidents) row["incidents"].push_back(IncidentRow(change));
+    const Symptoms symptoms(incidents);
+    for (const Change& change : incidents) {
+      if (symptoms.RootOf(change) == nullptr) row["incidents"].push_back(symptoms.Row(change));
+    }
     return row;
   }
   return absl::NotFoundError("this server no longer has this run");
+}
+
+// Returns the number of series that the run has reported.
+int WebViews::SeriesOf(const std::string& run) const {
+  v1::ListSeriesRequest request;
+  request.set_run(run);
+  v1::ListSeriesResponse all;
+  return sources_.query.store->ListSeries(request, &all).ok() ? all.series_size() : 0;
 }
 
 absl::StatusOr<Json> WebViews::Coverage(const Lease& lease, const std::string& run) const {
@@ -262,6 +276,7 @@ absl::StatusOr<Json> WebViews::Coverage(const Lease& lease, const std::string& r
   for (v1::RunInfo& info : RunsSeen(lease)) {
     if (info.run() != run) continue;
     sources_.query.store->FillRun(&info);
+    out["series"] = SeriesOf(run);
     out["evidence"] = info.evidence();
     out["lost"] = info.lost();
     out["late"] = info.late();

@@ -72,7 +72,8 @@ export function incidentRow(row: IncidentRow, withRun: boolean): HTMLElement {
   const word = row.suppressed ? 'suppressed' : row.state === 'open' ? { error: 'Error', warning: 'Warning', note: 'Note' }[row.level] ?? row.level : row.state;
   return h('a', { class: 'incrow', href: incidentAddress(row.fingerprint), 'data-row': true, 'data-key': row.fingerprint }, mark(markOf(row)),
     h('span', { class: 'incgrid' }, h('b', {}, sentence(clean(row.title, 200))), h('span', { class: 'small sub nowrap num' }, row.opened ? time(row.opened) : steps(row.step_first, row.step_last)),
-      h('span', { class: 'small muted' }, where), h('span', { class: 'small muted nowrap num' }, word)));
+      h('span', { class: 'small muted' }, where), h('span', { class: 'small muted nowrap num' }, word),
+      ...(row.symptoms ?? []).slice(0, 4).map((one) => h('span', { class: 'small sub also' }, 'also: ', sentence(clean(one.title, 160)), h('span', { class: 'muted' }, ` · ${clean(one.rule, 60)}, ${steps(one.step_first, one.step_first)}`)))));
 }
 
 export const UNANSWERED = 'The server did not answer in time. A browser has six connections to a host: are many tabs or windows open at the same time?';
