@@ -173,6 +173,7 @@ export function curvePlot(name: string, height: number, onZoom: (from: number, t
       return null;
     }));
     clipped = look.clip && !chosenY ? calmExtent(curves) : null;
+    if (clipped && !fits(clipped.low)) clipped = null;
     return [steps.map(X), ...values.flatMap((one) => (look.smooth ? [one, smoothed(one, look.smooth)] : [one]))] as uPlot.AlignedData;
   }
   function rangeY(low: number | null, high: number | null): [number, number] {

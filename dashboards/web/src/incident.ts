@@ -91,7 +91,12 @@ export function incidentView(fingerprint: string, shell: Shell): View {
   function ask(kind: 'acknowledged' | 'silenced' | 'open'): void {
     if (!page?.may_change) return;
     const error = h('p', { class: 'dlgerr', role: 'alert' });
-    const reason = h('textarea', { rows: 3, required: true, 'aria-describedby': 'asused' });
+    const reason = h('textarea', { rows: 3, required: true, 'aria-describedby': 'asused', onkeydown: (event: Event) => {
+      const key = event as KeyboardEvent;
+      if (key.key !== 'Enter' || key.shiftKey || key.isComposing) return;
+      key.preventDefault();
+      form.requestSubmit();
+    } });
     const who = h('input', { type: 'text', value: localStorage.getItem('who') ?? '', autocomplete: 'name' });
     const until = h('select', {}, h('option', { value: '1' }, `in 1 hour (${at(inHours(1))})`), h('option', { value: '8' }, `in 8 hours (${at(inHours(8))})`), h('option', { value: 'morning' }, `in the morning (${at(morning())})`),
       h('option', { value: '168' }, `in 7 days (${at(inHours(168))})`), h('option', { value: 'step' }, 'at a step'));

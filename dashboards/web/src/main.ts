@@ -1,6 +1,6 @@
 // The page: addresses, keys, the stream of events, and what is above every view.
 import { partsOf } from './address';
-import { ApiError, dropEarly, get, signIn, signOut, tellAnswered, type IncidentRow, type RunRow, type ServerInfo } from './api';
+import { ApiError, dropEarly, get, path, signIn, signOut, tellAnswered, type IncidentRow, type RunRow, type SeriesList, type ServerInfo } from './api';
 import { compareView } from './compare';
 import { copy, h, mark, message } from './dom';
 import { clean, clock, count, now, setServerTime, span, whole } from './format';
@@ -49,7 +49,7 @@ function viewOf(parts: string[], params: URLSearchParams): View {
   return {
     title: 'Not found', nav: 'runs',
     async show(to) {
-      to.replaceChildren(message('Page not found', h('a', { href: '#/' }, 'All runs of this server')));
+      to.replaceChildren(message('Page not found', `No view has the address ${clean(location.hash, 200)}`, h('a', { href: '#/' }, 'All runs of this server')));
     },
   };
 }
@@ -226,7 +226,7 @@ matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => view
 // ---- find and keys ----
 
 async function find(): Promise<void> {
-  const input = h('input', { type: 'text', placeholder: 'A run, an incident, a rule', 'aria-label': 'Find', autocomplete: 'off' });
+  const input = h('input', { type: 'text', placeholder: 'A run, an incident, a rule, a series of this run', 'aria-label': 'Find', autocomplete: 'off' });
   const list = h('div', {});
   const dialog = shell.dialog(h('form', { method: 'dialog' }, h('h2', {}, 'Find'), input, list));
   input.focus();
@@ -236,9 +236,23 @@ async function find(): Promise<void> {
     ...incidents.incidents.map((one): [string, string, string] => [clean(one.title, 120), `${one.rule}, ${clean(one.run, 60)}, ${one.fingerprint.slice(0, 12)}`, incidentAddress(one.fingerprint)]),
     ...rules.rules.map((one): [string, string, string] => [one.rule, one.title, ruleAddress(one.rule)]),
   ];
+  // The series of the run that is shown; the server finds them.
+  const [view_, run] = partsOf(location.hash);
+  let series: [string, string, string][] = [];
+  let asked = '';
+  const findSeries = async (): Promise<void> => {
+    const text = input.value.trim();
+    if (view_ !== 'run' || !run || text === asked || text.length < 2) return;
+    asked = text;
+    const list = await get<SeriesList>(path('runs', run, 'series'), { filter: text });
+    if (text !== input.value.trim()) return;
+    series = list.groups.flatMap((group) => group.series).slice(0, 5).map((one): [string, string, string] => [clean(one.series, 100), 'series of ' + clean(run, 60), runAddress(run) + '?' + new URLSearchParams({ series: one.series }).toString()]);
+    draw();
+  };
   const draw = (): void => {
+    void findSeries().catch(() => undefined);
     const words = input.value.toLowerCase().split(' ').filter(Boolean);
-    const hits = all.filter(([title, sub]) => words.every((word) => (title + ' ' + sub).toLowerCase().includes(word))).slice(0, 10);
+    const hits = [...all, ...series].filter(([title, sub]) => words.every((word) => (title + ' ' + sub).toLowerCase().includes(word))).slice(0, 10);
     list.replaceChildren(...hits.map(([title, sub, address]) => h('a', { class: 'incrow', href: address, onclick: () => dialog.close() }, mark('tri'), h('span', {}, title, h('br'), h('span', { class: 'small muted' }, sub)))),
       hits.length ? '' : h('p', { class: 'small muted' }, 'No name matches.'));
   };
