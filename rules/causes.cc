@@ -30,7 +30,7 @@ constexpr std::string_view kTraining[] = {"precision/stale-gradient", "health/ac
                                           "health/update-ratio",      "health/loss-scale"};
 // Without a sum over the ranks, most elements of some tensors differ, and a part of others.
 constexpr std::string_view kReplicas[] = {"precision/replica-divergence"};
-constexpr std::string_view kData[] = {"performance/data-stall", "performance/idle-comb"};
+constexpr std::string_view kData[] = {"performance/idle-comb", "performance/data-stall"};
 // If a rank died, the others wait for it.
 constexpr std::string_view kEnd[] = {"health/run-died", "performance/hang",
                                      "health/hang-between-steps"};

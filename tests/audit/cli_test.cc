@@ -393,7 +393,7 @@ TEST_F(Cli, WrongUsageExitsTwoWithTheReason) {
       {{"explain"}, "explain: expected RULE; see plumb explain --help"},
       {{"explain", "causality/moe-future-leek"}, "did you mean causality/moe-future-leak?"},
       {{"explain", "a", "b"}, "explain: expected no further word, found \"b\""},
-      {{"explain", "moe"}, "no rule 'moe'; plumb rules lists them"},
+      {{"explain", "zzz"}, "no rule 'zzz'; plumb rules lists them"},
       {{"rules", "--format", "yaml"}, "yaml"},
       {{"rules", "extra"}, "extra"},
       {{"watch", "--level", "erorr"},

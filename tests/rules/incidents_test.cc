@@ -236,7 +236,7 @@ TEST(Causes, AMissingSumIsOneWhateverTheShareOfElementsThatDiffer) {
 TEST(Causes, WaitsForDataAreOneAndOtherGapsAreNot) {
   EXPECT_EQ(Folded({Seen("performance/idle-comb", "data-loading", 10, 60, v1::LEVEL_WARNING),
                     Seen("performance/data-stall", "data-loading", 12, 60, v1::LEVEL_WARNING)}),
-            "performance/data-stall: performance/idle-comb/data-loading");
+            "performance/idle-comb: performance/data-stall/data-loading");
   EXPECT_EQ(Folded({Seen("performance/idle-comb", "unknown", 10, 60, v1::LEVEL_WARNING),
                     Seen("performance/data-stall", "data-loading", 12, 60, v1::LEVEL_WARNING)}),
             "performance/data-stall; performance/idle-comb");
