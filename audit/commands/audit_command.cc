@@ -13,11 +13,13 @@
 #include "analysis/sums/sums.h"
 #include "audit/commands/commands.h"
 #include "audit/commands/follow.h"
+#include "audit/commands/missing_paths.h"
 #include "audit/commands/progress_line.h"
 #include "audit/commands/server_run.h"
 #include "audit/live/live.h"
 #include "audit/readers/input/reader.h"
 #include "audit/readers/rollout/column_map.h"
+#include "audit/render/ci_report.h"
 #include "audit/render/html_report.h"
 #include "audit/render/json_report.h"
 #include "audit/render/nothing_judged.h"
@@ -87,6 +89,9 @@ std::string Render(const AuditArguments& arguments, const AuditResult& result) {
     return line ? ReportLine(RenderJson(result)) : RenderJson(result);
   }
   if (arguments.format == "html") return RenderHtml(result);
+  if (arguments.format == "junit") return RenderJunit(result, FailLevel(arguments.fail_on));
+  if (arguments.format == "markdown") return RenderMarkdown(result);
+  if (arguments.format == "github") return RenderGithub(result);
   if (arguments.format == "sarif") {
     std::error_code none;
     return RenderSarif(result, ExitStatus(result, FailLevel(arguments.fail_on)),
@@ -148,6 +153,8 @@ int Report(const AuditArguments& arguments, const Selection& selection,
   for (InputReport& input : result->inputs) {
     if (input.path == arguments.standard_input) input.path = "standard input";
   }
+  if (result->nothing_there && arguments.format == "text" && !arguments.follow)
+    return ReportMissing(*result);
   DescribeProblems(arguments, *result);
   if (!arguments.timeline.empty() && !WriteOutput(arguments.timeline, RenderTimeline(*result)))
     return kExitError;
@@ -200,7 +207,7 @@ int RunOnServer(const AuditArguments& arguments) {
 
 // Checks --follow and --send. Returns an error message, or "" if they are right.
 std::string WrongFollow(const AuditArguments& arguments) {
-  const bool page = arguments.format == "html" || arguments.format == "sarif";
+  const bool page = arguments.format != "text" && arguments.format != "json";
   if (arguments.follow && page && arguments.output.empty())
     return "--follow: expected --output FILE with --format " + arguments.format +
            ", for the report at the end";
@@ -351,8 +358,8 @@ void RegisterAudit(CLI::App& app, int* status) {
       "Judges recorded runs: logs, tables of trackers, traces, checkpoints, dumps, run records");
   command->add_option("PATH", arguments->paths,
                       "Files, or directories (each directory is audited as one run)");
-  AddReportOptions(command, {"text", "json", "sarif", "html"}, &arguments->format,
-                   &arguments->output);
+  AddReportOptions(command, {"text", "json", "sarif", "html", "junit", "markdown", "github"},
+                   &arguments->format, &arguments->output);
   command
       ->add_option(
           "--timeline", arguments->timeline,

@@ -125,6 +125,7 @@ int RunDiff(DiffArguments arguments) {
   if (!a.ok()) return Fail(std::string(a.status().message()));
   if (!b.ok()) return Fail(std::string(b.status().message()));
   const bool failed_a = SideFailed(*a), failed_b = SideFailed(*b);
+  if ((failed_a && a->runs.empty()) || (failed_b && b->runs.empty())) return kExitError;
   const auto result = CompareSides(*std::move(a), *std::move(b));
   const TextStyle style = arguments.output.empty() ? StyleFor(STDOUT_FILENO) : TextStyle{};
   const std::string text =

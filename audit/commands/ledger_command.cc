@@ -18,6 +18,7 @@ struct LedgerArguments {
   std::string format = "text";
   std::string output;
   std::string fail_on = "error";
+  bool quiet = false;  // a ledger shows no progress: accepted as everywhere
   ledger::Allowances allowances;
 };
 
@@ -72,6 +73,7 @@ void RegisterLedger(CLI::App& app, int* status) {
         "Bias of ln loss shared by all ablations of one scale, except at their largest");
   allow("--allow-large", &a.large,
         "Bias of ln loss that all ablations share at their largest scale");
+  command->add_flag("--quiet", arguments->quiet, "Print no progress line");
   command->callback([arguments, status] { *status = RunLedger(*arguments); });
 }
 

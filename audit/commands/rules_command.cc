@@ -3,12 +3,16 @@
 // generated and checked with it.
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 #include "audit/commands/commands.h"
 #include "audit/render/rule_text.h"
 #include "command_line/completion.h"
@@ -46,6 +50,27 @@ std::string WholeId(const std::string& given) {
   return found.empty() ? given : found;
 }
 
+// Returns a line for each rule, built or planned, whose id or title has all of the words; "" if
+// none.
+std::string RulesAbout(const std::string& words) {
+  const std::vector<std::string> parts =
+      absl::StrSplit(absl::AsciiStrToLower(words), ' ', absl::SkipEmpty());
+  std::string out;
+  const auto offer = [&](const std::string& id, const std::string& title) {
+    const std::string text = absl::AsciiStrToLower(id + " " + title);
+    const bool all = std::all_of(parts.begin(), parts.end(), [&](const std::string& word) {
+      return text.find(word) != std::string::npos;
+    });
+    if (!all || parts.empty()) return;
+    out += "  " + id + std::string(id.size() < 32 ? 32 - id.size() : 0, ' ') + "  " + title + "\n";
+  };
+  for (const rules::CatalogueEntry& entry : rules::Catalogue())
+    offer(std::string(entry.info->id), std::string(entry.info->title));
+  for (const rules::PlannedRule& planned : rules::PlannedRules())
+    offer(std::string(planned.id), std::string(planned.title));
+  return out;
+}
+
 }  // namespace
 
 void RegisterRules(CLI::App& app, int* status) {
@@ -77,7 +102,10 @@ void RegisterExplain(CLI::App& app, int* status) {
   auto rule = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand(
       "explain", "Prints the page of a rule: what it checks, why, how to fix it");
-  command->add_option("RULE", *rule, "Id of a rule, as in the list of plumb rules")
+  command
+      ->add_option(
+          "RULE", *rule,
+          "Id of a rule, as in the list of plumb rules; or words, which are searched in the titles")
       ->check(OfferPrinted("plumb rules"))
       ->required();
   command->callback([rule, status] {
@@ -88,6 +116,11 @@ void RegisterExplain(CLI::App& app, int* status) {
       return;
     }
     if (entry == nullptr) {
+      if (const std::string about = RulesAbout(*rule); !about.empty()) {
+        const std::string text = "No rule has this id. Rules about it:\n" + about;
+        *status = WriteOutput("", text) ? kExitClean : kExitError;
+        return;
+      }
       const std::string near(rules::NearestRule(*rule));
       *status = Fail("no rule '" + *rule + "'" +
                      (near.empty() ? "; plumb rules lists them" : "; did you mean " + near + "?"));

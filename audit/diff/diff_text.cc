@@ -2,11 +2,13 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "audit/diff/diff_result.h"
 #include "audit/render/finding_text.h"
+#include "rules/engine/incidents.h"
 
 namespace plumbline::audit {
 namespace {
@@ -16,8 +18,8 @@ constexpr size_t kMargin = 4;
 
 std::string Percent(double ln) { return absl::StrFormat("%.2f %%", 100 * std::expm1(ln)); }
 
-// Writes the report of plumb diff: sides, series, settings, numerics, findings, times, and a
-// summary line.
+// Writes the report of plumb diff: a summary line, sides, series, settings, numerics, findings,
+// times.
 class DiffWriter : TextLines {
  public:
   DiffWriter(const DiffResult& result, const TextStyle& style)
@@ -33,8 +35,9 @@ class DiffWriter : TextLines {
     Texts("Numerics", "models and biases", result_.numerics);
     Found();
     Times();
-    Last();
-    return std::move(out_);
+    std::string body = std::exchange(out_, "");
+    Summary();
+    return out_ + "\n" + body;
   }
 
  private:
@@ -204,8 +207,8 @@ class DiffWriter : TextLines {
     if (list.empty()) Line(2, absl::StrCat("no difference in the ", what, " that are recorded"));
     for (size_t i = 0; i < list.size() && i < kMostDifferences; ++i) {
       const TextDifference& d = list[i];
-      Line(2, absl::StrCat(d.name, ": ", d.a.empty() ? "(none)" : d.a, " | ",
-                           d.b.empty() ? "(none)" : d.b));
+      Line(2, absl::StrCat(d.name, ": ", d.a.empty() ? "not recorded" : d.a, " | ",
+                           d.b.empty() ? "not recorded" : d.b));
     }
     if (list.size() > kMostDifferences)
       Line(2, absl::StrCat("and ", list.size() - kMostDifferences, " more"));
@@ -220,16 +223,22 @@ class DiffWriter : TextLines {
     Findings("B alone", result_.only_b);
   }
 
+  // Writes a line per incident.
   void Findings(const char* where, const std::vector<const v1::Finding*>& findings) {
-    for (size_t i = 0; i < findings.size() && i < kMostDifferences; ++i) {
-      const v1::Finding& f = *findings[i];
+    const std::vector<rules::Incident> incidents = rules::IncidentsOf(findings);
+    for (size_t i = 0; i < incidents.size() && i < kMostDifferences; ++i) {
+      const v1::Finding& f = incidents[i].shown();
       v1::FindingSite site = f.site();
       site.clear_run();
+      const size_t more = incidents[i].findings.size() - 1;
       Line(2, absl::StrCat(where, ": ", std::string(LevelName(f.level())), " ", f.rule(), " ",
-                           SiteText(site), ": ", f.title()));
+                           SiteText(site), more > 0 ? " and " + Plural(more, "more site") : "",
+                           ": ", f.title()));
+      for (const rules::Incident& symptom : incidents[i].symptoms)
+        Line(kMargin, "also " + SymptomText(symptom.shown()));
     }
-    if (findings.size() > kMostDifferences)
-      Line(2, absl::StrCat(where, ": and ", findings.size() - kMostDifferences, " more"));
+    if (incidents.size() > kMostDifferences)
+      Line(2, absl::StrCat(where, ": and ", incidents.size() - kMostDifferences, " more"));
   }
 
   void Times() {
@@ -240,7 +249,7 @@ class DiffWriter : TextLines {
   }
 
   // Writes the summary line.
-  void Last() {
+  void Summary() {
     std::string departs;
     for (const SeriesDiff& series : result_.series) {
       if (!series.by_step) continue;
@@ -254,7 +263,6 @@ class DiffWriter : TextLines {
                         Percent(std::fabs(series.by_step->few->size)), ")");
       }
     }
-    out_ += "\n";
     if (!result_.compared) {
       Line(0, "nothing was compared: no series has a common step on both sides");
       return;
@@ -265,11 +273,13 @@ class DiffWriter : TextLines {
                                     (series.by_step->few && series.by_step->few->points >= 8));
         });
     const std::string none = judged ? "no departure" : "no loss could be compared for a departure";
-    Line(0,
-         absl::StrCat(broken_, departs.empty() ? none : "departure: " + departs, "; ",
-                      Plural(result_.settings.size(), "setting"), ", ",
-                      Plural(result_.numerics.size(), "model"), " and ",
-                      Plural(result_.only_a.size() + result_.only_b.size(), "finding"), " differ"));
+    Line(0, absl::StrCat(broken_, departs.empty() ? none : "departure: " + departs, "; ",
+                         Plural(result_.settings.size(), "setting"), ", ",
+                         Plural(result_.numerics.size(), "model"), " and ",
+                         Plural(rules::IncidentsOf(result_.only_a).size() +
+                                    rules::IncidentsOf(result_.only_b).size(),
+                                "incident"),
+                         " differ"));
   }
 
   const DiffResult& result_;

@@ -198,8 +198,10 @@ class Collector {
       if (field.is_repeated() ||
           field.cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE)
         continue;
-      out->emplace(absl::StrCat(NameOf(evidence.site()), ": ", field.name()),
-                   FieldText(message, field));
+      // A number that was not recorded is NaN.
+      const std::string text = FieldText(message, field);
+      if (text != "nan")
+        out->emplace(absl::StrCat(NameOf(evidence.site()), ": ", field.name()), text);
     }
   }
 

@@ -57,6 +57,12 @@ void RegisterWatch(CLI::App& app, int* status) {
   AddLevel(command, &o->min_level);
   AddTimeout(command, &o->timeout_seconds, "End after this time");
   command->add_flag("--once", o->once, "Print the present incidents, then end");
+  command
+      ->add_option("--status-every", o->status_seconds,
+                   "Print a status line after this time without an event; 0: never")
+      ->type_name("SECONDS")
+      ->check(AtLeastZero())
+      ->capture_default_str();
   command->add_flag("-v,--verbose", o->verbose, "Print each finding in full");
   command->callback([o, status] { *status = RunWatch(*o); });
 }
@@ -73,6 +79,14 @@ void RegisterRuns(CLI::App& app, int* status) {
                                    "Never judge a run in quarantine, and refuse its evidence");
   retry->type_name("RUN")->excludes(drop)->excludes(run);
   drop->type_name("RUN")->excludes(run);
+  command->add_option("--state", o->state, "Only runs in this state")
+      ->check(OneOf({"running", "finished", "gone", "quarantined", "dropped"}));
+  command->add_option("--filter", o->filter, "Only runs whose name contains this text")
+      ->type_name("TEXT");
+  command
+      ->add_option("--sort", o->sort,
+                   "Order: name, seen (newest first), step, incidents (most first)")
+      ->check(OneOf({"name", "seen", "step", "incidents"}));
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
   command->callback([o, name, retry, drop, status] {

@@ -28,6 +28,7 @@ struct WatchOptions {
   bool once = false;           // prints what exists, then ends
   bool verbose = false;        // prints each finding in full
   double timeout_seconds = 0;  // ends after this time; 0: never
+  double status_seconds = 60;  // prints a status line after this time without an event; 0: never
 };
 
 // Prints incidents as they happen. Reconnects when the server goes away, and continues where it
@@ -43,6 +44,8 @@ struct QueryOptions {
   v1::Level min_level = v1::LEVEL_UNSPECIFIED;
   std::string finding;          // only the incident with this finding, which is shown; empty: all
   std::string format = "text";  // or "json"
+  // Of plumb runs: a state as it is printed, a part of the name, the order (empty: the server's).
+  std::string state, filter, sort;
   double timeout_seconds = 10;
 };
 

@@ -39,6 +39,9 @@ int QueryIncidents(const QueryOptions& options) {
   if (!response.ok()) return LiveFailed(response.status());
   if (response->incidents().empty()) {
     if (auto s = RunKnown(client, options); !s.ok()) return LiveFailed(s);
+    if (!options.finding.empty())
+      return LiveFailed(absl::NotFoundError(
+          absl::StrCat("no finding or incident begins with ", options.finding)));
   }
   TextStyle style = StyleFor(STDOUT_FILENO);
   style.verbose = !options.finding.empty();  // one finding is printed in full

@@ -1,6 +1,10 @@
 // plumb runs.
+#include <algorithm>
 #include <map>
+#include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "audit/live/answers.h"
 #include "audit/live/caught_up.h"
@@ -158,6 +162,30 @@ int UpdateQuarantined(const QueryOptions& options, bool retry) {
       true);
 }
 
+// Returns the runs that the options select, in their order.
+std::vector<const v1::RunInfo*> SelectedRuns(const v1::ListRunsResponse& response,
+                                             const QueryOptions& options) {
+  std::vector<const v1::RunInfo*> runs;
+  for (const v1::RunInfo& run : response.runs()) {
+    if (!options.run.empty() && options.run != run.run()) continue;
+    if (!options.state.empty() && options.state != StateOf(run)) continue;
+    if (!absl::StrContains(absl::AsciiStrToLower(run.run()), absl::AsciiStrToLower(options.filter)))
+      continue;
+    runs.push_back(&run);
+  }
+  const auto by = [&runs](auto key) {
+    std::stable_sort(runs.begin(), runs.end(),
+                     [&](const v1::RunInfo* a, const v1::RunInfo* b) { return key(*a) < key(*b); });
+  };
+  if (options.sort == "name") by([](const v1::RunInfo& run) { return run.run(); });
+  if (options.sort == "seen") by([](const v1::RunInfo& run) { return -run.last_seen_unix_ns(); });
+  if (options.sort == "step") by([](const v1::RunInfo& run) { return -run.newest_step(); });
+  if (options.sort == "incidents") {
+    by([](const v1::RunInfo& run) { return -static_cast<int64_t>(run.open_incidents()); });
+  }
+  return runs;
+}
+
 int RunRuns(const QueryOptions& options) {
   Client client(options.server);
   const auto caught_up = AwaitCaughtUp(client, options.server, options.timeout_seconds);
@@ -169,10 +197,8 @@ int RunRuns(const QueryOptions& options) {
     if (!known.ok()) return LiveFailed(known);
   }
   std::string out;
-  for (const v1::RunInfo& run : response->runs()) {
-    if (!options.run.empty() && options.run != run.run()) continue;
-    out += options.format == "json" ? RunJson(run) : RunText(run);
-  }
+  for (const v1::RunInfo* run : SelectedRuns(*response, options))
+    out += options.format == "json" ? RunJson(*run) : RunText(*run);
   if (out.empty() && options.format != "json") out = "no runs\n";
   return LiveAnswer(out, *caught_up);
 }

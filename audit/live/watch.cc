@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "audit/live/awaited_server.h"
 #include "audit/live/caught_up.h"
 #include "audit/live/client.h"
@@ -15,6 +17,7 @@
 #include "audit/live/live.h"
 #include "audit/live/stop_signal.h"
 #include "audit/live/watch_printer.h"
+#include "base/mutex.h"
 
 namespace plumbline::audit {
 namespace {
@@ -37,9 +40,62 @@ void AwaitServer(Client& client, std::chrono::milliseconds least, const StopSign
   }
 }
 
-void Report(const std::string& message) {
+void WatchLine(const std::string& message) {
   std::fprintf(stderr, "plumb watch: %s\n", Printable(message).c_str());
 }
+
+// Prints a line each time that no event came for some seconds, so that a quiet watch is not taken
+// for a dead one. Its thread ends with it.
+class QuietLines {
+ public:
+  explicit QuietLines(double seconds) : seconds_(seconds) {
+    if (seconds > 0) thread_ = std::thread([this] { Loop(); });
+  }
+  ~QuietLines() {
+    {
+      const MutexLock lock(mutex_);
+      over_ = true;
+    }
+    changed_.NotifyAll();
+    if (thread_.joinable()) thread_.join();
+  }
+  // An event came. `open`: how many incidents were seen open.
+  void Heard(uint64_t open) {
+    const MutexLock lock(mutex_);
+    open_ = open;
+    last_ = std::chrono::steady_clock::now();
+    connected_ = true;
+  }
+  void Away() {
+    const MutexLock lock(mutex_);
+    connected_ = false;
+  }
+
+ private:
+  void Loop() {
+    MutexLock lock(mutex_);
+    const std::chrono::duration<double> wait(seconds_);
+    while (!over_) {
+      const auto before = last_;
+      changed_.WaitFor(lock, wait, [this]() PLUMB_REQUIRES(mutex_) { return over_; });
+      if (over_ || !connected_ || before != last_) continue;
+      const auto quiet = std::chrono::steady_clock::now() - last_;
+      WatchLine(absl::StrCat("connected; nothing new for ",
+                             std::chrono::duration_cast<std::chrono::seconds>(quiet).count(),
+                             " s; ", Plural(open_, "incident"), " open"));
+    }
+  }
+
+  const double seconds_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool over_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool connected_ PLUMB_GUARDED_BY(mutex_) = false;
+  uint64_t open_ PLUMB_GUARDED_BY(mutex_) = 0;
+  std::chrono::steady_clock::time_point last_ PLUMB_GUARDED_BY(mutex_) =
+      std::chrono::steady_clock::now();
+  std::thread thread_;
+};
 
 // Prints the runs whose steps wait for missing ranks: until these come, nothing can be found.
 void ReportTheAwaitedRanks(Client& client, const std::string& only) {
@@ -48,8 +104,9 @@ void ReportTheAwaitedRanks(Client& client, const std::string& only) {
   for (const v1::RunInfo& run : runs->runs()) {
     const auto awaited = run.liveness().find("awaited");
     if (awaited == run.liveness().end() || (!only.empty() && run.run() != only)) continue;
-    Report("run " + run.run() + ": its steps wait for " + Plural(awaited->second, "rank") + " of " +
-           std::to_string(run.world_size()) + " to connect, until the end of the grace period");
+    WatchLine("run " + run.run() + ": its steps wait for " + Plural(awaited->second, "rank") +
+              " of " + std::to_string(run.world_size()) +
+              " to connect, until the end of the grace period");
   }
 }
 
@@ -63,8 +120,8 @@ std::string DefaultServer() {
 int RunWatch(const WatchOptions& options) {
   // The user named a file instead of a run.
   if (std::error_code none; !options.run.empty() && std::filesystem::exists(options.run, none)) {
-    Report("expected the name of a run of a server, found the file " + options.run +
-           ": plumb audit --follow " + options.run + " reads it while it grows");
+    WatchLine("expected the name of a run of a server, found the file " + options.run +
+              ": plumb audit --follow " + options.run + " reads it while it grows");
     return kFailed;
   }
   const EndingSignalsBlocked blocked;
@@ -87,12 +144,14 @@ int RunWatch(const WatchOptions& options) {
   bool answered = false;
   bool greeted = false;
   uint64_t open = 0;
+  std::set<uint64_t> open_ids;
+  QuietLines quiet(options.once || options.format == "json" ? 0 : options.status_seconds);
   bool reader_gone = false;
   absl::Status known;  // status of the run, if none of its incidents was open
   auto pause = kFirstPause;
   while (!stop.stopped()) {
     const absl::Status status = client.Watch(request, [&](const v1::IncidentEvent& event) {
-      if (away) Report(answered ? "the server answers again" : "the server answers");
+      if (away) WatchLine(answered ? "the server answers again" : "the server answers");
       answered = true;
       away = false;
       const bool caught_up = event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP;
@@ -106,12 +165,21 @@ int RunWatch(const WatchOptions& options) {
       if (caught_up && !options.once && !greeted) {
         greeted = true;
         if (absl::IsNotFound(known))
-          Report(std::string(known.message()) + "; it may connect later");
-        Report("watching " + (options.run.empty() ? "every run" : "run " + options.run) + " at " +
-               options.server + "; " + Plural(open, "incident") + " open so far");
+          WatchLine(std::string(known.message()) + "; it may connect later");
+        WatchLine("watching " + (options.run.empty() ? "every run" : "run " + options.run) +
+                  " at " + options.server + "; " + Plural(open, "incident") + " open so far");
         ReportTheAwaitedRanks(client, options.run);
       }
       pause = kFirstPause;
+      if (event.has_incident()) {
+        const bool is_open = event.incident().state() == v1::Incident::STATE_OPEN;
+        if (is_open) {
+          open_ids.insert(event.incident().id());
+        } else {
+          open_ids.erase(event.incident().id());
+        }
+      }
+      quiet.Heard(open_ids.size());
       // If the connection breaks after this event, the next watch continues here.
       request.set_after_position(event.position());
       request.set_book(event.book());
@@ -122,21 +190,22 @@ int RunWatch(const WatchOptions& options) {
       return !reader_gone && !(options.once && caught_up);
     });
     if (status.ok() && options.once && !known.ok()) {
-      Report(std::string(known.message()));
+      WatchLine(std::string(known.message()));
       return kFailed;
     }
     if (status.ok()) return options.once && !settled.value_or(true) ? kFailed : 0;
     if (stop.stopped()) break;
     if (options.once || Permanent(status)) {
-      Report(std::string(status.message()));
+      WatchLine(std::string(status.message()));
       return kFailed;
     }
-    if (!away) Report(std::string(status.message()) + "; waiting for it");
+    if (!away) WatchLine(std::string(status.message()) + "; waiting for it");
     away = true;
+    quiet.Away();
     AwaitServer(client, pause, stop);
     pause = std::min(2 * pause, kLongestPause);
   }
-  if (!answered) Report("no server answered at " + options.server);
+  if (!answered) WatchLine("no server answered at " + options.server);
   return answered ? 0 : kFailed;
 }
 

@@ -171,6 +171,8 @@ Json IncidentValue(const rules::Incident& incident) {
   value["sites"] = incident.findings.size();
   value["fingerprint"] = incident.fingerprint;
   value["finding"] = ValidUtf8(incident.shown().fingerprint());
+  for (const rules::Incident& symptom : incident.symptoms)
+    value["symptoms"].push_back(IncidentValue(symptom));
   return value;
 }
 

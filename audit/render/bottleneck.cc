@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include "absl/strings/str_format.h"
+
 namespace plumbline::audit {
 
 std::vector<timeline::Bottleneck> BottlenecksOf(const AuditResult& result) {
@@ -34,8 +36,28 @@ std::vector<timeline::Bottleneck> BottlenecksOf(const AuditResult& result) {
   return timeline::BottlenecksOf(mean);
 }
 
+namespace {
+
+// Returns the straggler that the report names; null if none.
+const v1::Finding* Straggler(const AuditResult& result) {
+  for (const v1::Finding* finding : result.findings()) {
+    const bool named = finding->rule() == "performance/straggler" && !finding->suppressed();
+    if (named && finding->level() >= v1::LEVEL_WARNING) return finding;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 std::string BottleneckLineOf(const AuditResult& result) {
-  return timeline::BottleneckLine(BottlenecksOf(result));
+  const std::vector<timeline::Bottleneck> bottlenecks = BottlenecksOf(result);
+  const v1::Finding* const straggler = Straggler(result);
+  if (bottlenecks.empty() || straggler == nullptr || bottlenecks[0].id != "cable")
+    return timeline::BottleneckLine(bottlenecks);
+  // The other ranks wait in collectives, which a timeline counts as the cable.
+  return absl::StrFormat(
+      "Bottleneck: a straggler (%s), for which the other ranks wait, %.3g %% of the time.",
+      straggler->title(), 100 * bottlenecks[0].share);
 }
 
 }  // namespace plumbline::audit

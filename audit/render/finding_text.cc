@@ -113,7 +113,7 @@ std::string BiasText(const v1::Bias& bias) {
 }
 
 std::string CauseText(const v1::Cause& cause) {
-  if (cause.id().empty()) return "";
+  if (cause.id().empty() || cause.id() == "unknown") return "";
   return cause.id() + " (confidence " + ShortNumber(cause.confidence()) + ")";
 }
 
@@ -235,6 +235,13 @@ std::string PlaceText(const v1::Finding& finding) {
   return SiteText(finding.site(), unit->second.string_value());
 }
 
+std::string SymptomText(const v1::Finding& finding) {
+  v1::Finding of = finding;
+  of.mutable_site()->clear_run();
+  const std::string place = PlaceText(of);
+  return absl::StrCat(finding.title(), ": ", finding.rule(), place.empty() ? "" : ", ", place);
+}
+
 std::string WitnessText(const google::protobuf::Struct& witness) {
   return SentenceOrFields(witness, "text");
 }
@@ -273,6 +280,7 @@ std::string RenderIncident(const v1::Finding& shown, const IncidentSites& sites,
   }
   std::string out = Head(shown, style);
   for (const FindingLine& line : lines) AppendLine(style, line.label, line.text, &out);
+  for (const std::string& symptom : sites.symptoms) AppendLine(style, "also", symptom, &out);
   return out;
 }
 

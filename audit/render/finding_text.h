@@ -24,6 +24,9 @@ std::string SiteText(const v1::FindingSite& site, std::string_view unit = "step"
 // 151-200".
 std::string PlaceText(const v1::Finding& finding);
 
+// Returns a symptom in one line: "the loss is NaN: health/loss-non-finite, loss, step 61".
+std::string SymptomText(const v1::Finding& finding);
+
 // Returns the witness as text. If the rule gave a sentence under the key "text", returns that;
 // otherwise each field as "key value".
 std::string WitnessText(const google::protobuf::Struct& witness);
@@ -43,12 +46,13 @@ std::vector<FindingLine> FindingLines(const v1::Finding& finding);
 std::string RenderFinding(const v1::Finding& finding, const TextStyle& style);
 
 // Renders a finding with the other findings of its incident (same rule, run and cause): adds the
-// sites (the named ones, and the total) and the incident's fingerprint. If there is one site,
-// renders the finding alone. Thread-safe.
+// sites (the named ones, and the total), the symptoms, and the incident's fingerprint. If there is
+// one site and no symptom, renders the finding alone. Thread-safe.
 struct IncidentSites {
   uint64_t count = 1;
   std::vector<std::string> named;  // the first sites; there may be more
   std::string fingerprint;
+  std::vector<std::string> symptoms = {};  // what else the same fault shows, one line each
 };
 std::string RenderIncident(const v1::Finding& shown, const IncidentSites& sites,
                            const TextStyle& style);

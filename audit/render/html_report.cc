@@ -63,7 +63,9 @@ class HtmlPage {
            "\">\n"
            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
            "<meta name=\"referrer\" content=\"no-referrer\">\n" +
-           Element("title", "", "Plumbline report: " + HtmlText(SummaryText(result_))) +
+           Element("title", "",
+                   HtmlText(ReportTitle(result_)) +
+                       " – Plumbline report: " + HtmlText(SummaryText(result_))) +
            "<style id=\"plain-style\">" + kHtmlStyle + "</style>\n" +
            (page == nullptr ? ""
                             : "<style id=\"page-style\" media=\"not all\">" +
@@ -73,8 +75,8 @@ class HtmlPage {
 
  private:
   std::string Summary() const {
-    std::string out =
-        Element("h1", "", "Plumbline report") + Element("p", "", HtmlText(SummaryText(result_)));
+    std::string out = Element("h1", "", "Plumbline report " + HtmlText(ReportTitle(result_))) +
+                      Element("p", "", HtmlText(SummaryText(result_)));
     const std::string left_out = LeftOutText(result_);
     if (!left_out.empty()) out += Element("p", " class=\"dim\"", HtmlText(left_out));
     const std::string bottleneck = BottleneckLineOf(result_);
@@ -83,7 +85,7 @@ class HtmlPage {
   }
 
   std::string Findings() {
-    std::string out = Element("h2", "", "Findings");
+    std::string out = Element("h2", "", "Incidents");
     if (incidents_.empty()) return out + Element("p", "", "None.");
     for (const rules::Incident& incident : incidents_) out += Article(incident);
     return out;
@@ -100,8 +102,16 @@ class HtmlPage {
     if (shown.suppressed()) place += " (suppressed)";
     out += Element("p", " class=\"dim\"", place);
     out += Lines(shown);
-    out += PlotsOf(incident) + SitesOf(incident);
+    out += SymptomsOf(incident) + PlotsOf(incident) + SitesOf(incident);
     return out + "</article>\n";
+  }
+
+  static std::string SymptomsOf(const rules::Incident& incident) {
+    std::string out;
+    for (const rules::Incident& symptom : incident.symptoms)
+      out += Element("li", "", HtmlText(SymptomText(symptom.shown())));
+    return out.empty() ? out
+                       : Element("p", "", "The same fault shows as:") + Element("ul", "", out);
   }
 
   static std::string Lines(const v1::Finding& finding) {

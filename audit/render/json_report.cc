@@ -38,19 +38,23 @@ Json FromInput(const InputReport& input, const SeriesRoles& roles) {
   return json;
 }
 
-// Returns an incident. The fingerprint of the finding that represents it comes first.
+// Returns an incident. The fingerprint of the finding that represents it comes first. The incidents
+// that are its symptoms are within it.
 Json FromIncident(const rules::Incident& incident) {
   const v1::Finding& shown = incident.shown();
   Json findings = Json::array();
   for (const v1::Finding* finding : incident.findings)
     findings.push_back(Text(finding->fingerprint()));
-  return {{"fingerprint", Text(incident.fingerprint)},
-          {"rule", Text(shown.rule())},
-          {"cause", Text(shown.cause().id())},
-          {"level", LevelName(shown.level())},
-          {"title", Text(shown.title())},
-          {"sites", incident.findings.size()},
-          {"findings", findings}};
+  Json json = {{"fingerprint", Text(incident.fingerprint)},
+               {"rule", Text(shown.rule())},
+               {"cause", Text(shown.cause().id())},
+               {"level", LevelName(shown.level())},
+               {"title", Text(shown.title())},
+               {"sites", incident.findings.size()},
+               {"findings", findings}};
+  for (const rules::Incident& symptom : incident.symptoms)
+    json["symptoms"].push_back(FromIncident(symptom));
+  return json;
 }
 
 // Returns the largest bottleneck, and the next one.

@@ -77,6 +77,12 @@ Json IncidentJson(const rules::Incident& incident, const std::vector<rules::Inci
   json["finding"] = rules::PageFinding(shown);
   json["site_rows"] = SitesJson(incident);
   json["history"] = Json::array();
+  json["symptoms"] = Json::array();
+  for (const rules::Incident& symptom : incident.symptoms) {
+    Json row = rules::PageRow(symptom.shown());
+    row["fingerprint"] = Utf8(symptom.fingerprint);
+    json["symptoms"].push_back(std::move(row));
+  }
   json["also"] = Json::array();
   for (const rules::Incident& other : all) {
     const v1::Finding& of = other.shown();
@@ -174,10 +180,21 @@ std::string WithinScript(const std::string& json) {
 
 }  // namespace
 
+std::string ReportTitle(const AuditResult& result) {
+  std::set<std::string> runs;
+  for (const CollectedSeries& series : result.series.series()) runs.insert(series.run);
+  for (const v1::Finding* finding : result.findings()) runs.insert(finding->site().run());
+  runs.erase("");
+  if (runs.size() == 1) return Printable(*runs.begin());
+  if (!runs.empty()) return Plural(runs.size(), "run");
+  return result.inputs.size() == 1 ? Printable(result.inputs[0].path) : "";
+}
+
 std::string PageData(const AuditResult& result) {
   const std::vector<rules::Incident> incidents = rules::IncidentsOf(result.findings());
   Json json;
   json["version"] = BuildVersion();
+  json["title"] = Utf8(ReportTitle(result));
   json["summary"] = Utf8(SummaryText(result));
   json["left_out"] = Utf8(LeftOutText(result));
   json["bottleneck"] = BottleneckLineOf(result);

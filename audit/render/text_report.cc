@@ -53,6 +53,8 @@ std::string Findings(const AuditResult& result, const TextStyle& style) {
       site.clear_run();
       sites.named.push_back(SiteText(site));
     }
+    for (const rules::Incident& symptom : incident.symptoms)
+      sites.symptoms.push_back(SymptomText(symptom.shown()));
     out +=
         RenderIncident(incident.shown(), sites, style) + Sparklines(result, incident, style) + "\n";
   }
@@ -61,17 +63,19 @@ std::string Findings(const AuditResult& result, const TextStyle& style) {
 
 // Counts the sites of each reason, the most frequent first. A reason is named by its code, as
 // words.
-std::string Counted(const std::vector<VerdictGroup>& groups) {
+std::string Counted(const std::vector<VerdictGroup>& groups, uint64_t verdicts) {
   std::map<std::string, size_t> by_reason;
   size_t all = 0;
   for (const VerdictGroup& group : groups) {
     by_reason[group.reason] += group.sites.size();
     all += group.sites.size();
   }
+  // Verdicts of one site in several steps are one place.
   std::vector<std::pair<std::string, size_t>> reasons(by_reason.begin(), by_reason.end());
   std::stable_sort(reasons.begin(), reasons.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
-  std::string out = Plural(all, "verdict is", "verdicts are") + " inconclusive: ";
+  std::string out = Plural(verdicts, "verdict is", "verdicts are") + " inconclusive, at " +
+                    Plural(all, "place") + ": ";
   for (size_t i = 0; i < reasons.size(); ++i)
     out += (i == 0 ? "" : ", ") + reasons[i].first + " (" + std::to_string(reasons[i].second) + ")";
   return out + ". --format json lists each with its site and reason.";
@@ -83,7 +87,7 @@ std::string Inconclusive(const AuditResult& result, const TextStyle& style) {
   const std::vector<VerdictGroup> groups = InconclusiveGroups(result);
   if (groups.size() > kMostReasons && result.coverage.judged > 0) {
     std::string out = Heading(style, "Inconclusive");
-    AppendWrapped(style, 2, Printable(Counted(groups)), &out);
+    AppendWrapped(style, 2, Printable(Counted(groups, result.coverage.inconclusive)), &out);
     return out + "\n";
   }
   std::string out;

@@ -38,8 +38,12 @@ double GroupBandwidth(const Input& in) {
   return std::min(c.domain_link, (c.rails ? c.domain : 1) * c.link);
 }
 
+// A replica computes whole sequences: the one with the most determines the step.
 double ComputeSeconds(const Input& in) {
-  return 6 * in.layout.batch_tokens * in.model.used() / FlopsPerSecond(in.cluster);
+  const double even = 6 * in.layout.batch_tokens * in.model.used() / FlopsPerSecond(in.cluster);
+  const double sequences = Sequences(in), replicas = DataParallel(in);
+  const double most = std::ceil(std::max(1.0, std::floor(sequences + 1e-6)) / replicas - 1e-9);
+  return even * std::max(1.0, most * replicas / sequences);
 }
 
 double NetworkSeconds(const Input& in) {

@@ -7,6 +7,7 @@
 
 #include "analysis/frame/frame.h"
 #include "rules/analysis_names.h"
+#include "rules/causes.h"
 
 namespace plumbline::rules {
 namespace {
@@ -27,6 +28,24 @@ auto ReportKey(const v1::Finding& f) {
   return std::make_tuple(-static_cast<int>(f.level()), -static_cast<int>(f.strength()),
                          std::string_view(f.rule()), std::string_view(f.site().run()),
                          std::string_view(f.cause().id()));
+}
+
+// Moves each symptom into its root; both keep their order.
+std::vector<Incident> WithSymptoms(std::vector<Incident> all) {
+  std::vector<const v1::Finding*> shown;
+  for (const Incident& incident : all) shown.push_back(&incident.shown());
+  const std::vector<size_t> roots = RootsOf(shown);
+  std::vector<Incident> list;
+  std::vector<size_t> place(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (roots[i] != i) continue;
+    place[i] = list.size();
+    list.push_back(std::move(all[i]));
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (roots[i] != i) list[place[roots[i]]].symptoms.push_back(std::move(all[i]));
+  }
+  return list;
 }
 
 }  // namespace
@@ -51,7 +70,7 @@ std::vector<Incident> IncidentsOf(const std::vector<const v1::Finding*>& finding
   std::sort(list.begin(), list.end(), [](const Incident& a, const Incident& b) {
     return ReportKey(a.shown()) < ReportKey(b.shown());
   });
-  return list;
+  return WithSymptoms(std::move(list));
 }
 
 }  // namespace plumbline::rules

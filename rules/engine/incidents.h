@@ -21,12 +21,14 @@ bool ShowsBefore(const v1::Finding& a, const v1::Finding& b);
 struct Incident {
   std::string fingerprint;
   std::vector<const v1::Finding*> findings;  // at least one; the representative first
+  std::vector<Incident> symptoms;            // of other rules or causes (rules/causes.h)
 
   const v1::Finding& shown() const { return *findings.front(); }
 };
 
-// Returns the incidents by level (errors first), strength, rule, run, cause. The findings must have
-// different fingerprints and outlive the result.
+// Returns the incidents by level (errors first), strength, rule, run, cause. An incident that is a
+// symptom of another one is only in its `symptoms`. The findings must have different fingerprints
+// and outlive the result.
 std::vector<Incident> IncidentsOf(const std::vector<const v1::Finding*>& findings);
 
 }  // namespace plumbline::rules

@@ -157,7 +157,8 @@ class IdleComb : public TimelineRule {
     }
     v1::Verdict verdict = Found(t, comb, idle);
     *verdict.mutable_details() = std::move(details);
-    verdict.add_assumptions("the profiler recorded every GPU event of the process");
+    if (whose() == TimelineOf::kTrace)
+      verdict.add_assumptions("the profiler recorded every GPU event of the process");
     return verdict;
   }
 
@@ -213,7 +214,12 @@ class IdleComb : public TimelineRule {
     // The rates were measured on simulated GPUs: a loop on a busy machine is not like these.
     if (trace) found.FalseAlarm("measured", warns ? kFalseWarnings : kFalseNotes);
     Draw(t, comb, found.finding());
+    if (!trace) Put(*LanesOf(found.finding()), "lane", "loop");
     return found.Take();
+  }
+
+  static google::protobuf::Struct* LanesOf(v1::Finding& finding) {
+    return (*finding.mutable_witness()->mutable_fields())["lanes"].mutable_struct_value();
   }
 
   // Draws the window around the longest gap, and all recurring gaps by time: start, length, and the

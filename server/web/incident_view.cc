@@ -12,6 +12,7 @@
 #include "rules/words/in_short.h"
 #include "rules/words/words.h"
 #include "server/capsules/capsule_archive.h"
+#include "server/web/symptoms.h"
 #include "server/web/views.h"
 
 namespace plumbline::server {
@@ -100,6 +101,30 @@ absl::StatusOr<v1::IncidentUpdate> UpdateOf(const Json& requested) {
   return update;
 }
 
+// Adds the other incidents of the run: the root of this one, its symptoms, and the rest.
+void AddOthers(const std::vector<IncidentTable::Change>& of_run, const std::string& fingerprint,
+               Json* page) {
+  Json& out = *page;
+  out["also"] = Json::array();
+  out["symptoms"] = Json::array();
+  const Symptoms symptoms(of_run);
+  for (const auto& other : of_run) {
+    const IncidentTable::Change* const root = symptoms.RootOf(other);
+    if (other.status.fingerprint() == fingerprint) {
+      if (root != nullptr) out["symptom_of"] = IncidentRow(*root);
+      for (const auto* symptom : symptoms.Of(other))
+        out["symptoms"].push_back(IncidentRow(*symptom));
+      continue;
+    }
+    if (root != nullptr || out["also"].size() == 12) continue;
+    if (other.incident.state() == v1::Incident::STATE_RESOLVED) continue;
+    out["also"].push_back({{"fingerprint", other.status.fingerprint()},
+                           {"rule", other.incident.finding().rule()},
+                           {"level", analysis::LevelName(other.incident.finding().level())},
+                           {"title_short", rules::ShortOf(other.incident.finding()).title}});
+  }
+}
+
 }  // namespace
 
 std::vector<IncidentTable::Change> WebViews::IncidentsSeen(const Lease& lease,
@@ -116,20 +141,19 @@ Json WebViews::Incidents(const Lease& lease, const Params& params) const {
   auto all = IncidentsSeen(lease, ParamOf(params, "run"), ParamOf(params, "rule"));
   Json counts = {
       {"open", 0}, {"acknowledged", 0}, {"silenced", 0}, {"suppressed", 0}, {"resolved", 0}};
-  for (const auto& change : all) {
-    counts[StandingOf(change)].get_ref<int64_t&>() += 1;
-  }
-  std::erase_if(all,
-                [&](const auto& change) { return !InState(change, ParamOf(params, "state")); });
   std::sort(all.begin(), all.end(), WorseThan);
+  const Symptoms symptoms(all);
   Json rows = Json::array();
+  size_t requested = 0;
   for (const auto& change : all) {
-    if (rows.size() == kMostIncidents) break;
-    rows.push_back(IncidentRow(change));
+    if (symptoms.RootOf(change) != nullptr) continue;
+    counts[StandingOf(change)].get_ref<int64_t&>() += 1;
+    if (!InState(change, ParamOf(params, "state"))) continue;
+    if (requested++ < kMostIncidents) rows.push_back(symptoms.Row(change));
   }
   return {{"now", NsText(static_cast<int64_t>(UnixNs()))},
           {"counts", std::move(counts)},
-          {"left_out", all.size() - rows.size()},
+          {"left_out", requested - rows.size()},
           {"incidents", std::move(rows)}};
 }
 
@@ -247,15 +271,7 @@ absl::StatusOr<Json> WebViews::Incident(const Lease& lease, const std::string& n
     out["run_connected"] = info.ranks_connected();
     out["run_over"] = Over(info);
   }
-  out["also"] = Json::array();
-  for (const auto& other : IncidentsSeen(lease, run, "")) {
-    if (other.status.fingerprint() == *fingerprint || out["also"].size() == 12) continue;
-    if (other.incident.state() == v1::Incident::STATE_RESOLVED) continue;
-    out["also"].push_back({{"fingerprint", other.status.fingerprint()},
-                           {"rule", other.incident.finding().rule()},
-                           {"level", analysis::LevelName(other.incident.finding().level())},
-                           {"title_short", rules::ShortOf(other.incident.finding()).title}});
-  }
+  AddOthers(IncidentsSeen(lease, run, ""), *fingerprint, &out);
   return out;
 }
 
@@ -305,20 +321,31 @@ absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& n
   if (const std::string entry = lease.Names(); !entry.empty()) {
     update->set_who(absl::StrCat(update->who(), " (", entry, ")"));
   }
-  // The update takes its place among the batches.
-  if (sources_.query.update == nullptr) {
-    if (auto s = sources_.query.incident_table->Apply(*update); !s.ok()) return s;
-    return Incident(lease, *fingerprint);
+  // What a person decides about an incident applies to its symptoms.
+  const auto of_run = IncidentsSeen(lease, change->incident.finding().site().run(), "");
+  const Symptoms symptoms(of_run);
+  std::vector<v1::IncidentUpdate> updates = {*update};
+  for (const auto* symptom : symptoms.Of(*change)) {
+    updates.push_back(*update);
+    updates.back().set_fingerprint(symptom->status.fingerprint());
   }
+  for (const v1::IncidentUpdate& one : updates) {
+    if (auto s = Decide(one); !s.ok()) return s;
+  }
+  return Incident(lease, *fingerprint);
+}
+
+// Applies an update. It takes its place among the batches.
+absl::Status WebViews::Decide(const v1::IncidentUpdate& update) const {
+  if (sources_.query.update == nullptr) return sources_.query.incident_table->Apply(update);
   auto done = std::make_shared<std::promise<absl::Status>>();
   std::future<absl::Status> decided = done->get_future();
-  sources_.query.update(*update, [done](const absl::Status& s) { done->set_value(s); });
+  sources_.query.update(update, [done](const absl::Status& s) { done->set_value(s); });
   if (decided.wait_for(kDecided) != std::future_status::ready) {
     return absl::DeadlineExceededError(
         "the server has not applied it yet: it is stored, and will be applied");
   }
-  if (auto s = decided.get(); !s.ok()) return s;
-  return Incident(lease, *fingerprint);
+  return decided.get();
 }
 
 }  // namespace plumbline::server

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "server/web/symptoms.h"
 #include "server/web/views.h"
 
 namespace plumbline::server {
@@ -31,7 +32,7 @@ struct State {
   int order;
 };
 
-State StateOf(const v1::RunInfo& run, const Change* worst, uint64_t judged, uint64_t inconclusive) {
+State StateOf(const v1::RunInfo& run, const Change* worst, uint64_t judged) {
   if (run.has_quarantined()) return {"error", "Set aside", 0};
   const int hurt = worst == nullptr ? -1 : Hurt(worst->incident.finding());
   if (hurt == 4) {
@@ -42,7 +43,7 @@ State StateOf(const v1::RunInfo& run, const Change* worst, uint64_t judged, uint
   if (hurt == 1) return {"warning", "Warning", 4};
   // For series, the rules report a pass only when the run ends, and before that only findings.
   if (judged == 0 && run.samples() > 0 && !Over(run)) return {"none", "Watched", 6};
-  if (judged <= inconclusive) return {"none", Over(run) ? "Ended, not judged" : "Not judged", 5};
+  if (judged == 0) return {"none", Over(run) ? "Ended, not judged" : "Not judged", 5};
   if (Over(run)) return {"done", "Finished", 8};
   return {"ok", "Healthy", 7};
 }
@@ -68,7 +69,9 @@ Json RunRow(const v1::RunInfo& run, const Judge::Judged& judged, const std::vect
   Json by_level = {{"error", 0}, {"warning", 0}, {"note", 0}};
   uint64_t put_aside = 0;
   const Change* worst = nullptr;
+  const Symptoms symptoms(open);
   for (const Change& change : open) {
+    if (symptoms.RootOf(change) != nullptr) continue;
     if (!IsOpen(change)) {
       put_aside += change.incident.state() != v1::Incident::STATE_RESOLVED ? 1 : 0;
       continue;
@@ -76,7 +79,7 @@ Json RunRow(const v1::RunInfo& run, const Judge::Judged& judged, const std::vect
     by_level[analysis::LevelName(change.incident.finding().level())].get_ref<int64_t&>() += 1;
     if (worst == nullptr || WorseThan(change, *worst)) worst = &change;
   }
-  const State state = StateOf(run, worst, judged.judged, judged.inconclusive);
+  const State state = StateOf(run, worst, judged.judged);
   Json row = {{"run", run.run()},
               {"state", state.state},
               {"word", state.word},
@@ -102,7 +105,7 @@ Json RunRow(const v1::RunInfo& run, const Judge::Judged& judged, const std::vect
               {"late", run.late()},
               {"series_not_judged", run.series_not_judged()},
               {"liveness", MapJson(run.liveness())}};
-  row["worst"] = worst == nullptr ? Json(nullptr) : IncidentRow(*worst);
+  row["worst"] = worst == nullptr ? Json(nullptr) : symptoms.Row(*worst);
   if (run.has_quarantined()) row["quarantined"] = run.quarantined().reason();
   return row;
 }
@@ -243,10 +246,21 @@ absl::StatusOr<Json> WebViews::Run(const Lease& lease, const std::string& run) c
     }
     std::sort(incidents.begin(), incidents.end(), WorseThan);
     row["incidents"] = Json::array();
-    for (const Change& change : incidents) row["incidents"].push_back(IncidentRow(change));
+    const Symptoms symptoms(incidents);
+    for (const Change& change : incidents) {
+      if (symptoms.RootOf(change) == nullptr) row["incidents"].push_back(symptoms.Row(change));
+    }
     return row;
   }
   return absl::NotFoundError("this server no longer has this run");
+}
+
+// Returns the number of series that the run has reported.
+int WebViews::SeriesOf(const std::string& run) const {
+  v1::ListSeriesRequest request;
+  request.set_run(run);
+  v1::ListSeriesResponse all;
+  return sources_.query.store->ListSeries(request, &all).ok() ? all.series_size() : 0;
 }
 
 absl::StatusOr<Json> WebViews::Coverage(const Lease& lease, const std::string& run) const {
@@ -262,6 +276,7 @@ absl::StatusOr<Json> WebViews::Coverage(const Lease& lease, const std::string& r
   for (v1::RunInfo& info : RunsSeen(lease)) {
     if (info.run() != run) continue;
     sources_.query.store->FillRun(&info);
+    out["series"] = SeriesOf(run);
     out["evidence"] = info.evidence();
     out["lost"] = info.lost();
     out["late"] = info.late();

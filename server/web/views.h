@@ -78,6 +78,8 @@ class WebViews {
   // Returns InvalidArgument unless a silence ends at a step that the run has not reached.
   absl::Status CheckStep(const v1::IncidentUpdate& update, const std::string& run) const;
   absl::StatusOr<std::string> Resolve(const Lease& lease, const std::string& name) const;
+  absl::Status Decide(const v1::IncidentUpdate& update) const;
+  int SeriesOf(const std::string& run) const;
   Json CapsuleJson(const std::string& fingerprint) const;
   Json HistoryJson(const std::string& fingerprint) const;
   absl::StatusOr<v1::QuerySeriesResponse> Reduced(const std::string& run, const std::string& series,

@@ -9,7 +9,9 @@
 #include <random>
 #include <regex>
 #include <set>
+#include <sstream>
 
+#include "audit/render/ci_report.h"
 #include "audit/render/file_uri.h"
 #include "audit/render/html_report.h"
 #include "audit/render/html_style.h"
@@ -425,6 +427,39 @@ TEST(TextReport, ASparklineUnderTheFindingAndWhatWasLeftOut) {
   EXPECT_THAT(
       RenderText(result, Unicode()),
       HasSubstr("2 findings not shown: ended before step 1000\n0 findings; 1 of 1 rule judged"));
+}
+
+// ---- continuous integration --------------------------------------------------------------------
+
+TEST(CiReports, HostileTextStaysText) {
+  for (const std::string& text : kHostile) {
+    const AuditResult result = Result({.text = text});
+    const std::string junit = RenderJunit(result, v1::LEVEL_ERROR);
+    static const std::regex kTags(
+        R"re(<\?xml [^<>]*\?>|</?(testsuite|testcase|failure|error|skipped)( [a-z]+="[^"<>]*")*/?>)re");
+    EXPECT_EQ(std::regex_replace(junit, kTags, "").find_first_of("<>"), std::string::npos) << junit;
+    EXPECT_THAT(junit, Not(HasSubstr("\x1b"))) << text;
+    EXPECT_THAT(junit, HasSubstr("<failure type=\"error\""));
+    const std::string markdown = RenderMarkdown(result);
+    EXPECT_THAT(markdown, Not(HasSubstr("<script"))) << text;
+    EXPECT_THAT(markdown, Not(HasSubstr("[click]("))) << text;
+    const std::string github = RenderGithub(result);
+    size_t commands = 0;
+    std::istringstream lines(github);
+    for (std::string line; std::getline(lines, line);) commands += line.starts_with("::") ? 1 : 0;
+    EXPECT_EQ(commands, 2u) << github << " (an incident and an input)";
+  }
+}
+
+TEST(CiReports, OneIncidentIsOneEntry) {
+  const AuditResult result = Result({});
+  const std::string junit = RenderJunit(result, v1::LEVEL_ERROR);
+  EXPECT_THAT(junit, HasSubstr("tests=\"2\" failures=\"1\" errors=\"1\" skipped=\"0\""));
+  EXPECT_THAT(junit, HasSubstr("name=\"causality/moe-future-leak\""));
+  EXPECT_THAT(junit, HasSubstr("and 1 more site"));
+  EXPECT_THAT(RenderMarkdown(result), HasSubstr("| error | loss | causality/moe-future-leak |"));
+  EXPECT_THAT(RenderGithub(result),
+              HasSubstr("::error title=causality/moe-future-leak::loss at layers/loss loss"));
 }
 
 }  // namespace

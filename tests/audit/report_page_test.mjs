@@ -60,7 +60,7 @@ async function main() {
   };
   const text = async () => plain(await page.locator('main').innerText());
   const open = async () => {
-    await page.locator('.alarm h2 a').click();
+    await page.locator('main .alarm h2 a').click();
     await page.waitForSelector('.alarm h1');
   };
 
@@ -114,7 +114,7 @@ async function main() {
     const first = await page.evaluate(() => location.hash);
     await page.keyboard.press('j');
     await page.waitForFunction((was) => location.hash !== was, first);
-    await page.locator('.alarm .rule').click();
+    await page.locator('main .alarm .rule').click();
     await page.waitForFunction(() => document.querySelector('main pre')?.textContent.includes('How to fix'));
   });
 
@@ -133,6 +133,22 @@ async function main() {
       assert.deepEqual(await page.evaluate(tooWide), [], `${address} scrolls sideways`);
     }
     await page.setViewportSize({ width: 1280, height: 900 });
+  });
+
+  await test('printed, it has the witness, the reason and the fix of each incident, and names the run', async () => {
+    await page.emulateMedia({ media: 'print' });
+    await show(all);
+    await page.waitForSelector('.printed .uplot canvas');
+    const words = plain(await page.locator('body').innerText());
+    for (const one of ['Witness: the gaps of the GPU', 'Witness: which ranks wait for which', 'Go back to the last checkpoint', 'Complete fix', 'Why']) assert.ok(words.includes(one), one);
+    assert.equal(await page.locator('main').isVisible(), false);
+    assert.ok(await page.locator('.printed figure svg').first().evaluate((one) => one.getBoundingClientRect().width > 500));
+    assert.ok((await page.pdf()).length > 20000);
+    await page.emulateMedia({ media: null });
+    const one = report('nan', faults.nan);
+    await show(one);
+    const { run } = JSON.parse(one.html.match(/id="report">(.*?)<\/script>/s)[1]).incidents[0];
+    assert.ok(run && (await page.title()).startsWith(run), await page.title());
   });
 
   await test('axe-core finds nothing', async () => {

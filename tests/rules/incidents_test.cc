@@ -158,5 +158,96 @@ TEST(Report, ARestoredOneGoesOnAsTheOldOneWould) {
   EXPECT_EQ(two.findings()[0]->explanation(), "a at 4");
 }
 
+v1::Finding Seen(const std::string& rule, const std::string& cause, int64_t first, int64_t last,
+                 v1::Level level = v1::LEVEL_ERROR, const std::string& run = "run") {
+  v1::Finding finding = Reported(rule, rule, cause, first).finding();
+  finding.mutable_site()->set_run(run);
+  finding.mutable_site()->set_step_last(last);
+  finding.set_level(level);
+  finding.set_fingerprint(Fingerprint(rule, finding.site()));
+  return finding;
+}
+
+// Returns "root: symptom symptom; root" by rule and cause, whatever the order of the findings.
+std::string Folded(std::vector<v1::Finding> findings) {
+  std::set<std::string> texts;
+  for (size_t turn = 0; turn < findings.size(); ++turn) {
+    std::rotate(findings.begin(), findings.begin() + 1, findings.end());
+    std::vector<const v1::Finding*> all;
+    for (const v1::Finding& one : findings) all.push_back(&one);
+    std::string text;
+    for (const Incident& incident : IncidentsOf(all)) {
+      text += (text.empty() ? "" : "; ") + incident.shown().rule();
+      for (const Incident& symptom : incident.symptoms)
+        text += (&symptom == &incident.symptoms[0] ? ": " : " ") + symptom.shown().rule() + "/" +
+                symptom.shown().cause().id();
+    }
+    texts.insert(text);
+  }
+  EXPECT_EQ(texts.size(), 1u);
+  return *texts.begin();
+}
+
+TEST(Causes, WeightsThatAreNaNLeadTheLossThatIs) {
+  EXPECT_EQ(Folded({Seen("health/loss-non-finite", "nan", 61, 90),
+                    Seen("precision/non-finite", "write", 60, 90)}),
+            "precision/non-finite: health/loss-non-finite/nan");
+  // The weight is NaN long after the loss: the loss is not its symptom.
+  EXPECT_EQ(Folded({Seen("health/loss-non-finite", "nan", 61, 90),
+                    Seen("precision/non-finite", "write", 70, 90)}),
+            "health/loss-non-finite; precision/non-finite");
+  EXPECT_EQ(Folded({Seen("health/loss-non-finite", "nan", 100, 120),
+                    Seen("precision/non-finite", "write", 60, 90)}),
+            "health/loss-non-finite; precision/non-finite");
+  EXPECT_EQ(Folded({Seen("health/loss-non-finite", "nan", 61, 90, v1::LEVEL_ERROR, "other"),
+                    Seen("precision/non-finite", "write", 60, 90)}),
+            "health/loss-non-finite; precision/non-finite");
+}
+
+TEST(Causes, ALossThatJumpsAndDivergesIsOne) {
+  EXPECT_EQ(Folded({Seen("health/loss-divergence", "divergence", 403, 530),
+                    Seen("health/gradient-spike", "gradient-jump", 402, 529, v1::LEVEL_WARNING),
+                    Seen("health/loss-spike", "level-shift", 408, 535, v1::LEVEL_WARNING)}),
+            "health/loss-divergence: health/gradient-spike/gradient-jump "
+            "health/loss-spike/level-shift");
+  // An earlier spike is a fault of its own.
+  EXPECT_EQ(Folded({Seen("health/loss-divergence", "divergence", 403, 530),
+                    Seen("health/loss-spike", "spike", 200, 210, v1::LEVEL_WARNING)}),
+            "health/loss-divergence; health/loss-spike");
+}
+
+TEST(Causes, AGradientThatIsNeverClearedLeadsTheDriftThatItMakes) {
+  EXPECT_EQ(Folded({Seen("health/loss-divergence", "divergence", 40, 90),
+                    Seen("health/update-ratio", "updates-too-large", 20, 90, v1::LEVEL_WARNING),
+                    Seen("precision/stale-gradient", "not-cleared", 1, 64)}),
+            "precision/stale-gradient: health/loss-divergence/divergence "
+            "health/update-ratio/updates-too-large");
+}
+
+TEST(Causes, AMissingSumIsOneWhateverTheShareOfElementsThatDiffer) {
+  EXPECT_EQ(Folded({Seen("precision/replica-divergence", "part", 4, 64),
+                    Seen("precision/replica-divergence", "unsynchronised", 4, 64)}),
+            "precision/replica-divergence: precision/replica-divergence/unsynchronised");
+  EXPECT_EQ(Folded({Seen("precision/replica-divergence", "bit-flip", 40, 64),
+                    Seen("precision/replica-divergence", "unsynchronised", 4, 64)}),
+            "precision/replica-divergence; precision/replica-divergence");
+}
+
+TEST(Causes, WaitsForDataAreOneAndOtherGapsAreNot) {
+  EXPECT_EQ(Folded({Seen("performance/idle-comb", "data-loading", 10, 60, v1::LEVEL_WARNING),
+                    Seen("performance/data-stall", "data-loading", 12, 60, v1::LEVEL_WARNING)}),
+            "performance/idle-comb: performance/data-stall/data-loading");
+  EXPECT_EQ(Folded({Seen("performance/idle-comb", "unknown", 10, 60, v1::LEVEL_WARNING),
+                    Seen("performance/data-stall", "data-loading", 12, 60, v1::LEVEL_WARNING)}),
+            "performance/data-stall; performance/idle-comb");
+}
+
+TEST(Causes, ASuppressedFindingHidesNoOther) {
+  v1::Finding root = Seen("precision/non-finite", "write", 60, 90);
+  root.set_suppressed(true);
+  EXPECT_EQ(Folded({root, Seen("health/loss-non-finite", "nan", 61, 90)}),
+            "health/loss-non-finite; precision/non-finite");
+}
+
 }  // namespace
 }  // namespace plumbline::rules

@@ -27,6 +27,7 @@ export interface IncidentRow {
   until_step?: number;
   until_time?: string;
   merged_into?: string;
+  symptoms?: IncidentRow[];  // incidents with the same cause, which have no row of their own
 }
 
 const announced = new Set<string>();
@@ -57,7 +58,7 @@ export interface RunRow {
   last_seen: string;
   open: { error: number; warning: number; note: number };
   put_aside: number;
-  judged: number;
+  judged: number;  // verdicts that passed or found something; the inconclusive ones are not among them
   inconclusive: number;
   evidence: number;
   samples: number;
@@ -112,6 +113,7 @@ export interface IncidentPage extends IncidentRow {
   site_rows: { fingerprint: string; layer: string; op: string; level: string; strength: string; step_first: number; step_last: number; ranks: number; count: number; suppressed: boolean }[];
   history: { change: string; level: string; state: string; step: number | null; time: string; who: string; reason: string }[];
   capsule: { state: string; why: string; bytes?: number; step?: number; ranks?: number };
+  symptom_of?: IncidentRow;
   also: { fingerprint: string; rule: string; level: string; title_short: string }[];
   run_step?: number;
   run_world?: number;
@@ -143,6 +145,7 @@ export interface Coverage {
   dropped: number;
   rules: { rule: string; pass: number; finding: number; inconclusive: number }[];
   reasons: { rule: string; reason: string; sites: number }[];
+  series: number;
   evidence: number;
   lost: number;
   late: number;

@@ -1,111 +1,185 @@
-// Compares two runs: their curves on one axis, the difference B - A, and the findings that only one
-// has. `plumb diff` separates chance from effect; this view claims nothing that a screen cannot
-// show.
-import type { IncidentRow, Points, RunPage, RunRow } from './api';
+// Compares 2 to 8 runs: one series of all of them on one axis, the first step in which two differ,
+// and the findings that only one has. `plumb diff` separates chance from effect; this view claims
+// nothing that a screen cannot show.
+import type { IncidentRow, Points, RunPage, RunRow, SeriesList } from './api';
 import { get, path } from './api';
-import { card, h, s } from './dom';
-import { clean, count, num, whole } from './format';
-import { GUTTER, RIGHT, line, picture, scale, ticks, words } from './plots';
+import { choicesOf, curveBar, lookOf, putChoices } from './curve_bar';
+import { aligned, axisOf, type Curve } from './curve_math';
+import { curvePlot, type Plot } from './curves';
+import { card, h, scrolls } from './dom';
+import { clean, count, num, seconds, whole } from './format';
+import type { Range } from './run_axis';
+import { curveKey, readoutOf } from './run_curves';
 import { incidentRow, runAddress, type View } from './view';
 
-export const compareAddress = (a: string, b: string): string => '#/compare?' + new URLSearchParams({ a, b }).toString();
+export const MOST_RUNS = 8;
+export const compareAddress = (...runs: string[]): string => ['#/compare', ...runs.filter(Boolean).map(encodeURIComponent)].join('/');
 
-const isNumber = (v: number | null | undefined): v is number => typeof v === 'number';
-
-// Returns the steps that both have, with both values. Columns have the same width, because both
-// were requested for the same steps.
-function shared(a: Points, b: Points): { step: number; a: number; b: number }[] {
-  const of = new Map(b.step.map((step, i) => [step, b.mean?.[i]]));
-  return a.step.flatMap((step, i) => {
-    const [va, vb] = [a.mean?.[i], of.get(step)];
-    return isNumber(va) && isNumber(vb) ? [{ step, a: va, b: vb }] : [];
-  });
-}
-
-function draw(width: number, a: Points, b: Points): SVGElement {
-  const both = shared(a, b);
-  const steps = [...a.step, ...b.step];
-  const values = [...(a.mean ?? []), ...(b.mean ?? [])].filter(isNumber);
-  if (values.length === 0) return picture(width, 40, 'no values', words(GUTTER, 24, 'Neither run has this series.', 't3'));
-  const X = scale(Math.min(...steps), Math.max(...steps), GUTTER, width - RIGHT);
-  const sorted = [...values].sort((p, q) => p - q);
-  const [low, high] = [sorted[0], sorted[Math.floor(0.99 * (sorted.length - 1))]];
-  const Y = scale(low, high, 190, 10);
-  const path_ = (points: Points): string => {
-    let d = '';
-    points.step.forEach((step, i) => {
-      const v = points.mean?.[i];
-      if (isNumber(v)) d += (d ? 'L' : 'M') + X(step).toFixed(1) + ' ' + Math.max(4, Y(v)).toFixed(1);
-    });
-    return d;
-  };
-  const parts: (SVGElement | null)[] = ticks(low, high, 4).flatMap((t) => [line(GUTTER, Y(t), width - RIGHT, Y(t), 'gr'), words(GUTTER - 8, Y(t) + 4, num(Number(t.toPrecision(4))), 't3', 'end')]);
-  parts.push(s('path', { d: path_(b), fill: 'none', stroke: 'var(--s2)', 'stroke-width': 4, 'stroke-opacity': 0.5 }), s('path', { d: path_(a), fill: 'none', stroke: 'var(--s1)', 'stroke-width': 1.4 }));
-  // The difference B - A, below.
-  const less = both.map((one) => one.b - one.a);
-  const reach = less.reduce((most, v) => Math.max(most, Math.abs(v)), 0) || 1;
-  const D = scale(-reach, reach, 300, 224);
-  parts.push(words(GUTTER, 216, 'B − A', 't1 b'), line(GUTTER, D(0), width - RIGHT, D(0)), words(GUTTER - 8, D(0) + 4, '0', 't3', 'end'), words(GUTTER - 8, D(reach) + 8, '+' + num(Number(reach.toPrecision(2))), 't3', 'end'),
-    s('path', { d: both.map((one, i) => (i ? 'L' : 'M') + X(one.step).toFixed(1) + ' ' + D(one.b - one.a).toFixed(1)).join(''), fill: 'none', stroke: 'var(--s2)', 'stroke-width': 1.5 }));
-  for (const t of ticks(Math.min(...steps), Math.max(...steps), width > 600 ? 8 : 3)) {
-    if (Number.isInteger(t)) parts.push(words(X(t), 322, whole(t), 't3', X(t) > width - 40 ? 'end' : 'middle'));
-  }
-  return picture(width, 328, 'The series of both runs, and their difference', ...parts);
-}
-
-function sentence_(a: Points, b: Points): string {
-  const both = shared(a, b);
-  if (both.length === 0) return 'The two runs have no common step.';
-  const last = both.slice(-Math.max(1, Math.floor(both.length / 10)));
-  const mean = last.reduce((sum, one) => sum + one.b - one.a, 0) / last.length;
-  if (mean === 0) return `Equal over the last tenth of the steps that both have, ${whole(last[0].step)} to ${whole(last[last.length - 1].step)}.`;
-  return `Over the last tenth of the steps that both have (${whole(last[0].step)} to ${whole(last[last.length - 1].step)}) B is ${num(Number(Math.abs(mean).toPrecision(3)))} ${mean > 0 ? 'above' : 'below'} A on average.`;
-}
-
+const LETTERS = 'ABCDEFGH';
 // The same rule at the same place is the same finding, whatever the run.
 const placeOf = (row: IncidentRow): string => row.rule + '\n' + row.where.replace(/, ranks? .*$/, '');
+const isNumber = (v: number | null | undefined): v is number => typeof v === 'number';
 
-export function compareView(params: URLSearchParams): View {
-  const [a, b] = [params.get('a') ?? '', params.get('b') ?? ''];
+// Returns B - A at the steps that both have.
+function difference(a: Points, b: Points): Points {
+  const of = new Map(b.step.map((step, i) => [step, b.mean?.[i]]));
+  const out: { step: number[]; mean: number[] } = { step: [], mean: [] };
+  a.step.forEach((step, i) => {
+    const [va, vb] = [a.mean?.[i], of.get(step)];
+    if (!isNumber(va) || !isNumber(vb)) return;
+    out.step.push(step);
+    out.mean.push(vb - va);
+  });
+  return { ...out, bucket_steps: a.bucket_steps };
+}
+
+function endWords(less: Points): string {
+  if (less.step.length === 0) return 'The two runs have no common step.';
+  const n = Math.max(1, Math.floor(less.step.length / 10));
+  const [last, at] = [less.mean!.slice(-n) as number[], less.step.slice(-n)];
+  const mean = last.reduce((sum, v) => sum + v, 0) / n;
+  const over = `Over the last tenth of the steps that both have (${whole(at[0])} to ${whole(at[n - 1])})`;
+  return mean === 0 ? over + ' A and B are equal.' : `${over} B is ${num(Number(Math.abs(mean).toPrecision(3)))} ${mean > 0 ? 'above' : 'below'} A on average.`;
+}
+
+// Returns the first step whose values differ; null if all are equal. Asks again for the steps of
+// the first column that differs until it has one step.
+async function firstDifference(series: string, a: string, b: string, to: number): Promise<{ step: number; a: number; b: number } | null> {
+  let range: Range = { from: 0, to };
+  for (let turn = 0; turn < 6; turn++) {
+    const [pa, pb] = await Promise.all([a, b].map((run) => get<Points>(path('runs', run, 'points'), { series, from: range.from, to: range.to, px: 1000 })));
+    const less = difference(pa, pb);
+    const i = less.mean!.findIndex((v) => v !== 0);
+    if (i < 0) return null;
+    const step = less.step[i];
+    const wide = pa.bucket_steps ?? 1;
+    if (wide <= 1) return { step, a: pa.mean![pa.step.indexOf(step)]!, b: pb.mean![pb.step.indexOf(step)]! };
+    range = { from: step, to: step + wide - 1 };
+  }
+  return null;
+}
+
+export function compareView(rest: string[], params: URLSearchParams): View {
+  const runs = [...new Set((rest.length ? rest : [params.get('a') ?? '', params.get('b') ?? '']).filter(Boolean))].slice(0, MOST_RUNS);
+  const choices = choicesOf(params);
+  let series = params.get('series') ?? '';
+  let plots: Plot[] = [];
   let observer: ResizeObserver | null = null;
+  let range: Range | null = params.has('from') ? { from: Number(params.get('from')), to: Number(params.get('to')) } : null;
+
+  function address(): void {
+    const set = new URLSearchParams();
+    if (series) set.set('series', series);
+    if (range) {
+      set.set('from', String(range.from));
+      set.set('to', String(range.to));
+    }
+    putChoices(choices, set);
+    const text = set.toString();
+    history.replaceState(null, '', compareAddress(...runs) + (text ? '?' + text : ''));
+  }
+  const go = (names: string[]): void => { location.hash = compareAddress(...names); };
+
+  function head(all: string[]): HTMLElement[] {
+    const left = all.filter((one) => !runs.includes(one));
+    const add = h('select', { 'aria-label': 'Add a run', onchange: () => { if (add.value) go([...runs, add.value]); } }, h('option', { value: '' }, runs.length ? 'add a run' : 'choose a run'), ...left.map((one) => h('option', { value: one }, clean(one, 100))));
+    return [h('div', { class: 'crumbs' }, h('a', { href: '#/' }, 'Runs'), h('span', {}, '/'), h('span', {}, 'compare')),
+      h('div', { class: 'sumline' }, h('h1', {}, runs.length > 2 ? `Compare ${runs.length} runs` : 'Compare two runs'), runs.length === 2 ? h('button', { onclick: () => go([runs[1], runs[0]]) }, 'Swap') : null),
+      h('div', { class: 'curvekeys' }, ...runs.map((one, i) => curveKey(i, '', h('b', {}, LETTERS[i]), h('a', { href: runAddress(one), title: clean(one, 2000) }, clean(one, 100)),
+        h('button', { class: 'small quiet', 'aria-label': `Remove run ${LETTERS[i]}`, onclick: () => go(runs.filter((other) => other !== one)) }, '×'))), runs.length < MOST_RUNS && left.length ? add : '')];
+  }
+
+  // ---- the tables ----
+
+  function facts(pages: RunPage[]): HTMLElement {
+    const rows: [string, (one: RunPage) => string][] = [['State', (one) => one.word], ['Steps', (one) => whole(one.newest_step + 1)], ['Ranks', (one) => whole(one.world)], ['Attempts', (one) => whole(one.attempt + 1)], ['Time', (one) => seconds(one.step_seconds) || 'not known'],
+      ['Open incidents', (one) => whole(one.incidents.filter((row) => row.state === 'open').length)]];
+    const differ = rows.filter(([, of]) => new Set(pages.map(of)).size > 1);
+    return card('What differs', `of ${rows.length} facts`, differ.length ? scrolls(h('div', { class: 'bd scrollx' }, h('table', {}, h('thead', {}, h('tr', {}, h('th', {}, ''), ...pages.map((_, i) => h('th', { class: 'num' }, LETTERS[i])))),
+      h('tbody', {}, ...differ.map(([name, of]) => h('tr', {}, h('td', {}, name), ...pages.map((one) => h('td', { class: 'num nowrap' }, of(one)))))))), 'What differs') : h('p', { class: 'bd small muted' }, 'None.'));
+  }
+  function findings(pages: RunPage[]): HTMLElement {
+    const places = pages.map((one) => new Set(one.incidents.map(placeOf)));
+    const list = (label: string, rows: IncidentRow[]): HTMLElement[] => [h('p', { class: 'bd small' }, h('b', {}, label), rows.length ? ` ${count(rows.length, 'finding')}` : ' none'), ...rows.slice(0, 20).map((row) => incidentRow(row, false))];
+    return h('section', { class: 'card' }, h('div', { class: 'hd' }, h('h2', {}, 'Findings')),
+      ...pages.flatMap((one, i) => list(`Only in ${LETTERS[i]}`, one.incidents.filter((row) => places.every((other, j) => i === j || !other.has(placeOf(row)))))),
+      ...list(pages.length === 2 ? 'In both' : 'In all', pages[0].incidents.filter((row) => places.every((other) => other.has(placeOf(row))))));
+  }
+
+  // ---- the curves ----
+
+  function curvesCard(pages: RunPage[], lists: SeriesList[], common: string[]): HTMLElement {
+    const readout = h('div', { class: 'readout' });
+    const caption = h('figcaption', {});
+    let curves: Curve[] = [];
+    const last = Math.max(...pages.map((one) => one.newest_step));
+    const cursor = (step: number | null): void => { readout.textContent = step === null ? '' : readoutOf(curves, step); };
+    const zoom = (from: number, to: number): void => {
+      range = { from: Math.max(0, from), to: Math.max(from + 4, to) };
+      void load();
+    };
+    const plot = curvePlot('the series of all runs', 340, zoom, cursor);
+    const lower = curvePlot('B − A', 150, zoom, cursor);
+    plots = [plot, lower];
+    const tokens = lists[0].groups.flatMap((group) => group.series).find((one) => one.is === 'tokens')?.series;
+    const bar = curveBar(choices, { plot, curves: () => curves, file: () => `compare-${series}`, axes: () => (tokens ? [[tokens, 'tokens of A: ' + clean(tokens, 30)]] : []), changed: () => void load() });
+    const pick = h('select', { 'aria-label': 'Series', onchange: () => {
+      series = pick.value;
+      void load();
+    } }, ...common.map((one) => h('option', { value: one }, clean(one, 100))));
+    pick.value = series;
+    const whole_ = h('button', { class: 'small', onclick: () => {
+      range = null;
+      void load();
+    } }, 'Whole run');
+    async function load(): Promise<void> {
+      address();
+      const shown = range ?? { from: 0, to: last };
+      const px = Math.max(100, Math.min(2048, plot.element.clientWidth || 800));
+      const [points, axis] = await Promise.all([Promise.all(runs.map((run) => get<Points>(path('runs', run, 'points'), { series, from: shown.from, to: shown.to, px }))),
+        choices.x === 'step' ? null : get<Points>(path('runs', runs[0], 'points'), { series: choices.x, px: 2048 }), plot.ready()]);
+      curves = runs.map((run, i) => ({ label: `${LETTERS[i]} ${clean(run, 40)}`, points: points[i] }));
+      plot.look(lookOf(choices, axis && (axisOf(axis, 'total') ?? axisOf(axis, 'step'))));
+      plot.update(curves, [], shown);
+      const two = runs.length === 2 ? difference(points[0], points[1]) : null;
+      lower.element.hidden = !two || two.step.length < 2;
+      if (two && two.step.length > 1) lower.update([{ label: 'B − A', points: two }], [], shown);
+      const values = aligned(curves).values.some((one) => one.some((v) => v !== null));
+      caption.replaceChildren(!values ? 'No run has this series here. ' : two ? endWords(two) + ' ' : '', ...plot.notes().map((one) => one + '. '), 'Whether a difference is chance, ', h('code', {}, 'plumb diff'), ' reports from their records.');
+      if (two) {
+        const first = await firstDifference(series, runs[0], runs[1], last);
+        caption.prepend(first ? `First difference at step ${whole(first.step)}: ${num(first.a)} and ${num(first.b)}. ` : two.step.length ? 'All values are equal. ' : '');
+      }
+    }
+    requestAnimationFrame(() => void load().catch((error: unknown) => { caption.textContent = error instanceof Error ? error.message : 'The server does not answer.'; }));
+    const legend = h('div', { class: 'curvekeys' }, ...runs.map((run, i) => curveKey(i, `${LETTERS[i]} ${clean(run, 60)}`)));
+    return h('section', { class: 'card' }, h('div', { class: 'hd' }, h('h2', {}, 'Curves'), h('span', { class: 'subhead' }, pick), h('span', { class: 'grow' }), whole_), h('figure', { class: 'bd' }, bar.element, plot.element, legend, readout, lower.element, caption));
+  }
+
   return {
     title: 'Compare',
     nav: 'runs',
     async show(main) {
-      const { runs } = await get<{ runs: RunRow[] }>('runs');
-      const names = runs.map((one) => one.run);
-      const choose = (label: string, value: string, go: (name: string) => void): HTMLElement => {
-        const select = h('select', { 'aria-label': label }, h('option', { value: '' }, 'choose a run'), ...names.map((one) => h('option', { value: one }, clean(one, 100))));
-        select.value = value;
-        select.addEventListener('change', () => go(select.value));
-        return select;
-      };
-      const head = [h('div', { class: 'crumbs' }, h('a', { href: '#/' }, 'Runs'), h('span', {}, '/'), h('span', {}, 'compare')),
-        h('div', { class: 'sumline' }, h('h1', {}, 'Compare two runs')),
-        h('div', { class: 'subhead' }, h('span', { class: 'tag' }, s('svg', { class: 'g', viewBox: '0 0 16 14', 'aria-hidden': 'true' }, s('path', { d: 'M0 7h16', stroke: 'var(--s1)', 'stroke-width': 1.6 })), 'A'), choose('Run A', a, (one) => { location.hash = compareAddress(one, b); }),
-          h('span', { class: 'tag' }, s('svg', { class: 'g', viewBox: '0 0 16 14', 'aria-hidden': 'true' }, s('path', { d: 'M0 7h16', stroke: 'var(--s2)', 'stroke-width': 5, 'stroke-opacity': 0.5 })), 'B'), choose('Run B', b, (one) => { location.hash = compareAddress(a, one); }),
-          a && b ? h('button', { onclick: () => { location.hash = compareAddress(b, a); } }, 'Swap') : null)];
-      if (!a || !b) {
-        main.replaceChildren(...head, h('section', { class: 'card mt12' }, h('p', { class: 'bd' }, 'Choose both. Their losses are drawn on one axis, with the findings that only one of them has.')));
+      const { runs: rows } = await get<{ runs: RunRow[] }>('runs');
+      const top = head(rows.map((one) => one.run));
+      if (runs.length < 2) {
+        main.replaceChildren(...top, h('section', { class: 'card mt12' }, h('p', { class: 'bd' }, 'Choose 2 to 8 runs. Any series of them is drawn on one axis, with the findings that only one of them has.')));
         return;
       }
-      const [pageA, pageB, sparkA, sparkB] = await Promise.all([get<RunPage>(path('runs', a)), get<RunPage>(path('runs', b)), get<Points>(path('runs', a, 'spark')), get<Points>(path('runs', b, 'spark'))]);
-      const last = Math.max(pageA.newest_step, pageB.newest_step);
-      const points = (run: string, series?: string): Promise<Points> => (series ? get<Points>(path('runs', run, 'points'), { series, from: 0, to: last, px: 600 }) : Promise.resolve({ step: [] }));
-      const [lossA, lossB] = await Promise.all([points(a, sparkA.series), points(b, sparkB.series)]);
-      const box = h('div', { class: 'plot' });
-      const places = (rows: IncidentRow[]): Set<string> => new Set(rows.map(placeOf));
-      const [inA, inB] = [places(pageA.incidents), places(pageB.incidents)];
-      const list = (label: string, rows: IncidentRow[]): HTMLElement[] => [h('p', { class: 'bd small' }, h('b', {}, label), rows.length ? ` ${count(rows.length, 'finding')}` : ' none'), ...rows.map((row) => incidentRow(row, false))];
-      const who = (label: string, run: RunPage): HTMLElement => h('p', {}, h('b', {}, label + ' '), h('a', { href: runAddress(run.run) }, clean(run.run, 100)), ` ${count(run.world, 'rank')}, ${count(run.newest_step + 1, 'step')}`);
-      main.replaceChildren(...head, h('div', { class: 'cols mt12' }, h('div', { class: 'stack' },
-        card('Loss', [sparkA.series, sparkB.series].filter(Boolean).map((one) => clean(one!, 40)).join(' and '), h('figure', { class: 'bd' }, box, h('figcaption', {}, sentence_(lossA, lossB), ' Whether this is chance, and at which step they diverge, ', h('code', {}, 'plumb diff'), ' reports from their records.')))),
-        h('aside', { class: 'stack', 'aria-label': 'Findings' }, h('section', { class: 'card' }, h('div', { class: 'bd stack gap8' }, who('A', pageA), who('B', pageB))),
-          h('section', { class: 'card' }, h('div', { class: 'hd' }, h('h2', {}, 'Findings')), ...list('Only in A', pageA.incidents.filter((row) => !inB.has(placeOf(row)))), ...list('Only in B', pageB.incidents.filter((row) => !inA.has(placeOf(row)))),
-            ...list('In both', pageA.incidents.filter((row) => inB.has(placeOf(row))))))));
-      observer = new ResizeObserver(() => { if (box.clientWidth) box.replaceChildren(draw(Math.floor(box.clientWidth), lossA, lossB)); });
-      observer.observe(box);
+      const [pages, sparks, lists] = await Promise.all([Promise.all(runs.map((run) => get<RunPage>(path('runs', run)))), Promise.all(runs.map((run) => get<Points>(path('runs', run, 'spark')))), Promise.all(runs.map((run) => get<SeriesList>(path('runs', run, 'series'))))]);
+      const names = lists.map((list) => list.groups.flatMap((group) => group.series.map((one) => one.series)));
+      const common = [...new Set([...sparks.map((one) => one.series ?? ''), ...names.flat()].filter(Boolean))].slice(0, 400);
+      series ||= sparks.find((one) => one.series)?.series ?? common[0] ?? '';
+      if (series && !common.includes(series)) common.unshift(series);
+      const curves = curvesCard(pages, lists, common);
+      main.replaceChildren(...top, h('div', { class: 'cols mt12' }, h('div', { class: 'stack' }, curves, facts(pages)), h('aside', { class: 'stack', 'aria-label': 'Findings' }, findings(pages))));
+      observer = new ResizeObserver(() => { for (const one of plots) one.resize(); });
+      observer.observe(curves);
     },
-    leave: () => observer?.disconnect(),
+    onTheme: () => { for (const one of plots) one.resize(); },
+    leave() {
+      observer?.disconnect();
+      for (const one of plots) one.destroy();
+    },
   };
 }

@@ -53,6 +53,7 @@ const MARKS: Record<string, Part[]> = {
   ok: [line('M2.5 8.6 6.2 12.2 13.5 4', 'var(--ok)', 2.1)],
   none: [ring('var(--line-strong)', { 'stroke-dasharray': '2.4 2' }), line('M5.4 8h5.2', 'var(--line-strong)', 1.6)],
   done: [['rect', { x: 3, y: 3, width: 10, height: 10, rx: 1, fill: 'none', stroke: 'var(--line-strong)', 'stroke-width': 1.6 }]],
+  gone: [['circle', { cx: 8, cy: 8, r: 5.6, fill: 'var(--surface)', stroke: 'var(--line-strong)', 'stroke-width': 1.8 }]],
   ack: [ring('var(--ink-2)', { 'stroke-width': 1.5 }), line('M4.9 8.3 7.2 10.5 11.2 5.7', 'var(--ink-2)', 1.6)],
   mute: [line('M8 2.2a4 4 0 0 0-4 4v3l-1.3 2.3h10.6L12 9.2v-3a4 4 0 0 0-4-4zM6.6 13.2a1.5 1.5 0 0 0 2.8 0', 'var(--ink-2)', 1.4), line('M2 1.5 14 14.5', 'var(--ink-2)', 1.5)],
   live: [['circle', { cx: 8, cy: 8, r: 4, fill: 'var(--ok)' }], ring('var(--ok)', { 'stroke-opacity': 0.45, 'stroke-width': 1.3 })],

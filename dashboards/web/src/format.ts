@@ -20,12 +20,17 @@ export function whole(n: number): string {
   return Number.isFinite(n) && Math.abs(n) < 1e15 ? text.replace(/\B(?=(\d{3})+$)/g, ',') : text;
 }
 
-// Returns six significant digits; non-finite values as text.
+// Returns six significant digits, and from 1e9 on three with a unit: 417847000000 as "418 G".
+// Non-finite values are text.
 export function num(value: number | string | null | undefined): string {
   if (value === null || value === undefined) return '–';
   if (typeof value === 'string') return value === 'nan' ? 'NaN' : value;
   if (!Number.isFinite(value)) return Number.isNaN(value) ? 'NaN' : value > 0 ? 'inf' : '−inf';
   const size = Math.abs(value);
+  if (size >= 1e9 && size < 1e18) {
+    const power = Math.min(5, Math.floor(Math.log10(size * (1 + 5e-4)) / 3));
+    return (value / 10 ** (3 * power)).toPrecision(3).replace(/^-/, '−') + NB + ['', 'k', 'M', 'G', 'T', 'P'][power];
+  }
   const text = Number.isInteger(value) && size < 1e15 ? whole(value)
     : size !== 0 && (size < 1e-4 || size >= 1e7) ? value.toExponential(3).replace('e+', 'e')
     : String(Number(value.toPrecision(size < 1 ? 4 : 6)));
@@ -84,6 +89,12 @@ export function at(t: number): string {
   const day = days === 0 ? '' : days === 1 ? 'yesterday ' : days === -1 ? 'tomorrow '
     : d.getUTCDate() + ' ' + MONTHS[d.getUTCMonth()] + ' ' + (Math.abs(days) > 300 ? d.getUTCFullYear() + ' ' : '');
   return day + clock(t) + NB + 'UTC';
+}
+
+// Returns "14:02:11 here" for a reader whose clock is not UTC; otherwise "".
+export function localTime(t: number): string {
+  const d = new Date(t);
+  return d.getTimezoneOffset() === 0 ? '' : `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}${NB}here`;
 }
 
 export function steps(first: number, last: number): string {

@@ -4,7 +4,7 @@ import type { IncidentPage, ServerInfo } from './api';
 import { ApiError, capsuleAddress, get, path, setState, Unanswered } from './api';
 import { card, command, copy, h, mark, time, toast } from './dom';
 import { at, bytes, clean, count, ms, now, sentence, steps, whole } from './format';
-import { fixes, howSure, sites, why } from './incident_parts';
+import { fixes, howSure, sites, symptoms, why } from './incident_parts';
 import { incidentText } from './text';
 import { alarm, gone, incidentAddress, runAddress, type Shell, type View } from './view';
 import { drawWitness } from './witness';
@@ -91,7 +91,12 @@ export function incidentView(fingerprint: string, shell: Shell): View {
   function ask(kind: 'acknowledged' | 'silenced' | 'open'): void {
     if (!page?.may_change) return;
     const error = h('p', { class: 'dlgerr', role: 'alert' });
-    const reason = h('textarea', { rows: 3, required: true, 'aria-describedby': 'asused' });
+    const reason = h('textarea', { rows: 3, required: true, 'aria-describedby': 'asused', onkeydown: (event: Event) => {
+      const key = event as KeyboardEvent;
+      if (key.key !== 'Enter' || key.shiftKey || key.isComposing) return;
+      key.preventDefault();
+      form.requestSubmit();
+    } });
     const who = h('input', { type: 'text', value: localStorage.getItem('who') ?? '', autocomplete: 'name' });
     const until = h('select', {}, h('option', { value: '1' }, `in 1 hour (${at(inHours(1))})`), h('option', { value: '8' }, `in 8 hours (${at(inHours(8))})`), h('option', { value: 'morning' }, `in the morning (${at(morning())})`),
       h('option', { value: '168' }, `in 7 days (${at(inHours(168))})`), h('option', { value: 'step' }, 'at a step'));
@@ -169,9 +174,10 @@ export function incidentView(fingerprint: string, shell: Shell): View {
         place >= 0 ? [h('span', { class: 'hide-s' }, `${place + 1} of ${order.length} open`), h('button', { class: 'tiny', 'aria-label': 'Previous incident (k)', onclick: () => step(-1) }, '‹'), h('button', { class: 'tiny', 'aria-label': 'Next incident (j)', onclick: () => step(1) }, '›')] : null),
       ...[banner(p, () => ask('open'))].filter((b) => b !== null) as HTMLElement[],
       ...(p.merged_into ? [h('div', { class: 'banner note' }, mark('note'), h('div', { class: 'grow' }, 'All its findings now have another cause: ', h('a', { href: incidentAddress(p.merged_into) }, 'see that incident')))] : []),
+      ...(p.symptom_of ? [h('div', { class: 'banner note' }, mark('note'), h('div', { class: 'grow' }, 'This is a symptom of another incident: ', h('a', { href: incidentAddress(p.symptom_of.fingerprint) }, sentence(clean(p.symptom_of.title, 200)))))] : []),
       alarm(p, { run: p.run, runNote: note }, { heading: 'h1' }),
       actions(true),
-      h('div', { class: 'cols' }, h('div', { class: 'stack' }, card(drawn.title, null, drawn.element), why(p), fixes(p), sites(p)),
+      h('div', { class: 'cols' }, h('div', { class: 'stack' }, card(drawn.title, null, drawn.element), symptoms(p), why(p), fixes(p), sites(p)),
         h('aside', { class: 'stack rail', 'aria-label': 'State and evidence' }, actions(false), howSure(p), history(p), judgeYourself(p, shell.server))));
     for (const d of main.querySelectorAll('details')) d.open = open.has(d.querySelector('summary')?.textContent);
   }

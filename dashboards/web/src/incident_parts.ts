@@ -1,8 +1,8 @@
 // The text of a finding below its witness, shared by a server's page and a report.
 import type { IncidentPage } from './api';
 import { card, command, h, mark, scrolls, tag } from './dom';
-import { clean, count, num, quantity, steps, whole } from './format';
-import { ruleAddress } from './view';
+import { clean, count, num, quantity, sentence, steps, whole } from './format';
+import { incidentRow, ruleAddress } from './view';
 import { fieldsTable } from './witness_parts';
 
 const STRENGTH: Record<string, string> = {
@@ -39,6 +39,14 @@ export function why(page: IncidentPage): HTMLElement {
     Object.keys(f.details).length ? h('details', {}, h('summary', {}, h('span', { class: 'tri' }, mark('tri', 's')), h('span', { class: 'small sub' }, 'All details')), fieldsTable(f.details, 'Details')) : null));
 }
 
+// The other findings of the same fault. `linked`: each has a page of its own.
+export function symptoms(page: IncidentPage, linked = true): HTMLElement | null {
+  const rows = page.symptoms ?? [];
+  if (rows.length === 0) return null;
+  return card('Symptoms', 'the same fault, as other rules see it', ...rows.slice(0, 50).map((row) => (linked ? incidentRow(row, false)
+    : h('p', { class: 'bd' }, h('b', {}, sentence(clean(row.title, 200))), h('span', { class: 'small muted' }, ` ${clean(row.rule, 60)} · ${clean(row.where, 120)} · ${steps(row.step_first, row.step_last)}`)))));
+}
+
 export function fixes(page: IncidentPage): HTMLElement {
   const f = page.finding;
   return card('Complete fix', null, h('div', { class: 'bd stack gap8' }, f.fix ? h('p', { class: 'pretty' }, clean(f.fix, 4000)) : h('p', {}, 'See the page of the rule.'),
@@ -58,6 +66,6 @@ export function howSure(page: IncidentPage): HTMLElement {
   const pair = (key: string, ...value: (string | HTMLElement)[]): HTMLElement => h('div', {}, h('dt', { class: 'k' }, key), h('dd', { class: 'wrapany' }, ...value));
   return card('How sure', null, h('div', { class: 'bd' }, h('dl', {},
     pair('Strength', h('b', {}, page.strength), h('br'), STRENGTH[page.strength] ?? ''), pair('False alarm', falseAlarm(page)),
-    pair('Cause', f.cause.id ? `${clean(f.cause.id, 80)}, confidence ${num(f.cause.confidence)}` : 'not named'),
+    pair('Cause', f.cause.id && f.cause.id !== 'unknown' ? `${clean(f.cause.id, 80)}, confidence ${num(f.cause.confidence)}` : 'not named'),
     pair('Assumed', ...(f.assumptions.length ? f.assumptions.flatMap((a, i) => (i ? [h('br'), clean(a, 400)] : [clean(a, 400)])) : ['nothing'])))));
 }

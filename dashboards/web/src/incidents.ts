@@ -29,11 +29,11 @@ export function incidentsView(params: URLSearchParams): View {
       .filter(([, n]) => n > 0).map(([level, n]) => count(n, level)).join(', ');
     main.replaceChildren(
       h('div', { class: 'sumline' }, h('h1', {}, 'Incidents'), h('span', { class: 'sub' }, levels ? `${state}: ${levels}` : ''), h('span', { class: 'spacer' }),
-        h('span', { class: 'seg', role: 'group', 'aria-label': 'State' }, tab('open', 'Open', open), tab('acknowledged', 'Acknowledged', acknowledged), tab('silenced', 'Silenced', silenced),
+        h('span', { class: 'seg', role: 'group', 'aria-label': 'State' }, tab('open', 'Open', open), tab('acknowledged', 'Acknowledged', acknowledged), tab('silenced', 'Silenced', silenced), tab('resolved', 'Resolved', resolved),
           suppressed || state === 'suppressed' ? tab('suppressed', 'Suppressed', suppressed) : null, tab('all', 'All', open + acknowledged + silenced + suppressed + resolved))),
       data.incidents.length ? h('section', { class: 'card', 'aria-label': 'Incidents' }, ...data.incidents.map((row) => incidentRow(row, true)))
         : h('section', { class: 'card' }, h('div', { class: 'bd' }, h('p', { class: 'lede' }, state === 'open' ? 'Nothing is open.' : 'No incident is in this state.'),
-          h('p', { class: 'small muted mt4' }, state === 'open' ? 'This does not prove health: some runs may not be judged. See the list of runs.' : 'An incident appears here when a person acknowledges or silences it.'))),
+          h('p', { class: 'small muted mt4' }, state === 'open' ? 'This does not prove health: some runs may not be judged. See the list of runs.' : state === 'resolved' ? 'An incident is resolved when its cause is over, or when it was not found again for many steps.' : 'An incident appears here when a person acknowledges or silences it.'))),
       ...(data.left_out ? [h('p', { class: 'small muted mt8' }, `${whole(data.left_out)} more are not listed here; use plumb query incidents`)] : []));
     if (focus) main.querySelector<HTMLElement>(`[data-row][data-key="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
   }

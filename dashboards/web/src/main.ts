@@ -1,6 +1,6 @@
 // The page: addresses, keys, the stream of events, and what is above every view.
 import { partsOf } from './address';
-import { ApiError, dropEarly, get, signIn, signOut, tellAnswered, type IncidentRow, type RunRow, type ServerInfo } from './api';
+import { ApiError, dropEarly, get, path, signIn, signOut, tellAnswered, type IncidentRow, type RunRow, type SeriesList, type ServerInfo } from './api';
 import { compareView } from './compare';
 import { copy, h, mark, message } from './dom';
 import { clean, clock, count, now, setServerTime, span, whole } from './format';
@@ -38,18 +38,18 @@ const shell: Shell = {
 
 function viewOf(parts: string[], params: URLSearchParams): View {
   const [what, ...rest] = parts;
-  if (!what || what === 'runs') return runsView(shell);
+  if (!what || what === 'runs') return runsView(shell, params);
   if (what === 'run' && rest.length) return runView(rest.join('/'), params);
   if (what === 'incidents') return incidentsView(params);
   if (what === 'incident' && rest.length === 1) return incidentView(rest[0], shell);
   if (what === 'rules') return rulesView();
   if (what === 'rule' && rest.length === 2) return ruleView(rest.join('/'));
-  if (what === 'compare') return compareView(params);
+  if (what === 'compare') return compareView(rest, params);
   if (what === 'signin') return signInView();
   return {
     title: 'Not found', nav: 'runs',
     async show(to) {
-      to.replaceChildren(message('Page not found', h('a', { href: '#/' }, 'All runs of this server')));
+      to.replaceChildren(message('Page not found', `No view has the address ${clean(location.hash, 200)}`, h('a', { href: '#/' }, 'All runs of this server')));
     },
   };
 }
@@ -105,7 +105,7 @@ let back = '#/';
 function askToken(): void {
   live.pause('out');
   shell.server = null;
-  openErrors.clear();
+  openErrors = 0;
   showErrors();
   document.querySelector('footer')!.replaceChildren();
   if (location.hash === '#/signin') return;
@@ -139,12 +139,13 @@ function signInView(): View {
 
 // ---- what is live ----
 
-let openErrors = new Map<string, boolean>();
+let countTimer = 0;
+let openErrors = 0;
 async function countErrors(): Promise<void> {
   try {
     const { incidents } = await get<{ incidents: IncidentRow[] }>('incidents', { state: 'open' });
     if (live.state.state === 'out') return;
-    openErrors = new Map(incidents.filter((one) => one.level === 'error' && !one.suppressed).map((one) => [one.fingerprint, true]));
+    openErrors = incidents.filter((one) => one.level === 'error' && !one.suppressed).length;
     showErrors();
   } catch {
     // The view shows the error.
@@ -152,10 +153,10 @@ async function countErrors(): Promise<void> {
 }
 function showErrors(): void {
   const badge = document.querySelector<HTMLElement>('.nav .count')!;
-  badge.hidden = openErrors.size === 0;
-  badge.textContent = whole(openErrors.size);
-  badge.title = `${count(openErrors.size, 'open error')}; warnings and notes are not counted`;
-  badge.setAttribute('aria-label', count(openErrors.size, 'open error'));
+  badge.hidden = openErrors === 0;
+  badge.textContent = whole(openErrors);
+  badge.title = `${count(openErrors, 'open error')}; warnings and notes are not counted`;
+  badge.setAttribute('aria-label', count(openErrors, 'open error'));
   badge.setAttribute('role', 'img');
 }
 
@@ -163,10 +164,11 @@ const live = new Live(onEvent, showLive, setServerTime, askToken);
 function onEvent(event: LiveEvent): void {
   if (event.kind === 'again') void countErrors();
   if (event.kind === 'incident') {
-    const { row } = event;
-    if (row.level === 'error' && row.state === 'open' && !row.suppressed) openErrors.set(row.fingerprint, true);
-    else openErrors.delete(row.fingerprint);
-    showErrors();
+    // Whether it is a symptom of another incident is known to the server alone.
+    countTimer ||= window.setTimeout(() => {
+      countTimer = 0;
+      void countErrors();
+    }, 500);
   }
   view?.onEvent?.(event);
   setTitle();
@@ -224,7 +226,7 @@ matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => view
 // ---- find and keys ----
 
 async function find(): Promise<void> {
-  const input = h('input', { type: 'text', placeholder: 'A run, an incident, a rule', 'aria-label': 'Find', autocomplete: 'off' });
+  const input = h('input', { type: 'text', placeholder: 'A run, an incident, a rule, a series of this run', 'aria-label': 'Find', autocomplete: 'off' });
   const list = h('div', {});
   const dialog = shell.dialog(h('form', { method: 'dialog' }, h('h2', {}, 'Find'), input, list));
   input.focus();
@@ -234,9 +236,23 @@ async function find(): Promise<void> {
     ...incidents.incidents.map((one): [string, string, string] => [clean(one.title, 120), `${one.rule}, ${clean(one.run, 60)}, ${one.fingerprint.slice(0, 12)}`, incidentAddress(one.fingerprint)]),
     ...rules.rules.map((one): [string, string, string] => [one.rule, one.title, ruleAddress(one.rule)]),
   ];
+  // The series of the run that is shown; the server finds them.
+  const [view_, run] = partsOf(location.hash);
+  let series: [string, string, string][] = [];
+  let asked = '';
+  const findSeries = async (): Promise<void> => {
+    const text = input.value.trim();
+    if (view_ !== 'run' || !run || text === asked || text.length < 2) return;
+    asked = text;
+    const list = await get<SeriesList>(path('runs', run, 'series'), { filter: text });
+    if (text !== input.value.trim()) return;
+    series = list.groups.flatMap((group) => group.series).slice(0, 5).map((one): [string, string, string] => [clean(one.series, 100), 'series of ' + clean(run, 60), runAddress(run) + '?' + new URLSearchParams({ series: one.series }).toString()]);
+    draw();
+  };
   const draw = (): void => {
+    void findSeries().catch(() => undefined);
     const words = input.value.toLowerCase().split(' ').filter(Boolean);
-    const hits = all.filter(([title, sub]) => words.every((word) => (title + ' ' + sub).toLowerCase().includes(word))).slice(0, 10);
+    const hits = [...all, ...series].filter(([title, sub]) => words.every((word) => (title + ' ' + sub).toLowerCase().includes(word))).slice(0, 10);
     list.replaceChildren(...hits.map(([title, sub, address]) => h('a', { class: 'incrow', href: address, onclick: () => dialog.close() }, mark('tri'), h('span', {}, title, h('br'), h('span', { class: 'small muted' }, sub)))),
       hits.length ? '' : h('p', { class: 'small muted' }, 'No name matches.'));
   };
@@ -252,7 +268,7 @@ async function find(): Promise<void> {
 function showKeys(): void {
   const row = (keys: string[], what: string): Node[] => [h('span', {}, ...keys.flatMap((k) => [h('kbd', {}, k), ' '])), h('span', {}, what)];
   shell.dialog(h('form', { method: 'dialog' }, h('h2', {}, 'Keys'), h('div', { class: 'keys' }, ...row(['j', 'k'], 'next, previous row or incident'), ...row(['Enter'], 'open'), ...row(['[', ']'], 'previous, next finding on the step axis'),
-    ...row(['+', '−', '0'], 'zoom in, out, whole run'), ...row(['/'], 'find a run, incident or rule'), ...row(['a', 's', 'o'], 'acknowledge, silence, reopen'), ...row(['c'], 'copy the finding as text'),
+    ...row(['+', '−', '0'], 'zoom in, out, whole run'), ...row(['/'], 'find a run, incident or rule'), ...row(['a', 's', 'o'], 'acknowledge, silence, reopen'), ...row(['c'], 'copy the finding as text'), ...row(['x'], 'select a run, to compare'),
     ...row(['g r', 'g i', 'g u'], 'runs, incidents, rules'), ...row(['t'], 'theme: as the system, light, dark'), ...row(['?'], 'this list')), h('div', { class: 'acts' }, h('button', { class: 'primary' }, 'Close'))));
 }
 
@@ -269,7 +285,7 @@ document.addEventListener('keydown', (event) => {
       return;
     }
   }
-  const rows = [...main.querySelectorAll<HTMLElement>('[data-row]')];
+  const rows = [...main.querySelectorAll<HTMLElement>('[data-row]')].filter((row) => row.checkVisibility());
   if (key === 'g') waiting = Date.now();
   else if (key === '?') showKeys();
   else if (key === 't') turnTheme();

@@ -3,8 +3,8 @@
 import { setSource, type IncidentPage, type IncidentRow, type Points } from './api';
 import { card, copy, h, mark, message, s, scrolls } from './dom';
 import { clean, count, sentence, whole } from './format';
-import { fixes, howSure, sites, why } from './incident_parts';
-import { seriesPlot } from './plots';
+import { fixes, howSure, sites, symptoms, why } from './incident_parts';
+import { curvePlot } from './curves';
 import { incidentText } from './text';
 import { nextTheme, startTheme } from './theme';
 import { alarm, incidentAddress, incidentRow } from './view';
@@ -14,6 +14,7 @@ interface Group { rule: string; words: string; sites: string }
 interface Series { run: string; name: string; loss: boolean; points: Points }
 interface Report {
   version: string;
+  title: string;  // the run, or the file
   summary: string;
   left_out: string;
   bottleneck: string; // the largest bottleneck; empty if there is no trace
@@ -45,11 +46,11 @@ setSource((address, params) => {
 function plots(): HTMLElement[] {
   const cards: HTMLElement[] = [];
   for (const one of data.series.filter((series) => series.loss).slice(0, 8)) {
-    const plot = seriesPlot(one.name, 200, () => undefined, () => undefined);
+    const plot = curvePlot(one.name, 240, () => undefined, () => undefined);
     const { step } = one.points;
     const marks = incidents.filter((row) => row.run === one.run && !row.suppressed && row.step_first >= step[0] && row.step_first <= step[step.length - 1] + (one.points.bucket_steps ?? 1));
     cards.push(card(clean(one.name, 80), one.run ? `run ${clean(one.run, 80)}` : null, h('div', { class: 'bd' }, plot.element, marks.length ? h('p', { class: 'small muted mt4' }, `Vertical lines: where ${count(marks.length, 'finding')} ${marks.length === 1 ? 'begins' : 'begin'}.`) : null)));
-    plot.update(one.points, marks);
+    plot.update([{ label: one.name, points: one.points }], marks);
     new ResizeObserver(() => plot.resize()).observe(plot.element);
   }
   return cards;
@@ -86,9 +87,9 @@ function overview(): HTMLElement[] {
   const said = KEYS.filter((level) => of(level)).map((level) => count(of(level), level)).join(', ');
   const runs = new Set(data.incidents.map((one) => one.run)).size;
   return [
-    h('div', { class: 'sumline' }, h('h1', {}, said || 'No findings'), h('span', { class: 'muted small' }, clean(data.summary, 400)), data.left_out ? h('span', { class: 'muted small' }, clean(data.left_out, 400)) : '', data.bottleneck ? h('span', { class: 'small' }, clean(data.bottleneck, 400)) : ''),
+    h('div', { class: 'sumline' }, h('h1', {}, said || 'No findings'), data.title ? h('span', { class: 'sub' }, clean(data.title, 100)) : '', h('span', { class: 'muted small' }, clean(data.summary, 400)), data.left_out ? h('span', { class: 'muted small' }, clean(data.left_out, 400)) : '', data.bottleneck ? h('span', { class: 'small' }, clean(data.bottleneck, 400)) : ''),
     ...(worst ? [alarm(worst, { run: worst.run, runNote: runs > 1 ? `one of ${count(runs, 'run')}` : '', plain: true }, { heading: 'h2', link: true })]
-      : [h('section', { class: 'alarm calm' }, h('div', { class: 'say' }, h('div', {}, h('h2', {}, data.coverage.judged > data.coverage.inconclusive ? 'Every verdict passed or is inconclusive with its reason' : 'Nothing could be judged: see the missing parts'))))]),
+      : [h('section', { class: 'alarm calm' }, h('div', { class: 'say' }, h('div', {}, h('h2', {}, data.coverage.judged > 0 ? 'Every verdict passed or is inconclusive with its reason' : 'Nothing could be judged: see the missing parts'))))]),
     h('div', { class: 'stack' },
       incidents.length ? card('Incidents', whole(incidents.length), ...incidents.slice(0, 500).map((row) => incidentRow(row, true)), incidents.length > 500 ? h('p', { class: 'bd small muted' }, `and ${whole(incidents.length - 500)} more: see the JSON report`) : null) : '',
       ...plots(), coverage(), ...[groups('Inconclusive', count(data.coverage.inconclusive, 'verdict'), data.inconclusive), groups('Passed', count(data.passed.length, 'line'), data.passed)].filter((one) => one !== null), inputs()),
@@ -108,7 +109,7 @@ function incident(page: IncidentPage): HTMLElement[] {
     h('div', { class: 'crumbs' }, h('a', { href: '#/' }, 'Report'), h('span', {}, '/'), h('span', {}, `incident ${place + 1} of ${incidents.length}`), h('span', { class: 'grow' }),
       incidents.length > 1 ? [h('button', { class: 'tiny', 'aria-label': 'Previous incident (k)', onclick: () => step(-1) }, '‹'), h('button', { class: 'tiny', 'aria-label': 'Next incident (j)', onclick: () => step(1) }, '›')] : ''),
     alarm(page, { run: page.run, runNote: '', plain: true }, { heading: 'h1' }),
-    h('div', { class: 'cols' }, h('div', { class: 'stack' }, card(drawn.title, null, drawn.element), why(page), fixes(page), sites(page)),
+    h('div', { class: 'cols' }, h('div', { class: 'stack' }, card(drawn.title, null, drawn.element), symptoms(page, false), why(page), fixes(page), sites(page)),
       h('aside', { class: 'stack rail', 'aria-label': 'Evidence' }, h('section', { class: 'card' }, h('div', { class: 'bd acts' }, h('button', { onclick: text }, 'Copy as text', h('kbd', { 'aria-hidden': 'true' }, 'c')))), howSure(page),
         h('section', { class: 'card' }, h('div', { class: 'bd' }, h('dl', {}, h('div', {}, h('dt', { class: 'k' }, 'Finding'), h('dd', { class: 'mono wrapany' }, page.finding.fingerprint)),
           page.also.length ? h('div', {}, h('dt', { class: 'k' }, 'Also of this run'), h('dd', {}, ...page.also.flatMap((one, i) => [i ? h('br') : '', h('a', { href: incidentAddress(one.fingerprint) }, sentence(clean(one.title_short, 80)))]))) : null))))),
@@ -136,7 +137,7 @@ function route(): void {
   const page = what === 'incident' ? incidents.find((one) => one.fingerprint.startsWith(rest[0] ?? '-')) : undefined;
   const content = !what ? overview() : page ? incident(page) : what === 'rule' ? rule(rest.join('/')) : [message('This report has no such page', h('a', { href: '#/' }, 'The whole report'))];
   main.replaceChildren(...content);
-  document.title = (page ? sentence(clean(page.title, 80)) : 'Report') + ' – Plumbline';
+  document.title = (page ? sentence(clean(page.title, 80)) + ' – ' : '') + clean(data.title, 100) + ' – Plumbline';
   scrollTo(0, 0);
   document.documentElement.dataset.ready = location.hash;
 }
@@ -166,3 +167,17 @@ matchMedia('(prefers-color-scheme: dark)').addEventListener('change', route);
 addEventListener('hashchange', route);
 startTheme();
 route();
+
+// What is printed: the whole report, with the witness, the reason and the fix of each incident, at
+// the width of a page. It is drawn beforehand, because printing does not wait for a plot.
+const MOST_PRINTED = 40;
+const printed = h('div', { class: 'printed', 'aria-hidden': 'true', inert: true });
+setTimeout(() => {
+  const whole_ = (page: IncidentPage): HTMLElement => {
+    const drawn = drawWitness(page);
+    return h('section', { class: 'printpart' }, alarm(page, { run: page.run, runNote: '', plain: true }, { heading: 'h2' }), h('div', { class: 'stack' }, card(drawn.title, null, drawn.element), symptoms(page, false), why(page), fixes(page), howSure(page)));
+  };
+  printed.append(...overview(), ...incidents.slice(0, MOST_PRINTED).map(whole_));
+  for (const one of printed.querySelectorAll('details')) one.open = true;
+  document.body.append(printed);
+}, 50);

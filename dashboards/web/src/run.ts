@@ -3,9 +3,10 @@
 import type { Coverage, IncidentRow, Points, RunPage } from './api';
 import { get, getBytes, path } from './api';
 import { h } from './dom';
-import { clean, num, steps, whole } from './format';
-import { GUTTER, RIGHT, parseCells, seriesPlot, type Cells } from './plots';
+import { clean, whole } from './format';
+import { GUTTER, RIGHT, parseCells, type Cells } from './plots';
 import { drawLanes, drawMini, type Range } from './run_axis';
+import { runCurves } from './run_curves';
 import { drawHeat } from './run_heat';
 import { drawRail, drawTop } from './run_rail';
 import { seriesCard } from './run_series';
@@ -38,7 +39,15 @@ export function runView(name: string, params: URLSearchParams): View {
   const plotTitle = h('div', { class: 'subhead' });
   const heatTitle = h('div', { class: 'subhead' });
   const rangeBar = h('span', { class: 'seg', role: 'group', 'aria-label': 'Range' });
-  const plot = seriesPlot('the series', 190, (from, to) => setRange({ from, to }), (step) => showReadout(step));
+  const curves = runCurves(name, params, {
+    zoom: (range) => setRange(range),
+    cursor: (step) => { readout.textContent = step === null ? '' : curves.readout(step); },
+    changed() {
+      address();
+      void loadWindow();
+    },
+  });
+  const plot = curves.plot;
 
   const bounds = (): Range => {
     const first = run?.attempts.length ? Math.min(...run.attempts.map((one) => one.step_first)) : 0;
@@ -61,6 +70,7 @@ export function runView(name: string, params: URLSearchParams): View {
       set.set('to', String(range.to));
     }
     if (follows) set.set('last', '500');
+    curves.put(set);
     const text = set.toString();
     history.replaceState(null, '', runAddress(name) + (text ? '?' + text : ''));
   }
@@ -105,20 +115,6 @@ export function runView(name: string, params: URLSearchParams): View {
     rangeBar.append(button('Last 500 steps', follows, () => setRange(null, true), 'hide-s'));
   }
 
-  function showReadout(step: number | null): void {
-    if (step === null || !shown) {
-      readout.textContent = '';
-      return;
-    }
-    const i = shown.step.indexOf(step);
-    const value = shown.bad?.includes(i) ? 'not finite' : num(shown.mean?.[i] ?? null);
-    const low = shown.min?.[i];
-    const high = shown.max?.[i];
-    const spread = typeof low === 'number' && typeof high === 'number' && low !== high ? `, ${num(low)} to ${num(high)}` : '';
-    const to = step + (shown.bucket_steps ?? 1) - 1;
-    readout.textContent = `${steps(step, to)}: ${clean(shown.series ?? chosen, 60)} ${value}${spread}`;
-  }
-
   // ---- loading ----
 
   let shown: Points | null = null;
@@ -136,7 +132,7 @@ export function runView(name: string, params: URLSearchParams): View {
     drawAxis();
     if (!chosen) {
       plotTitle.replaceChildren(h('h3', {}, 'Series'), h('span', { class: 'small muted' }, 'This run has sent no series yet: run.scalar("loss", …)'));
-      plot.element.hidden = true;
+      curves.element.hidden = true;
       return;
     }
     if (busy) {
@@ -146,17 +142,16 @@ export function runView(name: string, params: URLSearchParams): View {
     busy = true;
     try {
       const w = window_();
-      const px = Math.max(100, Math.min(2048, Math.floor((plot.element.clientWidth || 800) - GUTTER - RIGHT)));
-      const [points] = await Promise.all([get<Points>(path('runs', name, 'points'), { series: chosen, from: w.from, to: w.to, px }), plot.ready()]);
+      const points = await curves.load(name, chosen, w);
       shown = points;
-      plot.element.hidden = false;
+      curves.element.hidden = false;
       plotTitle.replaceChildren(h('h3', {}, 'Series'), picker(chosen, 'Drawn series', (one) => {
         chosen = one;
         address();
         void loadWindow();
       }), h('span', { class: 'small muted' }, (points.bucket_steps ?? 1) > 1 ? `mean, smallest and largest of ${whole(points.bucket_steps!)} steps and all ranks` : 'each step, mean of all ranks'));
       const worst = run?.worst;
-      plot.update(points, worst ? [worst, ...open().filter((one) => one.fingerprint !== worst.fingerprint)] : open());
+      curves.draw(worst ? [worst, ...open().filter((one) => one.fingerprint !== worst.fingerprint)] : open(), w);
       if (heat) await loadCells(w);
     } finally {
       busy = false;
@@ -168,7 +163,7 @@ export function runView(name: string, params: URLSearchParams): View {
   }
 
   async function loadCells(w: Range): Promise<void> {
-    const width = Math.max(60, Math.min(400, Math.floor(((plot.element.clientWidth || 800) - GUTTER - RIGHT) / 3)));
+    const width = Math.max(60, Math.min(400, Math.floor((curves.wide() - GUTTER - RIGHT) / 3)));
     const body = await getBytes(path('runs', name, 'cells'), { series: heat, from: w.from, to: w.to, columns: width, rows: 256, alone: alone()[0] });
     cells = parseCells(body);
     showHeat(w);
@@ -193,7 +188,8 @@ export function runView(name: string, params: URLSearchParams): View {
   }
   function drawAxis(): void {
     if (!run) return;
-    const axis = { all: bounds(), shown: window_(), open: open() };
+    const over = run.incidents.filter((one) => one.state === 'resolved');
+    const axis = { all: bounds(), shown: window_(), open: open(), over };
     drawMini(mini, axis, loss);
     drawLanes(lanes, axis, run);
   }
@@ -261,6 +257,7 @@ export function runView(name: string, params: URLSearchParams): View {
   }
   async function loadPlots(): Promise<void> {
     const all = (await list.load()).groups.flatMap((group) => group.series);
+    curves.listed(all);
     chosen ||= loss?.series ?? all[0]?.series ?? '';
     if (!heat) {
       const wide = all.filter((one) => one.ranks > 1);
@@ -280,7 +277,7 @@ export function runView(name: string, params: URLSearchParams): View {
       if (!main) return;
       const timeline = h('section', { class: 'card', 'aria-label': 'Timeline' },
         h('div', { class: 'hd' }, h('h2', {}, 'Timeline'), h('span', { class: 'muted small hide-s' }, 'drag to choose steps, [ and ] move between findings'), h('span', { class: 'grow' }), rangeBar),
-        h('div', { class: 'plotpad' }, mini, lanes, plotTitle, plot.element, readout, heatTitle, heatBox));
+        h('div', { class: 'plotpad' }, mini, lanes, plotTitle, curves.element, readout, heatTitle, heatBox));
       parts = [top, h('div', { class: 'cols' }, h('div', { class: 'stack' }, timeline, list.element), rail)];
       main.replaceChildren(...parts);
       drawAll();

@@ -6,18 +6,18 @@ import { GUTTER, RIGHT, hatched, hatches, line, picture, plumb, rangeOf, scale, 
 import { isCalm } from './view';
 
 export interface Range { from: number; to: number }
-export interface Axis { all: Range; shown: Range; open: IncidentRow[] }
+export interface Axis { all: Range; shown: Range; open: IncidentRow[]; over: IncidentRow[] }  // `over`: resolved ones
 
 // Joins marks that are too close on a lane: a cluster shows its worst shape and its count.
 function clusters(rows: IncidentRow[], X: (step: number) => number, apart: number): { row: IncidentRow; x: number; n: number }[] {
-  const rank: Record<string, number> = { error: 0, warning: 1, note: 2 };
+  const rankOf = (row: IncidentRow): number => (row.state === 'resolved' ? 3 : { error: 0, warning: 1 }[row.level] ?? 2);
   const out: { row: IncidentRow; x: number; n: number }[] = [];
   for (const row of [...rows].sort((a, b) => a.step_first - b.step_first)) {
     const x = X(row.step_first);
     const last = out[out.length - 1];
     if (last && x - last.x < apart) {
       last.n++;
-      if (rank[row.level] < rank[last.row.level]) last.row = row;
+      if (rankOf(row) < rankOf(last.row)) last.row = row;
     } else {
       out.push({ row, x, n: 1 });
     }
@@ -65,13 +65,14 @@ export function drawLanes(lanes: HTMLElement, axis: Axis, run: RunPage): void {
     const colour = row.level === 'warning' ? 'warn-fill' : row.level;
     parts.push(s('line', { x1: inside(X(row.step_first)), y1: 22, x2: inside(X(row.step_last)), y2: 22, stroke: `var(--${colour})`, 'stroke-width': row.level === 'error' ? 4 : 2 }));
   }
-  const groups = clusters(visible.filter((one) => one.step_first >= w.from), X, 22);
+  const over = axis.over.filter((one) => one.step_first >= w.from && one.step_first <= w.to);
+  const groups = clusters([...visible.filter((one) => one.step_first >= w.from), ...over], X, 22);
   groups.forEach((one, i) => {
-    parts.push(markAt(isCalm(one.row) ? 'ack' : one.row.level, one.x, 22, 18));
+    parts.push(markAt(one.row.state === 'resolved' ? 'gone' : isCalm(one.row) ? 'ack' : one.row.level, one.x, 22, 18));
     const room = (groups[i + 1]?.x ?? width - RIGHT) - one.x - 16;
     const label = one.n > 1 ? `${one.n} findings` : sentence(clean(one.row.title_short, 60));
     const fits = Math.floor(room / 6.6);
-    if (fits >= 6) parts.push(words(one.x + 13, 13, label.length > fits ? label.slice(0, fits - 1) + '…' : label, one.row.level === 'error' ? 'b e' : one.row.level === 'warning' ? 'w' : 't3'));
+    if (fits >= 6) parts.push(words(one.x + 13, 13, label.length > fits ? label.slice(0, fits - 1) + '…' : label, one.row.state === 'resolved' ? 't3' : one.row.level === 'error' ? 'b e' : one.row.level === 'warning' ? 'w' : 't3'));
   });
   parts.push(words(GUTTER - 10, 54, 'evidence', 't3', 'end'), s('rect', { x: GUTTER, y: 44, width: width - RIGHT - GUTTER, height: 12, fill: 'var(--s1-soft)' }));
   for (const gap of run.gaps) {
@@ -90,5 +91,5 @@ export function drawLanes(lanes: HTMLElement, axis: Axis, run: RunPage): void {
     const x = X(worst.step_first);
     parts.push(plumb(x, 32, 62));
   }
-  lanes.replaceChildren(picture(width, run.attempts.length > 1 ? 76 : 72, `${visible.length} findings and the evidence on the step axis`, ...parts));
+  lanes.replaceChildren(picture(width, run.attempts.length > 1 ? 76 : 72, `${visible.length} findings, ${over.length} resolved, and the evidence on the step axis`, ...parts));
 }

@@ -1,20 +1,22 @@
 // Lists all runs, the worst first.
 import type { Points, RunRow } from './api';
 import { get, isNew, path } from './api';
+import { compareAddress, MOST_RUNS } from './compare';
 import { command, h, mark, say, tag, time } from './dom';
 import { clean, count, seconds, sentence, span, whole, now, ms } from './format';
 import type { LiveEvent } from './live';
 import { spark } from './plots';
+import { breaking, chosenOf, chosenRuns, isQuiet, listBar, moreButton } from './runs_list';
 import { alarm, incidentAddress, isCalm, runAddress, type Shell, type View } from './view';
 
 interface Answer { now: string; runs: RunRow[] }
 
 function quietWords(run: RunRow): [string, string] {
   if (run.quarantined) return ['In quarantine: it could not be judged', clean(run.quarantined, 200)];
-  const verdicts = run.judged - run.inconclusive;
-  if (run.word === 'Watched') return ['No findings so far', `${count(run.samples, 'value')} up to step\u00a0${whole(run.newest_step)}; rules pass series only when the run ends`];
+  const verdicts = run.judged;
+  if (run.word === 'Watched') return ['No findings so far', `${count(run.samples, 'value')}, last look step\u00a0${whole(run.closed_step)}; rules pass series only when the run ends`];
   if (run.state === 'none') {
-    return run.judged === 0 ? ['No rule has given a verdict yet', 'A hook may be in code that never runs: use plumb doctor']
+    return run.inconclusive === 0 ? ['No rule has given a verdict yet', 'A hook may be in code that never runs: use plumb doctor']
       : ['Every verdict was inconclusive', `${count(run.inconclusive, 'verdict')}: the page of the run lists the reasons`];
   }
   const aside = run.put_aside ? `, ${whole(run.put_aside)} put aside` : '';
@@ -35,15 +37,21 @@ export function waste(run: RunRow): string | undefined {
 
 const lastSeen = (run: RunRow): HTMLElement => h('span', { class: 'l2' }, run.newest_step < 0 ? 'no step yet, ' : `step\u00a0${whole(run.newest_step)}, `, time(run.last_seen));
 
-function row(run: RunRow): HTMLElement {
+// `choose`: adds the run to the selection, or takes it away.
+function row(run: RunRow, chosen: boolean, choose: (on: boolean) => void): HTMLElement {
+  const box = h('input', { type: 'checkbox', 'aria-label': `Select ${clean(run.run, 100)}`, checked: chosen, onchange: () => choose(box.checked) });
+  return h('div', { class: 'rwrap' }, h('label', { class: 'pick' }, box), link(run));
+}
+
+function link(run: RunRow): HTMLElement {
   const worst = run.worst;
   const [first, second] = quietWords(run);
   const quiet = !worst && run.state !== 'none' && run.state !== 'error';
   const counts = (['error', 'warning', 'note'] as const).filter((level) => run.open[level] > 0);
   const dash = h('span', { class: 'muted hide-s' }, '–');
-  return h('a', { class: 'rrow ' + (quiet ? 'quiet' : ''), href: worst ? incidentAddress(worst.fingerprint) : runAddress(run.run), 'data-row': true, 'data-key': run.run },
+  return h('a', { class: 'rrow ' + (isQuiet(run) ? 'quiet compact' : quiet ? 'quiet' : ''), href: worst ? incidentAddress(worst.fingerprint) : runAddress(run.run), 'data-row': true, 'data-key': run.run },
     h('span', { class: 'st' }, tag(run.state, run.word)),
-    h('span', { class: 'nn' }, h('span', { class: 'n', title: clean(run.run, 2000) }, clean(run.run, 120)), lastSeen(run)),
+    h('span', { class: 'nn' }, h('span', { class: 'n', title: clean(run.run, 2000) }, ...breaking(run.run)), lastSeen(run)),
     h('span', { class: 'w' }, worst ? [h('b', { title: clean(worst.title, 2000) }, sentence(clean(worst.title_short.endsWith('…') ? worst.title : worst.title_short, 140))), h('span', { class: 'small sub' }, h('span', { class: 'arrow' }, '→'), sentence(clean(worst.act, 160)))]
       : [h('b', { class: 'weight450' }, first), h('span', { class: 'small muted' }, second)]),
     h('span', { class: 'since' }, worst ? [time(worst.opened, 'span'), h('span', { class: 'l2' }, `step\u00a0${whole(worst.step_first)}`)] : dash.cloneNode(true)),
@@ -67,8 +75,13 @@ run.watch(model, optimizer)  # PyTorch; else run.step and run.scalar`;
     shell.server && !shell.server.keeps ? h('p', { class: 'small muted' }, 'Without ', h('code', {}, '--data'), ' this server loses all data when it ends.') : null);
 }
 
-export function runsView(shell: Shell): View {
+export function runsView(shell: Shell, params: URLSearchParams): View {
   let data: Answer | null = null;
+  const chosen = chosenOf(params);
+  const selected = new Set<string>();
+  let folded: boolean | null = null;  // the healthy and finished ones; null: by their number
+  const controls = listBar(chosen, () => draw());
+  const selection = h('span', { class: 'selection' });
   let main: HTMLElement | null = null;
   const sparks = new Map<string, { at: number; step: number; points: Points }>();
   let seen: IntersectionObserver | null = null;
@@ -104,14 +117,21 @@ export function runsView(shell: Shell): View {
     const head = sick === 0 ? (by('warning') ? 'No run has errors' : by('ok') + by('done') ? 'All quiet' : 'No run is judged') : `${whole(sick)} of ${count(data.runs.length, 'run')} ${sick === 1 ? 'has' : 'have'} errors`;
     const worst = data.runs.find((run) => run.worst && !isCalm(run.worst) && run.worst.level !== 'note');
     const open = data.runs.reduce((sum, run) => sum + run.open.error + run.open.warning + run.open.note, 0);
-    const rows = data.runs.map(row);
+    const runs = chosenRuns(data.runs, chosen);
+    const shown = runs.slice(0, chosen.most);
+    const rows = shown.map((run) => row(run, selected.has(run.run), (on) => select(run.run, on)));
+    const quiet = rows.filter((_, i) => !chosen.sort && isQuiet(shown[i]));
+    const typing = document.activeElement === controls.querySelector('input');
     main.replaceChildren(
-      h('div', { class: 'sumline' }, h('h1', {}, head), h('span', { class: 'sub' }, rest), h('span', { class: 'spacer' }), h('span', { class: 'muted small' }, 'sorted by severity'), data.runs.length > 1 ? h('a', { class: 'small', href: '#/compare' }, 'Compare two runs') : null),
+      h('div', { class: 'sumline' }, h('h1', {}, head), h('span', { class: 'sub' }, rest), h('span', { class: 'spacer' }), selection),
       ...(worst?.worst ? [alarm(worst.worst, { run: worst.run, runNote: runNote(worst), waste: waste(worst) },
         { heading: 'h2', link: true, lead: worst.word === 'Hung' ? 'Error: the run is blocked' : undefined })] : []),
       h('section', { class: 'card runs', 'aria-label': 'Runs' },
-        h('div', { class: 'rhead', 'aria-hidden': 'true' }, ...['State', 'Run', 'Fault, and what to do', 'Since', 'Where', 'Loss', 'Open'].map((t) => h('span', {}, t))), ...rows),
+        controls, h('div', { class: 'rhead', 'aria-hidden': 'true' }, ...['State', 'Run', 'Fault, and what to do', 'Since', 'Where', 'Loss', 'Open'].map((t) => h('span', {}, t))), ...rows.filter((one) => !quiet.includes(one)),
+        quiet.length ? fold(quiet, runs.filter(isQuiet).length) : '', rows.length === 0 ? h('p', { class: 'bd sub' }, 'No run matches.') : '', runs.length > shown.length ? moreButton(runs.length - shown.length, chosen, draw) : ''),
       h('p', { class: 'small muted mt12' }, 'Healthy means that rules gave verdicts and all passed. A run without verdicts is ', h('b', {}, 'not judged'), `, never healthy. ${count(open, 'incident')} open.`));
+    if (typing) controls.querySelector('input')!.focus();
+    drawSelection();
     seen?.disconnect();
     seen = new IntersectionObserver((entries) => {
       for (const entry of entries) {
@@ -122,8 +142,31 @@ export function runsView(shell: Shell): View {
         if (run && box) void drawSpark(run, box);
       }
     });
-    for (const element of rows) seen.observe(element);
+    for (const element of rows) seen.observe(element.querySelector('.rrow')!);
     if (focus) main.querySelector<HTMLElement>(`[data-row][data-key="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
+  }
+
+  // The healthy and finished runs, with their count; folded if they are many.
+  function fold(rows: HTMLElement[], count_: number): HTMLElement {
+    const details = h('details', { class: 'quietruns' }, h('summary', {}, h('span', { class: 'tri' }, mark('tri', 's')), h('b', {}, `${whole(count_)} healthy or finished`)), ...rows);
+    details.open = !(folded ?? (rows.length > 12 && !chosen.text && !chosen.state));
+    details.addEventListener('toggle', () => { folded = !details.open; });
+    return details;
+  }
+  function select(run: string, on: boolean): void {
+    if (on) selected.add(run);
+    else selected.delete(run);
+    drawSelection();
+  }
+  function drawSelection(): void {
+    const names = [...selected].filter((name) => data?.runs.some((one) => one.run === name));
+    const fits = names.length >= 2 && names.length <= MOST_RUNS;
+    selection.replaceChildren(...(names.length === 0 ? [(data?.runs.length ?? 0) > 1 ? h('a', { class: 'small', href: '#/compare' }, 'Compare runs') : '']
+      : [h('span', { class: 'small sub' }, `${names.length} selected `), fits ? h('a', { class: 'btn', href: compareAddress(...names) }, 'Compare') : h('span', { class: 'small muted' }, names.length < 2 ? 'select another one to compare ' : `at most ${MOST_RUNS} can be compared `),
+        h('button', { class: 'quiet small', onclick: () => {
+          selected.clear();
+          draw();
+        } }, 'Clear')]));
   }
 
   async function load(): Promise<void> {
@@ -183,6 +226,14 @@ export function runsView(shell: Shell): View {
         if (ended) soon(300);
       }
       soon(5000);
+    },
+    onKey(key) {
+      const run = (document.activeElement as HTMLElement | null)?.closest<HTMLElement>('.rrow')?.dataset.key;
+      if (key !== 'x' || !run) return false;
+      select(run, !selected.has(run));
+      const box = document.activeElement!.closest('.rwrap')!.querySelector('input')!;
+      box.checked = selected.has(run);
+      return true;
     },
     onTheme: draw,
     leave() {

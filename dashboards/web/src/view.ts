@@ -2,7 +2,8 @@
 import type { IncidentRow, ServerInfo } from './api';
 import { ApiError, Unanswered } from './api';
 import { command, h, mark, message, tag, time } from './dom';
-import { clean, at, ms, num, sentence, steps, whole } from './format';
+import { clean, at, localTime, ms, num, sentence, steps, whole } from './format';
+import { partsOf } from './address';
 import type { LiveEvent } from './live';
 
 export interface View {
@@ -47,7 +48,7 @@ export function facts(row: IncidentRow, of: Facts): HTMLElement {
   const more = row.sites > 1 ? `and ${whole(row.sites - 1)} more ${row.sites === 2 ? 'site' : 'sites'}` : steps(row.step_first, row.step_last);
   return h('dl', { class: 'facts' },
     h('div', {}, h('dt', {}, 'Run'), h('dd', {}, h('b', {}, of.plain ? clean(of.run || 'not named', 120) : h('a', { href: runAddress(of.run), title: clean(of.run, 2000) }, clean(of.run, 120))), h('span', {}, of.runNote))),
-    h('div', {}, h('dt', {}, 'Since'), row.opened ? h('dd', {}, h('b', {}, time(row.opened)), h('span', {}, at(ms(row.opened))), h('span', {}, `step\u00a0${whole(row.step_first)}`), of.waste && h('span', {}, of.waste))
+    h('div', {}, h('dt', {}, 'Since'), row.opened ? h('dd', {}, h('b', {}, time(row.opened)), h('span', {}, at(ms(row.opened))), localTime(ms(row.opened)) && h('span', {}, localTime(ms(row.opened))), h('span', {}, `step\u00a0${whole(row.step_first)}`), of.waste && h('span', {}, of.waste))
       : h('dd', {}, h('b', {}, `step\u00a0${whole(row.step_first)}`), h('span', {}, row.step_last > row.step_first ? `last seen in step\u00a0${whole(row.step_last)}` : 'seen in this step'))),
     h('div', {}, h('dt', {}, 'Where'), h('dd', {}, h('b', {}, clean(row.where, 160)), h('span', {}, more))),
     h('div', { class: 'do' }, h('dt', {}, 'Do first'), h('dd', {}, h('b', {}, sentence(clean(row.act, 300))), row.command ? command(row.command) : null, row.fill ? h('span', { class: 'small muted' }, clean(row.fill, 300)) : null)));
@@ -72,7 +73,8 @@ export function incidentRow(row: IncidentRow, withRun: boolean): HTMLElement {
   const word = row.suppressed ? 'suppressed' : row.state === 'open' ? { error: 'Error', warning: 'Warning', note: 'Note' }[row.level] ?? row.level : row.state;
   return h('a', { class: 'incrow', href: incidentAddress(row.fingerprint), 'data-row': true, 'data-key': row.fingerprint }, mark(markOf(row)),
     h('span', { class: 'incgrid' }, h('b', {}, sentence(clean(row.title, 200))), h('span', { class: 'small sub nowrap num' }, row.opened ? time(row.opened) : steps(row.step_first, row.step_last)),
-      h('span', { class: 'small muted' }, where), h('span', { class: 'small muted nowrap num' }, word)));
+      h('span', { class: 'small muted' }, where), h('span', { class: 'small muted nowrap num' }, word),
+      ...(row.symptoms ?? []).slice(0, 4).map((one) => h('span', { class: 'small sub also' }, 'also: ', sentence(clean(one.title, 160)), h('span', { class: 'muted' }, ` · ${clean(one.rule, 60)}, ${steps(one.step_first, one.step_first)}`)))));
 }
 
 export const UNANSWERED = 'The server did not answer in time. A browser has six connections to a host: are many tabs or windows open at the same time?';
@@ -89,7 +91,7 @@ export function failure(error: unknown): HTMLElement {
   if (error instanceof ApiError) {
     if (error.status === 403) return message('You have no access to this page', error.message, h('a', { href: '#/signin' }, 'Sign in with another token'));
     if (error.status === 404) {
-      return message('Not found', error.message, 'Retention removes old incidents and runs. Another plumbd may have this one.', h('a', { href: '#/' }, 'All runs of this server'));
+      return message('Not found: ' + clean(partsOf(location.hash).slice(1).join('/'), 120), error.message, 'Retention removes old incidents and runs. Another plumbd may have this one.', h('a', { href: '#/' }, 'All runs of this server'));
     }
     return message('The server could not answer', `${error.message} (HTTP ${num(error.status)})`);
   }

@@ -3,7 +3,8 @@ import type { Finding, IncidentPage, Value } from './api';
 import { get, path, type Points } from './api';
 import { clean, count, num, steps, whole } from './format';
 import { h, markAt, s } from './dom';
-import { line, picture, plumb, scale, seriesPlot, words } from './plots';
+import { curvePlot } from './curves';
+import { line, picture, plumb, scale, words } from './plots';
 import { lanesWitness } from './witness_lanes';
 import { drawQueue, type Token } from './witness_queue';
 import { fieldsTable, fitted, isFields, isNumber, textOf, valueText, type Drawn } from './witness_parts';
@@ -116,13 +117,13 @@ function seriesWitness(page: IncidentPage): Drawn | null {
   const caption = h('figcaption', {}, clean(textOf(finding.witness.text) || finding.explanation, 600));
   const figure = h('figure', { class: 'bd' }, caption);
   const reach = Math.max(60, finding.site.step_last - onset + 30);
-  const plot = seriesPlot(name, 220, () => undefined, () => undefined);
+  const plot = curvePlot(name, 220, () => undefined, () => undefined);
   // Here the onset is the row's own first step.
   const mark = { ...page, step_first: onset };
   void get<Points>(path('runs', page.run, 'points'), { series: name, from: onset - reach, to: onset + reach, px: 1200 }).then((points) => {
     if (points.step.length < 2) return;
     figure.prepend(plot.element);
-    plot.update(points, [mark]);
+    plot.update([{ label: name, points }], [mark]);
     new ResizeObserver(() => plot.resize()).observe(plot.element);
   }).catch(() => undefined);
   figure.append(fieldsTable(finding.witness, 'Witness'));

@@ -9,6 +9,9 @@ import { fieldsTable, fitted, isFields, isNumber, numbersOf, textOf, type Drawn,
 interface Gap { from: number; ms: number; host: boolean }
 interface Window { from: number; to: number }
 
+// What waits: a GPU, or the loop of a trainer without one.
+const laneOf = (lanes: Fields): string => textOf(lanes.lane) || 'GPU';
+
 const gapsOf = (lanes: Fields): Gap[] => {
   const [from, ms, host] = ['gap_from_ms', 'gap_ms', 'gap_by_host'].map((key) => numbersOf(lanes[key]));
   return from.map((one, i) => ({ from: one, ms: ms[i], host: host[i] === 1 }));
@@ -37,7 +40,7 @@ function draw(width: number, lanes: Fields, period: number, cause: string): SVGE
   const longest = isNumber(lanes.longest_from_ms) ? lanes.longest_from_ms : NaN;
   const longestOne = all.reduce((best, gap) => (Math.abs(gap.from - longest) < Math.abs(best.from - longest) ? gap : best), all[0]);
   const seen = all.filter((gap) => gap.from + gap.ms >= w.from && gap.from <= w.to);
-  const parts: (SVGElement | SVGElement[])[] = [defs, words(left - 8, 46, 'GPU', 't3', 'end'), words(left - 8, 86, 'host', 't3', 'end'),
+  const parts: (SVGElement | SVGElement[])[] = [defs, words(left - 8, 46, clean(laneOf(lanes), 9), 't3', 'end'), words(left - 8, 86, 'host', 't3', 'end'),
     s('rect', { x: left, y: 32, width: right - left, height: 22, fill: 'var(--s1)' }), line(left, 82, right, 82, 'gr')];
   for (const gap of seen) {
     const [x, wide] = [inside(gap.from), Math.max(2, inside(gap.from + gap.ms) - inside(gap.from))];
@@ -64,10 +67,10 @@ function draw(width: number, lanes: Fields, period: number, cause: string): SVGE
       if (Number.isFinite(share)) parts.push(s('rect', { x: (left + i * wide).toFixed(1), y: (bottom - (share / most) * (bottom - top)).toFixed(1), width: Math.max(1, wide - 1).toFixed(1), height: ((share / most) * (bottom - top)).toFixed(1), fill: 'var(--s1)', 'fill-opacity': 0.7 }));
     });
     parts.push(line(left, bottom, right, bottom), words(left - 8, top + 8, num(Math.round(100 * most)) + '\u00a0%', 't3', 'end'), words(left, bottom + 16, `step ${whole(steps[0])}`, 't3'), words(right, bottom + 16, whole(steps[steps.length - 1]), 't3', 'end'),
-      words((left + right) / 2, bottom + 16, narrow ? 'idle of each step' : 'share of each step in which the GPU is idle', 't3', 'middle'));
+      words((left + right) / 2, bottom + 16, narrow ? 'idle of each step' : `share of each step in which the ${clean(laneOf(lanes), 30)} is idle`, 't3', 'middle'));
     height = 240;
   }
-  return picture(width, height, `The GPU's lane with ${seen.length} of ${all.length} recurring gaps, and the host under them`, ...parts);
+  return picture(width, height, `The ${clean(laneOf(lanes), 30)}'s lane with ${seen.length} of ${all.length} recurring gaps, and the host under them`, ...parts);
 }
 
 export function lanesWitness(finding: Finding): Drawn | null {
@@ -77,7 +80,7 @@ export function lanesWitness(finding: Finding): Drawn | null {
   const cause = textOf(finding.details.cause);
   const gaps = isNumber(finding.details.gaps) ? finding.details.gaps : gapsOf(lanes).length;
   return {
-    title: 'Witness: the gaps of the GPU, and the host under them',
+    title: `Witness: the gaps of the ${clean(laneOf(lanes), 30)}, and the host under them`,
     element: h('figure', { class: 'bd' }, fitted((width) => draw(width, lanes, period, cause)),
       h('figcaption', {}, h('b', {}, `${whole(gaps)} gaps`), period ? ` recur every ${duration(period)}. ` : ' come again. ',
         cause === 'unknown' ? 'The trace shows no host activity in them.' : `Filled below: gaps in which the host spends at least half of the time in ${cause.replaceAll('-', ' ')}.`), fieldsTable(finding.witness, 'Witness')),

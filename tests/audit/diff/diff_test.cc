@@ -273,8 +273,29 @@ TEST_F(Diff, FailsOnAFinding) {
   EXPECT_EQ(RunPlumb({"diff", b, a, "--fail-on", "error"}).status, 0);
 }
 
+// The headline is first, and one incident is one line.
+TEST_F(Diff, TheFirstLineStatesWhatDiffers) {
+  const auto table = [&](const char* name, int bad) {
+    std::string text = "step,train_loss,eval_loss,grad_norm\n";
+    for (int step = 0; step < 200; ++step) {
+      const std::string value = step < bad ? std::to_string(LossAt(1000 * step)) : "nan";
+      text += std::to_string(step) + "," + value + "," + value + "," + value + "\n";
+    }
+    return dir_.Write(name, text);
+  };
+  const std::string output = RunPlumb({"diff", table("a.csv", 999), table("b.csv", 120)}).output;
+  EXPECT_THAT(output.substr(0, output.find("\n\n")), HasSubstr("B is NaN from step 120 on; "));
+  EXPECT_THAT(output.substr(0, output.find("\n\n")), HasSubstr("1 incident differ"));
+  size_t lines = 0;
+  for (size_t at = output.find("B alone:"); at != std::string::npos;
+       at = output.find("B alone:", at + 1))
+    ++lines;
+  EXPECT_EQ(lines, 1u) << output;
+}
+
 TEST_F(Diff, WhatCannotBeRead) {
   const std::string a = Write("a.plrec", {});
+  EXPECT_EQ(RunPlumb({"diff", a, "/none"}).output, "") << "a side that cannot be read ends it";
   EXPECT_EQ(RunPlumb({"diff", a}).status, 2);
   EXPECT_EQ(RunPlumb({"diff", a, "/none"}).status, 2);
   const std::string junk = dir_.Write("junk", "this is no record");

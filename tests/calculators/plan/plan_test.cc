@@ -107,8 +107,38 @@ TEST(Plan, AtTheCrossoverComputingAndNetworkAreEqual) {
     const double critical = CriticalTokens(in);
     if (critical == 0) continue;
     in.layout.batch_tokens = critical * in.cluster.gpus;
-    EXPECT_NEAR(ComputeSeconds(in) / NetworkSeconds(in), 1, 1e-12);
+    const Cluster& c = in.cluster;
+    const double even = 6 * in.layout.batch_tokens * in.model.used() / (c.peak * c.mfu * c.gpus);
+    EXPECT_NEAR(even / NetworkSeconds(in), 1, 1e-12);
+    EXPECT_GE(ComputeSeconds(in), even);
     EXPECT_NEAR(CriticalTokens(in) / critical, 1, 1e-12);
+  }
+}
+
+// GPUs without a sequence do not shorten the step.
+TEST(Plan, MoreGpusThanSequencesAreIdle) {
+  Input in = Textbook();
+  in.layout.batch_tokens = 1000 * 4096;
+  in.cluster.gpus = 1024;
+  const double one = ComputeSeconds(in);
+  in.cluster.gpus = 2048;
+  EXPECT_NEAR(ComputeSeconds(in), one, 1e-9 * one);
+  in.cluster.gpus = 512;  // two sequences for most replicas
+  EXPECT_NEAR(ComputeSeconds(in), 2 * one, 1e-9 * one);
+  in.cluster.gpus = 500;
+  EXPECT_NEAR(ComputeSeconds(in), 2 * one, 1e-9 * one);
+  // A batch in tokens that is no multiple of the sequence has as many whole sequences as fit.
+  in.layout.batch_tokens = 4e6;
+  in.cluster.gpus = 976;
+  EXPECT_NEAR(ComputeSeconds(in), one, 2e-3 * one);
+  std::mt19937_64 draw(9);
+  for (int i = 0; i < 500; ++i) {
+    Input with = Random(draw);
+    const double before = ComputeSeconds(with);
+    with.cluster.gpus *= 2;
+    EXPECT_LE(ComputeSeconds(with), before * (1 + 1e-9));
+    if (Sequences(with) < DataParallel(with) / 2)
+      EXPECT_NEAR(ComputeSeconds(with), before, 1e-9 * before);
   }
 }
 

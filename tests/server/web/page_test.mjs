@@ -120,6 +120,26 @@ async function main() {
     await page.waitForFunction(() => location.hash.includes('series=layers.15'));
   });
 
+  // Answers a request of the page with the server's answer, changed.
+  const altered = (address, change) => page.route(address, async (route) => {
+    const answer = await route.fetch();
+    const value = await answer.json();
+    await route.fulfill({ response: answer, json: change(value) ?? value });
+  });
+
+  await test('verdicts that were reached and inconclusive ones add up to all', async () => {
+    await altered('**/coverage', (value) => { Object.assign(value, { judged: 90, inconclusive: 315 }); });
+    await altered('**/api/v1/runs', (value) => { Object.assign(value.runs.find((one) => one.run === 'dense-1b-baseline-12'), { judged: 90, inconclusive: 315, state: 'ok', word: 'Healthy' }); });
+    await page.goto('about:blank');
+    await open(page, server, '/run/dense-1b-baseline-12');
+    assert.match(plain(await text(page)), /Verdicts reached\s+90 of 405/);
+    assert.equal(await page.locator('progress[aria-label="Verdicts reached"]').evaluate((one) => one.value / one.max), 90 / 405);
+    await open(page, server, '/');
+    assert.match(plain(await page.locator('.rrow[data-key="dense-1b-baseline-12"]').innerText()), /90 verdicts reached, nothing open[\s\S]*315 inconclusive/);
+    await page.unroute('**/coverage');
+    await page.unroute('**/api/v1/runs');
+  });
+
   await test('an incident: the witness drawn, how sure, all that can be done', async () => {
     await open(page, server, views['incident-leak']);
     const words = plain(await text(page));
@@ -199,14 +219,124 @@ async function main() {
     assert.ok(asked.some((url) => url.endsWith('/api/v1/runs/%3D..')), asked.join(' '));
   });
 
-  await test('two runs side by side', async () => {
-    await open(page, server, '/compare?a=vlm-3b-sft-2&b=dense-1b-baseline-12');
-    const words = plain(await text(page));
-    for (const one of ['Only in A 1 finding', 'The loss jumped', 'Only in B none', 'In both none']) assert.ok(words.includes(one), one + ' in ' + words);
-    assert.match(words, /B is [\d.]+ below A on average/);
-    await page.waitForSelector('figure svg[role=img]');
+  await test('runs side by side: curves, first difference, findings of one side', async () => {
+    for (const address of ['/compare?a=vlm-3b-sft-2&b=dense-1b-baseline-12', '/compare/vlm-3b-sft-2/dense-1b-baseline-12']) {
+      await open(page, server, address);
+      const words = plain(await text(page));
+      for (const one of ['Only in A 1 finding', 'The loss jumped', 'Only in B none', 'In both none']) assert.ok(words.includes(one), one + ' in ' + words);
+      await page.waitForFunction(() => /First difference at step \d+.*B is [\d.]+ below A on average/.test(document.querySelector('figcaption').innerText.replaceAll('\u00a0', ' ')));
+    }
+    await page.waitForFunction(() => document.querySelectorAll('figure .uplot canvas').length === 2);
+    await page.locator('figure .u-over').first().hover({ position: { x: 200, y: 60 } });
+    await page.waitForFunction(() => /step.*A vlm-3b-sft-2 [\d.]+.*B dense-1b-baseline-12 [\d.]+/.test(document.querySelector('.readout').innerText));
     await page.getByRole('button', { name: 'Swap' }).click();
     await page.waitForFunction(() => document.querySelector('main').innerText.includes('Only in B 1'));
+    await page.getByLabel('Add a run').selectOption('tokenizer-sweep-03');
+    await page.waitForFunction(() => document.querySelector('h1')?.innerText === 'Compare 3 runs' && location.hash.includes('/tokenizer-sweep-03'));
+    await page.getByLabel('Remove run B').click();
+    await page.waitForFunction(() => document.querySelector('h1')?.innerText === 'Compare two runs');
+  });
+
+  await test('a plot: log, smoothing, several series, zoom on values, a picture and a table of what is drawn', async () => {
+    await open(page, server, '/run/dense-13b-fp16-lr3');
+    await page.waitForSelector('.plotpad .uplot canvas');
+    assert.ok(await page.locator('.plotpad .uplot').evaluate((one) => one.clientHeight) >= 320);
+    // Its axis has the steps of the overview.
+    await page.getByRole('button', { name: 'Log' }).click();
+    await page.locator('input[type=range]').fill('0.9');
+    await page.getByLabel('Add a series').selectOption('grad_norm');
+    await page.waitForFunction(() => ['log=1', 'smooth=0.9', 'also=grad_norm'].every((one) => location.hash.includes(one)));
+    await page.waitForFunction(() => document.querySelectorAll('.curvekeys .key').length >= 2 && document.querySelector('.curvekeys').innerText.includes('grad_norm'));
+    const address = await page.evaluate(() => location.hash.slice(1));
+    await page.goto('about:blank');
+    await open(page, server, address);
+    assert.equal(await page.getByRole('button', { name: 'Log' }).getAttribute('aria-pressed'), 'true');
+    await page.locator('.plotpad .u-over').hover({ position: { x: 100, y: 100 } });
+    await page.waitForFunction(() => /loss [\d.]+.*grad_norm [\d.]+/.test(document.querySelector('.readout').innerText));
+    const read = async (name) => {
+      const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name }).click()]);
+      return [download.suggestedFilename(), readFileSync(await download.path())];
+    };
+    const [csvName, csv] = await read('CSV');
+    assert.equal(csvName, 'dense-13b-fp16-lr3-loss.csv');
+    const lines = csv.toString().trim().split('\n');
+    assert.equal(lines[0], 'curve,step,steps,mean,min,max,not_finite');
+    assert.ok(lines.some((line) => line.startsWith('"loss",0,')) && lines.some((line) => line.startsWith('"grad_norm",0,')));
+    const [pngName, png] = await read('PNG');
+    assert.equal(pngName, 'dense-13b-fp16-lr3-loss.png');
+    assert.ok(png.subarray(1, 4).toString() === 'PNG' && png.length > 3000);
+    await page.getByLabel('Zoom in on values').click();
+    await page.getByLabel('Remove grad_norm').click();
+    await page.waitForFunction(() => !location.hash.includes('also='));
+    // Values beyond the axis are counted and marked, and can be shown.
+    await page.getByLabel('All values').click();
+    await page.waitForFunction(() => /outside the axis/.test(document.querySelector('.curvekeys').innerText));
+    await page.getByRole('button', { name: 'Clip' }).click();
+    await page.waitForFunction(() => !/outside the axis/.test(document.querySelector('.curvekeys').innerText));
+  });
+
+  await test('the list of runs: filter, order, selection for a comparison, by keyboard too', async () => {
+    await open(page, server, '/');
+    await page.fill('.listbar input', 'dense');
+    await page.waitForFunction(() => document.querySelectorAll('.rrow').length === 2 && location.hash.includes('q=dense'));
+    await page.fill('.listbar input', '');
+    await page.getByLabel('State').selectOption('done');
+    await page.waitForFunction(() => document.querySelectorAll('.rrow').length === 1);
+    assert.ok(await page.locator('.rrow').evaluate((one) => one.getBoundingClientRect().height) <= 46);
+    await page.goto('about:blank');
+    await open(page, server, '/?state=done');
+    assert.equal(await page.locator('.rrow').count(), 1);
+    await page.getByLabel('State').selectOption('');
+    await page.getByLabel('Sort').selectOption('name');
+    await page.waitForFunction(() => document.querySelector('.rrow').dataset.key.startsWith('<img') || document.querySelector('.rrow').dataset.key.startsWith('demo') || document.querySelector('.rrow').dataset.key.startsWith('dense'));
+    await page.locator('.rwrap', { has: page.locator('[data-key="vlm-3b-sft-2"]') }).locator('input').check();
+    await page.locator('[data-key="dense-1b-baseline-12"]').focus();
+    await page.keyboard.press('x');
+    await page.waitForFunction(() => document.querySelector('.selection').innerText.includes('2 selected'));
+    await page.locator('.selection a').click();
+    await page.waitForFunction(() => location.hash.startsWith('#/compare/vlm-3b-sft-2/dense-1b-baseline-12'));
+  });
+
+  await test('one cause is one incident: symptoms are lines in it', async () => {
+    const nan = await of('health/loss-non-finite', 'dense');
+    const row = { ...nan, fingerprint: 'f'.repeat(32), title: 'the <b>symptom</b>', rule: 'health/loss-spike' };
+    await altered('**/api/v1/incidents?state=open', (value) => { value.incidents.find((one) => one.fingerprint === nan.fingerprint).symptoms = [row]; });
+    await altered('**/api/v1/incidents/*', (value) => { value.symptoms = [row]; });
+    await page.goto('about:blank');
+    await open(page, server, '/incidents');
+    assert.match(plain(await text(page)), /also: The <b>symptom<\/b> · health\/loss-spike, step 700/);
+    await open(page, server, '/incident/' + nan.fingerprint);
+    assert.match(plain(await text(page)), /Symptoms[\s\S]*The <b>symptom<\/b>/);
+    await page.unroute('**/api/v1/incidents?state=open');
+    await page.unroute('**/api/v1/incidents/*');
+  });
+
+  await test('a resolved incident stays visible: on its run, and in a tab', async () => {
+    const nan = await of('health/loss-non-finite', 'dense');
+    await altered('**/api/v1/runs/dense-1b-baseline-12', (value) => { Object.assign(value, { judged: 0, over: false, samples: 28800, closed_step: 599, incidents: [{ ...nan, run: value.run, state: 'resolved', step_first: 300, step_last: 310 }] }); });
+    await page.goto('about:blank');
+    await open(page, server, '/run/dense-1b-baseline-12');
+    await page.waitForFunction(() => [...document.querySelectorAll('svg[role=img]')].some((one) => one.getAttribute('aria-label').startsWith('0 findings, 1 resolved')));
+    assert.match(plain(await text(page, 'aside')), /Resolved\s*1[\s\S]*The loss is NaN/);
+    // A run in progress that rules watch is not called unjudged.
+    assert.match(plain(await text(page, 'aside')), /No finding so far: the rules look at 3 series, last look step 599/);
+    await page.unroute('**/api/v1/runs/dense-1b-baseline-12');
+    await open(page, server, '/incidents?state=resolved');
+    assert.match(plain(await text(page)), /Resolved \d/);
+  });
+
+  await test('late evidence is not called lost, and ranks that never came are named', async () => {
+    await altered('**/coverage', (value) => { Object.assign(value, { evidence: 60692, lost: 0, late: 29573, lost_by_cause: {}, late_by_cause: { 'late-grace': 29573 } }); });
+    await altered('**/api/v1/runs/dense-1b-baseline-12', (value) => { Object.assign(value, { world: 4096, seen: 512 }); });
+    await page.goto('about:blank');
+    await open(page, server, '/run/dense-1b-baseline-12');
+    const words = plain(await text(page, 'aside'));
+    assert.match(words, /60,692 of 60,692, 29,573 late/);
+    assert.match(words, /49 % of the evidence came after its step had been judged/);
+    assert.match(words, /3,584 ranks of 4,096 never reported/);
+    assert.ok(!/0 % of|spool/.test(words), words);
+    await page.unroute('**/coverage');
+    await page.unroute('**/api/v1/runs/dense-1b-baseline-12');
   });
 
   await test('copied as text it is what plumb watch -v prints', async () => {

@@ -9,6 +9,7 @@
 #include "server/web/cells.h"
 #include "server/web/event_ids.h"
 #include "server/web/host_check.h"
+#include "server/web/symptoms.h"
 
 namespace plumbline::test {
 namespace {
@@ -63,6 +64,43 @@ TEST(Cells, ARankMayStandAloneAndNothingFiniteIsNotHidden) {
   none.set_absent("\x03");
   const CellGrid empty = GridOf(none, 4, {});
   EXPECT_EQ(static_cast<uint8_t>(empty.bytes.at(0)), CellGrid::kNoEvidence);
+}
+
+server::IncidentTable::Change Incident(const std::string& rule, int64_t step,
+                                       v1::Incident::State state = v1::Incident::STATE_OPEN) {
+  server::IncidentTable::Change change;
+  v1::Finding& finding = *change.incident.mutable_finding();
+  finding.set_rule(rule);
+  finding.set_level(v1::LEVEL_ERROR);
+  finding.mutable_site()->set_run("run");
+  finding.mutable_site()->set_step_first(step);
+  finding.mutable_site()->set_step_last(step + 30);
+  finding.set_fingerprint(rule);
+  change.incident.set_state(state);
+  change.status.set_fingerprint("of " + rule);
+  return change;
+}
+
+TEST(Symptoms, AreWithinTheRowOfTheirRoot) {
+  const std::vector all = {Incident("health/loss-non-finite", 61),
+                           Incident("precision/non-finite", 60)};
+  const server::Symptoms symptoms(all);
+  EXPECT_EQ(symptoms.RootOf(all[0]), &all[1]);
+  EXPECT_EQ(symptoms.RootOf(all[1]), nullptr);
+  const server::Json row = symptoms.Row(all[1]);
+  ASSERT_EQ(row["symptoms"].size(), 1u);
+  EXPECT_EQ(row["symptoms"][0]["fingerprint"], "of health/loss-non-finite");
+}
+
+TEST(Symptoms, AResolvedIncidentHidesNoOpenOne) {
+  const std::vector all = {Incident("health/loss-non-finite", 61),
+                           Incident("precision/non-finite", 60, v1::Incident::STATE_RESOLVED)};
+  EXPECT_EQ(server::Symptoms(all).RootOf(all[0]), nullptr);
+  // What a person put aside still is the cause.
+  const std::vector known = {
+      Incident("health/loss-non-finite", 61),
+      Incident("precision/non-finite", 60, v1::Incident::STATE_ACKNOWLEDGED)};
+  EXPECT_EQ(server::Symptoms(known).RootOf(known[0]), &known[1]);
 }
 
 TEST(Door, OnlyAnAddressIsANameWhereNoTokenIsRequired) {

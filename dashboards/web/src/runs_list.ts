@@ -1,0 +1,72 @@
+// Which runs the list shows, in which order: from its address, and the controls that change it.
+import type { RunRow } from './api';
+import { h } from './dom';
+import { clean } from './format';
+
+export interface Chosen { text: string; state: string; sort: string; most: number }
+
+const PAGE = 100;
+const STATES: [string, string][] = [['', 'all states'], ['error', 'errors'], ['warning', 'warnings'], ['none', 'not judged'], ['ok', 'healthy'], ['done', 'finished']];
+const SORTS: [string, string][] = [['', 'severity'], ['name', 'name'], ['seen', 'last seen'], ['started', 'first seen'], ['step', 'newest step']];
+
+export const chosenOf = (params: URLSearchParams): Chosen => ({
+  text: params.get('q') ?? '', most: PAGE,
+  state: STATES.find(([value]) => value === params.get('state'))?.[0] ?? '', sort: SORTS.find(([value]) => value === params.get('sort'))?.[0] ?? '',
+});
+
+export function chosenAddress(of: Chosen): string {
+  const set = new URLSearchParams();
+  if (of.text) set.set('q', of.text);
+  if (of.state) set.set('state', of.state);
+  if (of.sort) set.set('sort', of.sort);
+  const text = set.toString();
+  return '#/' + (text ? '?' + text : '');
+}
+
+export const isQuiet = (run: RunRow): boolean => !run.worst && (run.state === 'ok' || run.state === 'done');
+
+// Returns the runs of the filter, in its order. The server's order is by severity.
+export function chosenRuns(all: RunRow[], of: Chosen): RunRow[] {
+  const words = of.text.toLowerCase().split(' ').filter(Boolean);
+  const hits = all.filter((run) => (!of.state || run.state === of.state) && words.every((word) => `${run.run} ${run.word} ${run.worst?.title ?? ''} ${run.worst?.rule ?? ''}`.toLowerCase().includes(word)));
+  const ns = (a: string, b: string): number => (BigInt(a) < BigInt(b) ? 1 : BigInt(a) > BigInt(b) ? -1 : 0);
+  if (of.sort === 'name') hits.sort((a, b) => a.run.localeCompare(b.run, 'en', { numeric: true }));
+  if (of.sort === 'seen') hits.sort((a, b) => ns(a.last_seen, b.last_seen));
+  if (of.sort === 'started') hits.sort((a, b) => ns(a.first_seen, b.first_seen));
+  if (of.sort === 'step') hits.sort((a, b) => b.newest_step - a.newest_step);
+  return hits;
+}
+
+// `changed` is called after each change; the address holds it.
+export function listBar(of: Chosen, changed: () => void): HTMLElement {
+  const put = (): void => {
+    of.most = PAGE;
+    history.replaceState(null, '', chosenAddress(of));
+    changed();
+  };
+  const choose = (label: string, options: [string, string][], value: string, set: (value: string) => void): HTMLElement => {
+    const select = h('select', { 'aria-label': label, onchange: () => {
+      set(select.value);
+      put();
+    } }, ...options.map(([one, text]) => h('option', { value: one }, text)));
+    select.value = value;
+    return select;
+  };
+  const box = h('input', { type: 'text', class: 'filter', placeholder: 'Filter: run, finding', 'aria-label': 'Filter runs', value: of.text, oninput: () => {
+    of.text = box.value.trim();
+    put();
+  } });
+  return h('div', { class: 'listbar' }, box, choose('State', STATES, of.state, (value) => { of.state = value; }), h('label', { class: 'small muted' }, 'by '), choose('Sort', SORTS, of.sort, (value) => { of.sort = value; }));
+}
+
+export function moreButton(left: number, of: Chosen, draw: () => void): HTMLElement {
+  return h('p', { class: 'bd' }, h('button', { onclick: () => {
+    of.most += PAGE;
+    draw();
+  } }, `Show ${Math.min(left, PAGE)} more of ${left}`));
+}
+
+// Returns a name that may break after ".", "/" and "_".
+export function breaking(text: string, most = 120): (string | HTMLElement)[] {
+  return clean(text, most).split(/(?<=[./_])/).flatMap((part, i) => (i ? [h('wbr'), part] : [part]));
+}
