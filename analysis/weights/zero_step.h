@@ -63,7 +63,7 @@ class LeastLosses {
   // True if some losses were recorded in this step, and each is 0, or at most its previous minimum.
   bool AtLeast() const { return reported_ > 0 && low_ == reported_; }
   void Close() { reported_ = low_ = 0; }  // ends the step
-  // Between steps told_ and low_ are 0.
+  // Between steps reported_ and low_ are 0.
   void Persist(Archive& a) { a(least_); }
 
  private:
