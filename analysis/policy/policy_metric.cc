@@ -130,6 +130,10 @@ PolicyMetric PolicyMetricOf(std::string_view op, SeriesRole role) {
       return {PolicyKind::kReferenceKl};
     case SeriesRole::kClipShare:
       return {name.extreme() ? PolicyKind::kOther : PolicyKind::kClipShare};
+    case SeriesRole::kTruncatedShare:
+      return {name.Has(" clip ") || name.Has(" clipped ") || name.Has(" truncated ")
+                  ? PolicyKind::kTruncatedShare
+                  : PolicyKind::kOther};
     case SeriesRole::kStepKl:
     case SeriesRole::kStaleness:
       return {PolicyKind::kOther};

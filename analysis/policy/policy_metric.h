@@ -17,7 +17,8 @@ enum class PolicyKind : uint8_t {
   kEntropy,
   kReferenceKl,
   kClipShare,
-  kMargin,  // preference training: the margin of the chosen answer
+  kTruncatedShare,  // answers that end at the longest length
+  kMargin,          // preference training: the margin of the chosen answer
   kPreferenceLoss,
   kKlCoefficient,
   kOther,  // shows that the run trains a policy

@@ -5,7 +5,7 @@
 namespace plumbline::analysis {
 
 bool PolicySeries::IsUndecided(double loss) {
-  constexpr double kSameLoss = 1e-6;  // seven digits
+  constexpr double kSameLoss = 5e-5;  // printed as 0.6931
   return std::fabs(loss - std::numbers::ln2) < kSameLoss;
 }
 
@@ -25,6 +25,9 @@ bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
       return Begin(in_row(value == 0), row_.first);
     case PolicyKind::kClipShare:
       return Begin(in_row(value > kMostClipped), row_.first);
+    case PolicyKind::kTruncatedShare:
+      ended_ += value < kFewTruncated ? 1 : 0;
+      return Begin(in_row(value >= kMostTruncated) && ended_ >= kTenPoints / 2, row_.first);
     case PolicyKind::kMargin:
       in_row(value == 0);
       return false;

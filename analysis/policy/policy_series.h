@@ -16,12 +16,15 @@ class PolicySeries {
   static constexpr uint64_t kTenPoints = 10;
   static constexpr uint64_t kConstantReward = 50;  // points
   static constexpr double kSpreadless = 0.99, kMostClipped = 0.5;
+  // Shares of truncated answers: most of them, after a level at which most of them end.
+  static constexpr double kMostTruncated = 0.5, kFewTruncated = 0.2;
 
   // Takes the next point, which must be finite. Returns true if a condition has just begun to hold;
   // of one series only the first is kept.
   bool Take(PolicyKind kind, int64_t step, double value);
 
-  // True if a preference loss is ln 2: chosen and rejected answers have equal margins.
+  // True if a preference loss is ln 2 to the four digits of a log: chosen and rejected answers have
+  // equal margins.
   static bool IsUndecided(double loss);
 
   const RewardCourse& reward() const { return reward_; }
@@ -39,7 +42,7 @@ class PolicySeries {
   bool always_in_row() const { return points_ > 0 && row_.count == points_; }
   void Persist(Archive& a) {
     a(reward_, entropy_, reference_, row_, points_, newest_, found_, constant_, onset_, measured_);
-    a(since_, first_);
+    a(since_, first_, ended_);
   }
 
  private:
@@ -50,6 +53,7 @@ class PolicySeries {
   ReferenceCourse reference_;
   PointsInARow row_;
   uint64_t points_ = 0, since_ = 0;
+  uint64_t ended_ = 0;  // points under kFewTruncated
   double newest_ = NAN;
   bool found_ = false, constant_ = false;
   int64_t onset_ = 0, first_ = 0;  // first_: step of the first point

@@ -92,6 +92,8 @@ bool IsOfEvaluation(std::string_view name);
 // Returns true for a loss that, by its name, is only a part if there is another one: L1, L2, boxes
 // of a detector, the likelihood in preference training.
 bool MayBePart(std::string_view name);
+// Returns true for the loss of a detector's boxes ("box_loss", "dfl_loss").
+bool IsLossOfBoxes(std::string_view name);
 // Returns true for the training loss as a whole by its name: "loss", "total_loss". "sync_loss" may
 // be a term that is switched on later.
 bool IsWholeLoss(std::string_view name);

@@ -1,6 +1,7 @@
 #include "analysis/series/block_medians.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "analysis/series/robust.h"
 
@@ -52,12 +53,17 @@ GatheredBlocks Gather(const BlockMedians& of, size_t from, size_t most) {
 bool GoesUpAndDown(const BlockMedians& all, double low, double high, int64_t onset) {
   constexpr int kFewestTimes = 3;
   const double quarter = (high - low) / 4;
-  int times = 0, longest = 0, newest = 0, stay = 0;
+  int times = 0, longest = 0, newest = 0, stay = 0, before = 0, high_before = 0;
   bool was_below = false, above = true;
   for (const BlockMedians::Block& block : all.blocks()) {
     above = block.median >= high - quarter || (above && block.median > low + quarter);
     stay = above && was_below ? stay + 1 : stay;
-    if (block.step >= onset) newest = std::max(newest, stay);
+    if (block.step >= onset) {
+      newest = std::max(newest, stay);
+    } else if (was_below) {
+      ++before;
+      high_before += above ? 1 : 0;
+    }
     if (above) continue;
     if (block.step < onset && stay > 0) {
       ++times;
@@ -66,7 +72,12 @@ bool GoesUpAndDown(const BlockMedians& all, double low, double high, int64_t ons
     stay = 0;
     was_below = true;
   }
-  return times >= kFewestTimes && newest <= 2 * longest;
+  if (times < kFewestTimes) return false;
+  // If each point draws its level, the longest stay of all that chance makes once in a hundred
+  // series.
+  const double share = (high_before + 1.0) / (before + 2.0);
+  const double by_chance = std::log(0.01 / (before + newest)) / std::log(share);
+  return newest <= std::max<double>(2 * longest, by_chance);
 }
 
 }  // namespace plumbline::analysis

@@ -52,7 +52,8 @@ GatheredBlocks Gather(const BlockMedians& of, size_t from, size_t most);
 // Detects a series that goes up and down between two levels, as the loss of a run that draws one of
 // two tasks per step: its newest stay at the upper level is no rise. Returns true if the series
 // rose from `low` to `high` and came back three times or more before the step `onset`, and its
-// longest stay above it since is at most twice the longest one before. What lies above before the
+// longest stay above it since is at most twice the longest one before, or may be chance if each
+// point draws its level. What lies above before the
 // first block below does not count: a loss begins high. It rises where it reaches the upper quarter
 // between `low` and `high`, and is back in the lower one: noise in a curve that falls is no rise.
 bool GoesUpAndDown(const BlockMedians& all, double low, double high, int64_t onset);

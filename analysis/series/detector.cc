@@ -1,5 +1,6 @@
 #include "analysis/series/detector.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace plumbline::analysis {
@@ -75,10 +76,30 @@ void SeriesDetector::End(std::vector<SeriesEvent>* events) {
 
 ExplosionFigures SeriesDetector::LookForExplosion() const {
   if (linear_ && now_.points > newest_.size()) return {};  // the span of all is not known
+  return now_.stall.LookForExplosion(NewestYs(), linear_);
+}
+
+LastingRise SeriesDetector::FindLastingRise() const {
+  const bool whole = now_.points <= std::min(newest_.size(), kMostForLasting);
+  if (!whole || now_.calm_from > 0) return {};
+  return LookForLastingRise(NewestYs(), linear_);
+}
+
+RepeatFigures SeriesDetector::LookForRepeats() const {
+  std::vector<Point> newest;
+  for (size_t i = 0; i < newest_.size(); ++i) newest.push_back(newest_[i]);
+  return analysis::LookForRepeats(newest);
+}
+
+PlungeFigures SeriesDetector::LookForPlunge() const {
+  return linear_ ? analysis::LookForPlunge(NewestYs()) : PlungeFigures{};
+}
+
+std::vector<SeriesDetector::Point> SeriesDetector::NewestYs() const {
   std::vector<Point> newest;
   for (size_t i = 0; i < newest_.size(); ++i)
     newest.emplace_back(newest_[i].first, Y(newest_[i].second));
-  return now_.stall.LookForExplosion(newest, linear_);
+  return newest;
 }
 
 void SeriesDetector::Keep(int64_t step, double value) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analysis/series/excursions.h"
+#include "analysis/series/lasting_rise.h"
 #include "analysis/series/newest_points.h"
 #include "analysis/series/rise.h"
 #include "analysis/series/stall.h"
@@ -64,6 +65,10 @@ class SeriesDetector {
   FallFigures LookForFall() const { return now_.stall.LookForFall(); }
   EndFigures LookAtEnd() const { return now_.stall.LookAtEnd(); }
   ExplosionFigures LookForExplosion() const;
+  // Short series without a restart of the rate; from kFewestForLasting points on.
+  LastingRise FindLastingRise() const;
+  RepeatFigures LookForRepeats() const;  // of at most the newest 2,048 points
+  PlungeFigures LookForPlunge() const;   // of at most the newest 2,048 points
   LearningFigures LookForLearning() const { return now_.stall.LookForLearning(); }
   bool EndIsDue() const { return now_.stall.EndIsDue(); }
 
@@ -92,6 +97,7 @@ class SeriesDetector {
   void Resume(int64_t step, std::vector<SeriesEvent>* events);
   void GoLinear(State* state, std::vector<SeriesEvent>* events);
   double Y(double value) const;
+  std::vector<Point> NewestYs() const;
 
   State now_;
   static constexpr size_t kRemembered = 2048;  // newest points that are kept

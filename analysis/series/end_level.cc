@@ -71,6 +71,25 @@ double ErrorOfParts(const std::vector<double>& values, double level, uint64_t la
                             ErrorOf(NoiseOf({cut, values.end()}), last, length, count));
 }
 
+// A loss that breaks at its third point or so, and falls back smoothly from its peak: differences
+// of neighbours take the fall for noise, and those of differences do not. Returns the standard
+// error of the end from these, times 1.5; HUGE_VAL if some later point lies near the first `count`.
+double ErrorAfterBreak(const std::vector<double>& values, double highest, uint64_t last,
+                       uint64_t length, uint64_t count) {
+  constexpr double kChosen = 1.5;
+  const double near = highest + std::log(1.5);
+  if (std::any_of(values.begin() + static_cast<std::ptrdiff_t>(count), values.end(),
+                  [near](double value) { return value <= near; }))
+    return HUGE_VAL;
+  std::vector<double> bends;
+  for (size_t i = count + 2; i < values.size(); ++i)
+    bends.push_back(values[i] - 2 * values[i - 1] + values[i - 2]);
+  if (bends.size() < 6) return HUGE_VAL;
+  // The variance of a second difference is six times that of a point.
+  const SeriesNoise noise{kChosen * DeviationOf(bends) / std::sqrt(6.0)};
+  return ErrorOf(noise, last, length, count);
+}
+
 }  // namespace
 
 EndFigures CompareEnd(std::span<const double> first, const BlockMedians& all, uint64_t points) {
@@ -102,6 +121,8 @@ EndFigures CompareEnd(std::span<const double> first, const BlockMedians& all, ui
     if (rise >= std::log(2.0) && away == static_cast<std::ptrdiff_t>(last) &&
         rise < kEndErrors * error)
       error = std::min(error, ErrorOfParts(values, level, last, all.length(), count));
+    if (count == 2 && all.length() == 1 && rise >= std::log(3.0) && rise < kEndErrors * error)
+      error = std::min(error, ErrorAfterBreak(values, highest, last, all.length(), count));
     const bool above = rise >= (count == 2 ? std::log(2.0) : EndThirdUp()) &&
                        rise >= kEndErrors * error &&
                        static_cast<double>(away) >= kEndAway * static_cast<double>(last);

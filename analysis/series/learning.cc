@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <set>
 #include <vector>
 
 #include "analysis/series/robust.h"
@@ -49,10 +50,10 @@ int DigitsOf(double value) {
   return digits;
 }
 
-// All points lie within 0.4 % of each other, and at ln k to 0.07 %: by chance one flat loss in
+// All points lie within 0.6 % of each other, and at ln k to 0.07 %: by chance one flat loss in
 // fifty.
 void LookForUniform(const std::vector<double>& values, LearningFigures* figures) {
-  constexpr double kNarrow = 0.004, kAtClasses = 0.0007;
+  constexpr double kNarrow = 0.006, kAtClasses = 0.0007;
   if (values.size() != figures->points) return;
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   figures->level = LearningMedian(values, 0, values.size());
@@ -83,6 +84,25 @@ void LookForConstant(const std::vector<double>& values, LearningFigures* figures
 }
 
 }  // namespace
+
+RepeatFigures LookForRepeats(std::span<const std::pair<int64_t, double>> all) {
+  constexpr size_t kFewestEqual = 10, kFewestValues = 3;
+  for (size_t period = kFewestValues; period + kFewestEqual <= all.size(); ++period) {
+    size_t i = period;
+    while (i < all.size() && all[i].second == all[i - period].second) ++i;
+    if (i < all.size()) continue;
+    std::set<double> values;
+    for (size_t k = 0; k < period; ++k) values.insert(all[k].second);
+    if (values.size() < kFewestValues) continue;
+    const bool digits = std::all_of(values.begin(), values.end(), [](double value) {
+      return DigitsOf(value) >= kConstantDigits - 1;
+    });
+    // Half of a period is enough for digits that carry little.
+    if (!digits || 2 * (all.size() - period) < period) continue;
+    return {true, period, all.size()};
+  }
+  return {};
+}
 
 FallFigures LookForFall(const BlockMedians& all, uint64_t points) {
   if (points < 8) return {};

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "analysis/series/block_medians.h"
 
@@ -40,5 +41,16 @@ FallFigures LookForFall(const BlockMedians& all, uint64_t points);
 // points.
 LearningFigures LookForLearning(std::span<const double> first, const BlockMedians& all,
                                 uint64_t points);
+
+// A series that repeats itself digit for digit: nothing was updated between its epochs.
+struct RepeatFigures {
+  bool repeats = false;
+  uint64_t period = 0;  // points
+  uint64_t points = 0;
+};
+
+// `all` has the steps and values of the series. At least 10 values must equal those a period before
+// them, of at least 3 different ones.
+RepeatFigures LookForRepeats(std::span<const std::pair<int64_t, double>> all);
 
 }  // namespace plumbline::analysis

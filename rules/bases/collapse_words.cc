@@ -45,6 +45,15 @@ constexpr CollapseWords kClipped = {
     PolicySeries::kMostClipped,
     "customary, in ten points in a row",
     "Lower the rate or the number of updates per batch; look at drift/mismatch-metric first."};
+constexpr CollapseWords kTruncated = {
+    "most answers are truncated",
+    "truncated",
+    "share of truncated answers",
+    PolicySeries::kMostTruncated,
+    "in ten points in a row, after five under a fifth",
+    "Read some answers: a policy that repeats itself never ends. Go back to a checkpoint before "
+    "that "
+    "step; penalise length (DAPO's overlong shaping), or allow longer answers."};
 constexpr CollapseWords kSameModel = {
     "the reference is the policy",
     "reference-is-policy",
@@ -65,6 +74,8 @@ const CollapseWords& CollapseWordsOf(PolicyKind kind, const PolicySeries& series
       return kLeaves;
     case PolicyKind::kClipShare:
       return kClipped;
+    case PolicyKind::kTruncatedShare:
+      return kTruncated;
     case PolicyKind::kReward:
       return kConstantReward;
     default:
@@ -97,6 +108,10 @@ std::string CollapseText(PolicyKind kind, const std::string& op, const PolicySer
     case PolicyKind::kClipShare:
       return absl::StrFormat(
           "%s is %.3g: more than half of the tokens are clipped from step %d on.", op,
+          series.measured(), series.onset());
+    case PolicyKind::kTruncatedShare:
+      return absl::StrFormat(
+          "%s is %.3g: half of the answers or more end at the longest length from step %d on.", op,
           series.measured(), series.onset());
     default:
       return absl::StrFormat(
@@ -148,6 +163,9 @@ std::optional<v1::Verdict> RestOfPolicy(PolicyKind kind, const PolicySeries& ser
     case PolicyKind::kClipShare:
       if (series.points() < PolicySeries::kTenPoints) return few(PolicySeries::kTenPoints);
       return Pass("at most half of the tokens are clipped");
+    case PolicyKind::kTruncatedShare:
+      if (series.points() < 2 * PolicySeries::kTenPoints) return few(2 * PolicySeries::kTenPoints);
+      return Pass("answers do not come to be truncated");
     default:
       return std::nullopt;
   }

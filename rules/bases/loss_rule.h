@@ -63,6 +63,8 @@ class LossRule : public ScalarRule {
 
   bool IsPolicy() const { return shared_.run().IsPolicy(); }
   bool MayRise(const LossSeries& series) const { return shared_.run().MayRise(series, roles_); }
+  // True if a training loss of the same processes falls to its end.
+  bool TrainingFalls(const LossSeries& series) const { return shared_.run().AnotherFalls(series); }
   // Makes the finding a note, with the reason, if the series may rise.
   static void Soften(const LossSeries& series, FindingBuilder* found);
   // Makes an error a warning if a series that names a phase (PhaseNear) changes at its onset.

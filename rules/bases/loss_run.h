@@ -114,6 +114,8 @@ class LossRun {
   // of several losses, none of which is the whole by its name, if another one falls to the end. A
   // role that the user assigned takes precedence.
   bool MayRise(const LossSeries& series, const SeriesRoles& stated) const;
+  // Returns true if another training loss of the same processes falls to its end.
+  bool AnotherFalls(const LossSeries& series) const;
   // Returns true if a reward of episodes or a metric of rollouts is recorded.
   bool IsPolicy() const { return sides_.contains(GameSide::kEpisodes); }
 
@@ -173,7 +175,6 @@ class LossRun {
   const LossSeries* Training(v1::Role of);
   void KeepTraining(const LossSeries& series, uint64_t points_before);
   bool IsGame() const;
-  bool AnotherFalls(const LossSeries& series) const;
   void NoteWhole(LossSeries* series);
 
   std::map<Key, LossSeries> series_;

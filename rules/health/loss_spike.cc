@@ -190,6 +190,13 @@ class LossSpike : public LossRule {
     return e.linear ? "" : absl::StrFormat("%.3g %% and ", 100 * e.peak_share());
   }
 
+  // The first 16 points open no excursion. If the loss explodes from one of them on, the excursion
+  // begins too late.
+  static int64_t OnsetOf(const LossSeries& series, const Excursion& e) {
+    const ExplosionFigures figures = series.detector.LookForExplosion();
+    return figures.explodes ? std::min(e.onset_step, figures.rise_step) : e.onset_step;
+  }
+
   // What was told before was too much.
   static FindingBuilder Overfit(const LossSeries& series, const Excursion& e) {
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
@@ -211,13 +218,14 @@ class LossSpike : public LossRule {
   static FindingBuilder Found(const LossSeries& series, const Excursion& e, ExcursionKind kind,
                               bool opened) {
     const double level = e.value(e.level);
+    const int64_t onset = OnsetOf(series, e);
     FindingBuilder found(e.warns() ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
     found.Title(TitleOf(e, kind))
         .Explain(
             absl::StrFormat("%s left its level of %.4g in step %d and reached %.4g in step %d: "
                             "%s%.3g times its noise scale above; %d of %d points were away.%s",
-                            series.op, level, e.onset_step, e.peak_value, e.peak_step,
-                            ShareWords(e), e.peak_z(), e.above, e.points, EndOf(e, kind, opened)))
+                            series.op, level, onset, e.peak_value, e.peak_step, ShareWords(e),
+                            e.peak_z(), e.above, e.points, EndOf(e, kind, opened)))
         .Cause(NameOf(kind), ConfidenceOf(kind))
         .Measured("highest excess over the level", e.peak_z(), "scales")
         .Threshold(6, "the spike score of OLMo; in addition this rule needs 10 %, or 7 of 9 points")
@@ -228,12 +236,12 @@ class LossSpike : public LossRule {
                  : "Go back to a checkpoint before the onset, and skip the batches around it. If "
                    "it happens again, check that data, or lower the learning rate.");
     if (e.warns() && !e.by_schedule()) {
-      const std::string resumed = BlameResume(series, e.onset_step, &found);
+      const std::string resumed = BlameResume(series, onset, &found);
       found.Explain(found.finding().explanation() + resumed);
     }
     DescribeExcursion(series, e, &found);
     if (e.restart) found.Assume("the learning rate rose again at most 128 points before");
-    PlaceOnset(series, e.onset_step, e.last_step, NameOf(kind), &found);
+    PlaceOnset(series, onset, e.last_step, NameOf(kind), &found);
     return found;
   }
 };

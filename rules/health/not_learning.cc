@@ -34,7 +34,7 @@ pretraining of a model that has converged.
 - At ln k: dead units (a lower rate, another initialisation), labels that were shuffled, a head that is not trained.
 
 **What it checks.** Each training loss from 60 points on, at the end of the run and at 96 points, 192, and so on; from 10 points on one whose values
-are all the same, to 4 digits or more (`loss: 0.6931` in each of 50 epochs), or lie within 0.4 % of each other and at ln k to 0.07 %. It is flat if
+are all the same, to 4 digits or more (`loss: 0.6931` in each of 50 epochs), or lie within 0.6 % of each other and at ln k to 0.07 %. It is flat if
 - its first point, its first 3 and its first 8 lie within their noise (3 standard errors) of the median of all;
 - its last third lies no more than 2 standard errors (and 1.5 %) below its first third, and noise hides no fall of 3 %: the upper end of the 99 %
   interval of the fall is below that;
@@ -45,6 +45,10 @@ rate must be above 0 in half of the points or more; a rate of 0 is `health/learn
 0.3 % and two standard errors), the model guesses uniformly over k classes: the finding states that. It weighs more than the notes below if the
 mean is known to 0.1 %. If no fall is
 seen, but noise could hide one of 3 to 10 %: a note.
+
+- *Repeats.* At the end: the newest 10 values or more equal those one period before, digit for digit, of 3 different values or more. No update reached the
+  model. A constant learning rate of 0 is `health/learning-rate`'s.
+- *Evaluation.* An evaluation loss that has one value, to 4 digits, in 10 evaluations or more, while the training loss falls: it is not this model that is evaluated.
 
 A model that has converged, and is trained further, shows the same curve. The finding is only a note if the log shows that the model may
 have learnt before: its first step is not the run's (more than twice as far from 0 as points are from each other), it
@@ -89,7 +93,9 @@ class NotLearning : public LossRule {
  protected:
   std::optional<FindingBuilder> Look(const LossSeries& series, bool at_the_end,
                                      Stated& stated) const override {
-    if (series.role != SeriesRole::kLoss || series.detector.linear()) return std::nullopt;
+    if (series.detector.linear()) return std::nullopt;
+    if (series.evaluation())
+      return at_the_end && TrainingFalls(series) ? EvaluationStands(series) : std::nullopt;
     if (!at_the_end && !series.detector.EndIsDue()) return std::nullopt;
     if (stated.attempt != series.attempt) stated.open = false;
     const LearningFigures figures = series.detector.LookForLearning();
@@ -99,6 +105,8 @@ class NotLearning : public LossRule {
       return Learns(series, figures);
     }
     const bool hidden = at_the_end && figures.hidden && figures.most < kMostHidden && Rated(series);
+    if (at_the_end && !flat && Rated(series) && series.detector.LookForRepeats().repeats)
+      return Repeats(series);
     if ((!flat && !hidden) || (stated.open && !at_the_end)) return std::nullopt;
     stated.open = flat;
     stated.attempt = series.attempt;
@@ -160,6 +168,54 @@ class NotLearning : public LossRule {
             "frozen parameters.");
     if (converged && !guess) found.Assume(*converged);
     Describe(series, figures, "stall", &found);
+    return found;
+  }
+
+  // Each epoch logs what the one before did: no step changed the model.
+  static FindingBuilder Repeats(const LossSeries& series) {
+    const RepeatFigures repeats = series.detector.LookForRepeats();
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
+    found.Title("the loss repeats itself digit for digit")
+        .Explain(absl::StrFormat(
+            "Each of the newest %d values of %s equals the value %d points before it: the same "
+            "batches come again, and the model has not changed between them.",
+            repeats.points - repeats.period, series.op, repeats.period))
+        .Cause("no-update", 0.9)
+        .Measured("values that are repeated", static_cast<double>(repeats.points - repeats.period),
+                  "points")
+        .Threshold(10, "in a row, up to the end, of 3 values or more")
+        .Samples(repeats.points)
+        .Witness("period", static_cast<double>(repeats.period))
+        .Assume("values differ in their digits if the model changes")
+        .Fix(
+            "Check that the optimizer holds the parameters of this model, that optimizer.step() is "
+            "called, and that gradients reach the parameters (requires_grad, no_grad, detach).");
+    PlaceOnset(series, series.step_first, series.step_last, "no-update", &found);
+    return found;
+  }
+
+  // The model changes, and its evaluation does not.
+  static std::optional<FindingBuilder> EvaluationStands(const LossSeries& series) {
+    const LearningFigures figures = series.detector.LookForLearning();
+    if (!figures.constant && !(figures.flat && figures.sigma == 0)) return std::nullopt;
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
+    found.Title("the evaluation does not change while the training loss falls")
+        .Explain(absl::StrFormat(
+            "%s is %.6g in each of %d evaluations, steps %d to %d, and no digit changes; the "
+            "training loss falls.",
+            series.op, std::exp(figures.level), figures.points, series.step_first,
+            series.step_last))
+        .Cause("evaluation-constant", 0.85)
+        .Measured("evaluations of one value", static_cast<double>(figures.points), "points")
+        .Threshold(static_cast<double>(kFewestConstant), "all of them, in 4 digits or more")
+        .Samples(figures.points)
+        .Witness("level", std::exp(figures.level))
+        .Assume("an evaluation of a model that changes has other digits")
+        .Fix(
+            "Check which weights the evaluation uses: another copy of the model, weights that were "
+            "loaded once, an average (EMA) that is not updated, outputs that are NaN and "
+            "replaced.");
+    PlaceOnset(series, series.step_first, series.step_last, "evaluation-constant", &found);
     return found;
   }
 

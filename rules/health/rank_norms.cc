@@ -13,6 +13,7 @@
 #include "analysis/frame/frame.h"
 #include "analysis/rates/rates.h"
 #include "analysis/series/series.h"
+#include "rules/bases/rank_losses.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -21,7 +22,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/rank-norms
 
-Ranks of one run log different gradient norms in the same step.
+Ranks of one run log different gradient norms in the same step, or one rank's loss leaves those of the others.
 
 **Why.** A gradient is clipped by the norm over all parameters. If each rank clips by the norm of its own shard or of
 its gradient before the all-reduce, ranks scale
@@ -37,13 +38,15 @@ shards of one model change the update's direction. If the value is only logged, 
 - FSDP: call the model's `clip_grad_norm_` (FSDP1), or `torch.nn.utils.clip_grad_norm_` on DTensors (FSDP2), not one on local tensors.
 - DDP: clip after the backward pass has ended, not within `no_sync()` or before the last all-reduce.
 - Tensor or pipeline parallel: add the squares over all groups, shared parameters once, and take the root.
+- A loss that leaves: compare the checksums of the weights over ranks (a replica that misses the all-reduce), then that rank's shard of the data.
 - If only the log is local: log what the clip returned, on one rank.
 
 **What it checks.** Logs and tables in which several ranks print a gradient norm (`[rank1]: step: 10 ... grad_norm:
 1.50`), in steps with finite values above 0 on two ranks or more. A step
 differs if the largest value is more than 1 % above the smallest. A warning if five steps or more differ, and half of
 those that were seen. The first finding is made in the fifth
-such step. Losses of ranks differ as their batches do: they are not compared.
+such step. Losses of ranks differ as their batches do. From three ranks on, each one's loss is compared with the median of all: a warning if one rank's is the
+highest in each of the newest 8 steps, their median is half above that of all, and twice as far (in ln) as any of its first 8 steps. From 24 steps on.
 
 **Strength.** `heuristic`: some frameworks log a norm per pipeline stage on purpose.
 
@@ -57,12 +60,13 @@ whose norm is that of its own rank where a model is sharded.
 **Sources.** PyTorch documentation, `FullyShardedDataParallel.clip_grad_norm_`; Shoeybi et al., "Megatron-LM", 2019.
 )page";
 
-constexpr RuleInfo kInfo = {"health/rank-norms",
-                            "ranks log different gradient norms in one step",
-                            v1::LEVEL_WARNING,
-                            "0.2.0",
-                            kPage,
-                            {}};
+constexpr RuleInfo kInfo = {
+    "health/rank-norms",
+    "ranks log different gradient norms, or one rank's loss leaves the others",
+    v1::LEVEL_WARNING,
+    "0.2.0",
+    kPage,
+    {}};
 
 constexpr double kNormsApart = 0.01;  // of the smallest
 constexpr uint64_t kFewestApart = 5;  // steps
@@ -87,11 +91,17 @@ class RankNormsRule : public ScalarRule {
   explicit RankNormsRule(const Options& options) : roles_(options.roles()) {}
 
   bool ReadsScalar(const v1::Site& site) const override {
-    return roles_.Of(site.op()) == SeriesRole::kGradientNorm;
+    const SeriesRole role = roles_.Of(site.op());
+    return role == SeriesRole::kGradientNorm || role == SeriesRole::kLoss;
   }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     if (step.items.size() < 2 || !ReadsScalar(step.site)) return;
+    if (roles_.Of(step.site.op()) == SeriesRole::kLoss) {
+      RankLosses& losses = losses_[{step.role, step.site.layer(), step.site.op()}];
+      if (losses.Take(step)) out.Add(RankLossFinding(step.site.layer(), step.site.op(), losses));
+      return;
+    }
     const Item *low = nullptr, *high = nullptr;
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar() || RateReported::IsExact(*item.source)) return;
@@ -127,6 +137,10 @@ class RankNormsRule : public ScalarRule {
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (const auto& [key, losses] : losses_) {
+      const auto& [role, layer, op] = key;
+      if (losses.left()) out.Add(RankLossFinding(layer, op, losses));
+    }
     for (const auto& [key, norms] : norms_) {
       const auto& [role, layer, op] = key;
       if (norms.reported) {
@@ -146,8 +160,8 @@ class RankNormsRule : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(1, 1);
-    archive(norms_);
+    archive.Version(2, 2);  // 2: losses
+    archive(norms_, losses_);
   }
 
  private:
@@ -185,6 +199,7 @@ class RankNormsRule : public ScalarRule {
 
   const SeriesRoles roles_;  // what the user said
   std::map<std::tuple<v1::Role, std::string, std::string>, RankNorms> norms_;
+  std::map<std::tuple<v1::Role, std::string, std::string>, RankLosses> losses_;
 };
 
 }  // namespace

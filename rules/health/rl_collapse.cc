@@ -46,8 +46,10 @@ KL to the reference that grows by e-folds ends in text that only the reward mode
 - *Reference*: the KL to the reference grows by two e-folds within the newest quarter of the points, or by 3.5 within the newest half, to above 0.5 nats per token (100 where it begins with
   5 or more, as a sum over sequences does).
 - *Clipped*: more than half of the tokens are clipped, in ten points in a row.
+- *Truncated*: half of the answers or more are truncated (`completions/clipped_ratio`, `response_length/clip_ratio`), in ten points in a row, after at
+  least five points under a fifth. A note if the reward still rises.
 - *A constant reward*: one value in 50 points in a row. A note if the task is solved.
-- *A constant*: the KL to the reference is exactly 0 in 50 points or more; or a preference loss is exactly ln 2 while the margin is exactly 0, in ten.
+- *A constant*: the KL to the reference is exactly 0 in 50 points or more; or a preference loss is ln 2 (0.6931 as it is printed) while the margin is exactly 0, in ten.
 
 Each is a warning, and an error if the mean reward fell as well: its level is lower than its best by a third of what it had reached and by three times its noise.
 
@@ -145,7 +147,7 @@ class RlCollapse : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(1, 1);
+    archive.Version(2, 2);  // 2: truncated answers
     archive(series_, other_losses_, stated_, is_policy_, news_);
     if (archive.reading()) known_ = {};
   }
@@ -183,7 +185,8 @@ class RlCollapse : public ScalarRule {
   static bool ShowsPolicy(PolicyKind kind) {
     return kind == PolicyKind::kReward || kind == PolicyKind::kRewardSpread ||
            kind == PolicyKind::kSpreadlessShare || kind == PolicyKind::kClipShare ||
-           kind == PolicyKind::kMargin || kind == PolicyKind::kOther;
+           kind == PolicyKind::kMargin || kind == PolicyKind::kTruncatedShare ||
+           kind == PolicyKind::kOther;
   }
 
   // False for a constant that has another cause, or that was none.
@@ -247,6 +250,8 @@ class RlCollapse : public ScalarRule {
     if (kind == PolicyKind::kReferenceKl || kind == PolicyKind::kClipShare)
       return v1::LEVEL_WARNING;
     if (reward.solved()) return v1::LEVEL_NOTE;
+    if (kind == PolicyKind::kTruncatedShare)
+      return reward.at_its_best() ? v1::LEVEL_NOTE : v1::LEVEL_WARNING;
     if (kind != PolicyKind::kEntropy) return v1::LEVEL_WARNING;
     const bool rises = course.since() < (at_the_end ? kDecided / 2 : kDecided)
                            ? reward.at_its_best()

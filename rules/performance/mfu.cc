@@ -15,6 +15,7 @@
 #include "analysis/frame/frame.h"
 #include "analysis/series/series.h"
 #include "base/names/name_memo.h"
+#include "rules/bases/speed_series.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -52,6 +53,8 @@ look at what changed at that step: a node, clocks (`nvidia-smi -q -d CLOCK`), a 
   computed over at least 8 steps differs from 1 by more than a tenth; a half
   and two are named as the wrong peak (sparsity, another dtype), total / active parameters as the total used for the active.
 - *It fell*: the median of 64 points is a tenth or more below that of the 64 before, by six of their deviations, and so is each half of it.
+- *It collapsed*: each of the newest 16 points is below half of the lowest but one of the 16 points before them, or of the 16 before these. The
+  speed in tokens (a series of role `tokens-per-second`) is judged by this condition alone, in a run that logs no reward; it has no pass.
 
 **Strength.** `proved` where it is impossible, `bounded` where the options are assumed to be right, `statistical` for
 a drop, measured: of 2,000 simulated healthy series of 1,024 points
@@ -92,8 +95,8 @@ constexpr RuleInfo kInfo = {"performance/mfu",
                             kPage,
                             kOptions};
 
-constexpr size_t kHalf = 64, kFewestPoints = 8;
-constexpr double kDrop = 0.1, kDeviations = 6, kNear = 0.1;
+constexpr size_t kFewestPoints = 8;
+constexpr double kNear = 0.1;
 constexpr double kFalseDrops = 0.0015;  // measured: see the page
 constexpr size_t kMostMfuSeries = 256;
 
@@ -117,8 +120,8 @@ MfuName NameOfMfu(const std::string& op) {
   });
 }
 
-bool ReportsMfu(const std::string& op) { return NameOfMfu(op).mfu; }
-bool ReportsSpeed(const std::string& op) { return NameOfMfu(op).speed; }
+bool IsMfu(const std::string& op) { return NameOfMfu(op).mfu; }
+bool IsSpeed(const std::string& op) { return NameOfMfu(op).speed; }
 bool OfOneGpu(const std::string& op) { return NameOfMfu(op).one_gpu; }
 
 // The user's data on model and cluster.
@@ -142,72 +145,14 @@ struct Facts {
   }
 };
 
-// One series over time.
-struct MfuSeries {
-  std::deque<double> newest;  // 2 * kHalf
-  std::deque<int64_t> steps;
-  std::deque<double> ratios;  // recorded / computed
-  uint64_t points = 0, above_one = 0;
-  int64_t first = 0, last = 0;
-  int64_t worst_step = 0, fell_step = 0;
-  double worst = 0, before = 0, after = 0;
-  bool fell = false;
-  void Persist(Archive& a) {
-    a(newest, steps, ratios, points, above_one, first, last, worst_step, fell_step, worst, before,
-      after, fell);
-  }
-
-  void Add(int64_t step, double value) {
-    if (points++ == 0) first = step;
-    last = step;
-    above_one += value > 1 ? 1 : 0;
-    if (value > worst) {
-      worst = value;
-      worst_step = step;
-    }
-    newest.push_back(value);
-    steps.push_back(step);
-    if (newest.size() > 2 * kHalf) {
-      newest.pop_front();
-      steps.pop_front();
-    }
-    if (points % kHalf == 0 && newest.size() == 2 * kHalf && !fell) LookForDrop();
-  }
-  void AddRatio(double ratio) {
-    ratios.push_back(ratio);
-    if (ratios.size() > kHalf) ratios.pop_front();
-  }
-
- private:
-  double Median(size_t from, size_t count) const {
-    std::vector<double> part(newest.begin() + static_cast<ptrdiff_t>(from),
-                             newest.begin() + static_cast<ptrdiff_t>(from + count));
-    return MedianOf(part);
-  }
-  void LookForDrop() {
-    const double old_level = Median(0, kHalf), level = Median(kHalf, kHalf);
-    std::vector<double> old_part(newest.begin(), newest.begin() + kHalf);
-    std::vector<double> part(newest.begin() + kHalf, newest.end());
-    const double deviation = std::max(DeviationOf(old_part), DeviationOf(part));
-    // For a median of 64: 1.25 deviations over the root of 64.
-    const bool sure = old_level - level >= kDeviations * 1.25 * deviation / 8;
-    const double most = (1 - kDrop) * old_level;
-    if (!sure || !(level <= most) || !(Median(kHalf, kHalf / 2) <= most) ||
-        !(Median(kHalf + kHalf / 2, kHalf / 2) <= most))
-      return;
-    fell = true;
-    before = old_level;
-    after = level;
-    fell_step = steps[kHalf];
-  }
-};
-
 class Mfu : public ScalarRule {
  public:
-  explicit Mfu(const Options& options) : facts_(options) {}
+  explicit Mfu(const Options& options) : facts_(options), roles_(options.roles()) {}
 
   bool ReadsScalar(const v1::Site& site) const override {
-    return ReportsMfu(site.op()) || (facts_.reported() && ReportsSpeed(site.op()));
+    const SeriesRole role = roles_.Of(site.op());
+    return IsMfu(site.op()) || (facts_.reported() && IsSpeed(site.op())) ||
+           role == SeriesRole::kTokensPerSecond || role == SeriesRole::kReward;
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
@@ -217,11 +162,12 @@ class Mfu : public ScalarRule {
       const double value = item.evidence->scalar().value();
       if (!(value >= 0) || !(value < 1e15)) continue;
       const std::string& op = step.site.op();
-      if (ReportsMfu(op)) {
+      if (IsMfu(op)) {
         if (series_.size() < kMostMfuSeries || series_.contains(op)) now_[op] = value;
-      } else if (ReportsSpeed(op)) {
-        speed_ = facts_.Mfu(value, OfOneGpu(op));
+        return;
       }
+      if (facts_.reported() && IsSpeed(op)) speed_ = facts_.Mfu(value, OfOneGpu(op));
+      TakeSpeed(op, step.step, value);
       return;
     }
   }
@@ -229,7 +175,7 @@ class Mfu : public ScalarRule {
   bool judges_unseen_steps() const override { return false; }
   void JudgeStep(const StepEnd& step, VerdictSink& /*out*/) override {
     for (const auto& [op, value] : now_) {
-      MfuSeries& series = series_[op];
+      SpeedSeries& series = series_[op];
       series.Add(step.step, value);
       if (speed_ > 0) series.AddRatio(value / speed_);
     }
@@ -242,29 +188,42 @@ class Mfu : public ScalarRule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [op, series] : series_) out.Add(Placed(op, series, JudgeSeries(op, series)));
+    const bool fell = std::any_of(series_.begin(), series_.end(),
+                                  [](const auto& any) { return any.second.fell; });
+    for (const auto& [op, series] : speeds_) {
+      if (series.fell && !fell && !rewards_) out.Add(Placed(op, series, Fell(op, series, 1, {})));
+    }
     if (computed_.points > 0 && series_.empty())
       out.Add(Placed("mfu", computed_, JudgeSeries("the MFU computed from the tokens", computed_)));
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(1);
-    archive(series_, computed_, now_, speed_);
+    archive.Version(2, 2);  // 2: collapses, speeds
+    archive(series_, computed_, now_, speed_, speeds_, rewards_);
   }
 
  private:
-  static v1::Verdict Placed(const std::string& op, const MfuSeries& series, v1::Verdict verdict) {
+  // Answers of a policy change their length, and with it the speed.
+  void TakeSpeed(const std::string& op, int64_t step, double value) {
+    const SeriesRole role = roles_.Of(op);
+    rewards_ = rewards_ || role == SeriesRole::kReward;
+    if (role != SeriesRole::kTokensPerSecond) return;
+    if (speeds_.size() < kMostMfuSeries || speeds_.contains(op)) speeds_[op].Add(step, value);
+  }
+
+  static v1::Verdict Placed(const std::string& op, const SpeedSeries& series, v1::Verdict verdict) {
     SetPlace(verdict, "", op, series.first, std::max(series.first, series.last),
              std::vector<uint32_t>{});
     return verdict;
   }
 
   // Returns 1, or 100 if values are in percent.
-  static double Whole(const std::string& op, const MfuSeries& series) {
+  static double Whole(const std::string& op, const SpeedSeries& series) {
     if (HasWords(op, {"percent"}) || HasWords(op, {"pct"})) return 100;
     return 2 * series.above_one > series.points ? 100 : 1;
   }
 
-  v1::Verdict JudgeSeries(const std::string& op, const MfuSeries& series) const {
+  v1::Verdict JudgeSeries(const std::string& op, const SpeedSeries& series) const {
     if (series.points < kFewestPoints)
       return Inconclusive(absl::StrFormat("few-points: %s has %d finite points; the rule needs %d",
                                           op, series.points, kFewestPoints));
@@ -287,7 +246,7 @@ class Mfu : public ScalarRule {
                 std::move(details));
   }
 
-  v1::Verdict Impossible(const std::string& op, const MfuSeries& series, double whole,
+  v1::Verdict Impossible(const std::string& op, const SpeedSeries& series, double whole,
                          google::protobuf::Struct details) const {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
     found.Title("the logged MFU is above 100 % of the peak")
@@ -339,17 +298,20 @@ class Mfu : public ScalarRule {
     return found.Take();
   }
 
-  static v1::Verdict Fell(const std::string& op, const MfuSeries& series, double whole,
+  static v1::Verdict Fell(const std::string& op, const SpeedSeries& series, double whole,
                           google::protobuf::Struct details) {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
-    found.Title("the MFU fell")
+    const bool collapsed = series.fell_of == SpeedSeries::kShort;
+    found.Title(IsMfu(op) ? "the MFU fell" : "the training speed fell")
         .Explain(absl::StrFormat(
-            "%s fell from %.3g to %.3g at about step %d (medians of %d points).", Capitalised(op),
-            series.before / whole, series.after / whole, series.fell_step, kHalf))
-        .Cause("drop", 0.6)
-        .Measured("lost share of the MFU", 1 - series.after / series.before, "share")
-        .Threshold(kDrop, "a tenth")
-        .Samples(2 * kHalf)
+            "%s fell from %.4g to %.4g at about step %d (medians of %d points).", Capitalised(op),
+            series.before / whole, series.after / whole, series.fell_step, series.fell_of))
+        .Cause("drop", collapsed ? 0.8 : 0.6)
+        .Measured(IsMfu(op) ? "lost share of the MFU" : "lost share of the speed",
+                  1 - series.after / series.before, "share")
+        .Threshold(collapsed ? SpeedSeries::kCollapse : SpeedSeries::kDrop,
+                   collapsed ? "a half, in 16 points" : "a tenth")
+        .Samples(2 * series.fell_of)
         .FalseAlarm("measured", kFalseDrops)
         .Assume("model, sequence length, batch and number of GPUs are as before")
         .Witness("step", static_cast<double>(series.fell_step))
@@ -363,10 +325,13 @@ class Mfu : public ScalarRule {
   }
 
   const Facts facts_;
-  std::map<std::string, MfuSeries> series_;  // by op
-  MfuSeries computed_;                       // from the tokens
-  std::map<std::string, double> now_;        // of the open step
-  double speed_ = 0;                         // MFU by the tokens of the open step
+  std::map<std::string, SpeedSeries> series_;  // by op
+  SpeedSeries computed_;                       // from the tokens
+  std::map<std::string, double> now_;          // of the open step
+  double speed_ = 0;                           // MFU by the tokens of the open step
+  std::map<std::string, SpeedSeries> speeds_;  // tokens per second, by op
+  bool rewards_ = false;                       // a reward is logged
+  const SeriesRoles roles_;                    // roles that the user assigned
 };
 
 }  // namespace

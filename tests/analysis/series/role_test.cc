@@ -31,6 +31,8 @@ TEST(SeriesRole, IsReadFromNamesThatPeopleUse) {
         "nll_loss",
         "sft_loss",
         "ce_loss",
+        "ce",
+        "train/ce",
         "orpo_loss",
         "mel_l1_loss",
         "l1_loss",
@@ -47,8 +49,8 @@ TEST(SeriesRole, IsReadFromNamesThatPeopleUse) {
         "distill_loss",
         "position_loss"}},
       {SeriesRole::kEvaluationLoss,
-       {"loss/val", "valLoss", "val_loss", "eval_loss", "eval/loss", "test loss", "dev.loss",
-        "validation_loss", "valid/loss", "lm loss validation", "heldout-loss"}},
+       {"loss/val", "val_ce", "valLoss", "val_loss", "eval_loss", "eval/loss", "test loss",
+        "dev.loss", "validation_loss", "valid/loss", "lm loss validation", "heldout-loss"}},
       {SeriesRole::kAuxiliaryLoss,
        {"aux_loss",
         "load_balancing_loss",
@@ -93,6 +95,13 @@ TEST(SeriesRole, IsReadFromNamesThatPeopleUse) {
 }
 
 // Tests names that are known completely, with and without wrappers.
+TEST(SeriesRole, LossesOfBoxes) {
+  for (const char* name : {"box_loss", "train/dfl_loss", "loss_bbox", "giou_loss", "loss_box_reg"})
+    EXPECT_TRUE(IsLossOfBoxes(name)) << name;
+  for (const char* name : {"cls_loss", "loss", "obj_loss", "val/box_loss", "boxes"})
+    EXPECT_FALSE(IsLossOfBoxes(name)) << name;
+}
+
 TEST(SeriesRole, NamesInTheTable) {
   const std::vector<std::pair<SeriesRole, std::vector<const char*>>> known = {
       {SeriesRole::kMismatch,
@@ -111,6 +120,8 @@ TEST(SeriesRole, NamesInTheTable) {
       {SeriesRole::kReward, {"reward", "train/reward", "rollout/ep_rew_mean"}},
       {SeriesRole::kRewardSpread, {"reward_std", "frac_reward_zero_std"}},
       {SeriesRole::kResponseLength, {"response_length/mean", "completions/mean_length"}},
+      {SeriesRole::kTruncatedShare,
+       {"completions/clipped_ratio", "response_length/clip_ratio", "truncated_ratio"}},
       {SeriesRole::kExpertLoad, {"max_vio", "max_vio/mean"}},
       {SeriesRole::kDropRate, {"drop_rate"}},
       {SeriesRole::kLossScale, {"Fp16 Grad Scale", "grad_scale", "amp_scale", "loss scale"}},

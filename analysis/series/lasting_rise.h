@@ -1,0 +1,42 @@
+// A rise from the lowest level of a short series that lasts up to its end. It compares levels that
+// follow one another, and asks that the series made no such rise before.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace plumbline::analysis {
+
+struct LastingRise {
+  bool rises = false;  // by a third, beyond noise
+  bool half = false;   // by a half
+  bool linear = false;
+  double low = 0, end = 0;  // lowest level and level of the end: ln values, or values if linear
+  double error = 0;         // standard error of end - low
+  double most_before = 0;   // the largest rise between two levels before the lowest one
+  uint64_t level_of = 0;    // points of which a level is the median
+  uint64_t since = 0;       // points since the lowest level
+  int64_t onset_step = 0;   // the first point of the rise
+  uint64_t points = 0;
+};
+
+inline constexpr size_t kFewestForLasting = 11, kMostForLasting = 256;
+
+// `all` has the steps and ln values of all points, or values if `linear`. A third is then the span
+// of the values before.
+LastingRise LookForLastingRise(std::span<const std::pair<int64_t, double>> all, bool linear);
+
+// A loss that falls without end: -1,000 times its first values and more.
+struct PlungeFigures {
+  bool plunges = false;
+  double start = 0;        // largest absolute value of the first points, at least 1
+  double end = 0;          // median of the newest 3 points
+  int64_t onset_step = 0;  // the first point below -start for good
+  uint64_t points = 0;
+};
+
+// `all` has the steps and values of the series, oldest first.
+PlungeFigures LookForPlunge(std::span<const std::pair<int64_t, double>> all);
+
+}  // namespace plumbline::analysis

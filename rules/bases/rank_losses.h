@@ -1,0 +1,55 @@
+// One training loss over the ranks of a run: does one rank's leave those of the others? Used by
+// health/rank-norms.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+
+#include "analysis/frame/frame.h"
+#include "base/archive.h"
+#include "rules/analysis_names.h"
+
+namespace plumbline::rules {
+
+class RankLosses {
+ public:
+  // Takes the values of a step, of three ranks or more; of fewer, and of more than 1,024, it takes
+  // none. Returns true if a rank's loss has just left the others'.
+  bool Take(const SiteStep& step);
+  bool left() const { return left_; }
+  // Of the rank that left: its number, its value and the median of all in the newest step that
+  // decided, and the first step in which its loss was a fifth above the others'.
+  uint32_t rank() const { return rank_; }
+  double value() const { return value_; }
+  double others() const { return others_; }
+  int64_t onset() const { return onset_; }
+  int64_t last() const { return last_; }
+  uint64_t steps() const { return steps_; }
+  void Persist(Archive& a) { a(ranks_, steps_, last_, left_, rank_, value_, others_, onset_); }
+
+ private:
+  struct Rank {
+    double early = 0;           // largest distance in the first steps, ln
+    std::deque<double> newest;  // ln (value / median of all); NaN if it was not the highest
+    int64_t away_from = 0;      // first step of those since which it was a fifth above
+    bool away = false;
+    void Persist(Archive& a) { a(early, newest, away_from, away); }
+  };
+  bool Leaves(const Rank& rank) const;
+
+  std::map<uint32_t, Rank> ranks_;
+  uint64_t steps_ = 0;
+  int64_t last_ = 0;
+  bool left_ = false;
+  uint32_t rank_ = 0;
+  double value_ = 0, others_ = 0;
+  int64_t onset_ = 0;
+};
+
+// Returns the warning on a loss that left.
+v1::Verdict RankLossFinding(const std::string& layer, const std::string& op,
+                            const RankLosses& losses);
+
+}  // namespace plumbline::rules

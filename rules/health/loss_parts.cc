@@ -1,0 +1,317 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "analysis/frame/frame.h"
+#include "analysis/policy/policy.h"
+#include "analysis/series/series.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# health/loss-parts
+
+A part of a loss explodes, or one side of a game is 0 for good, or a detector has no labels.
+
+**Why.** Losses of critics, generators and discriminators rise in healthy runs, so the rules on losses do not judge them. A value loss or a Q loss that grows a
+million times is no game: the critic diverges, and the policy follows it. A discriminator whose loss is 0 for good has won: the generator has no gradient to learn from. A
+detector whose box loss is exactly 0 in each row never saw a box: the labels were not found, and it learns to predict nothing.
+
+**Bad.** `losses/qf1_loss` 0.8 in the first rows and 1e11 in the last; `Loss_D` 0.0000 in the last 50 rows while `Loss_G` rises to 40; `box_loss` 0 in each of 20 epochs.
+
+**Good.** A value loss that grows a thousand times as rewards come; a discriminator at 0.3 whose loss is 0.01 now and then; a term that is switched on later.
+
+**How to fix it.**
+- Explodes: lower the critic's rate, clip its gradient norm, normalise rewards; for Q losses check the target network (`tau`), the discount and the sign of terminal states.
+- A side is 0: lower the discriminator's rate, add a gradient penalty or spectral norm, smooth its labels; restart from before.
+- No labels: check the paths of the label files, their class numbers, and that the loader reports boxes (YOLO: `Instances`).
+
+**What it checks.** Series of role `auxiliary-loss`, and losses of boxes (`box_loss`, `dfl_loss`, `giou_loss`).
+- *Explodes*: the median absolute value of the newest five points is a million times the largest of the first ten, which count as 1 at least. An error if the run's reward fell as
+  well (as `health/rl-collapse` has it), else a warning; a note if it came back to under a thousand times by the end.
+- *Zero side*: the loss of a generator or a discriminator that was never negative is at most a thousandth of the median of its first ten points, in each of the newest ten points
+  and in the newest eighth of all, at the end of the run. A warning if the other side's loss is three times as high as it began, else a note.
+- *No labels*: the losses of boxes are all exactly 0 in each of eight points or more, at the end of the run: a warning.
+
+**Strength.** `heuristic`: the bounds are customary, far outside what healthy games do. None of 2,000 simulated healthy games has a finding (`loss_parts_test.cc`).
+
+**Inconclusive when** a series has under 15 points.
+
+**What it cannot see.** A critic that diverges by less than a million times; a game whose sides are not named (docs/scalars.md has the words).
+
+**Cost.** 200 bytes a series.
+
+**Sources.** Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods", 2018; Arjovsky and Bottou, "Towards Principled Methods for Training Generative
+Adversarial Networks", 2017; Ultralytics' documentation (`no labels found`).
+)page";
+
+constexpr RuleInfo kInfo = {"health/loss-parts",
+                            "a part of the loss explodes, or is 0 for good",
+                            v1::LEVEL_WARNING,
+                            "0.2.0",
+                            kPage,
+                            {}};
+
+constexpr uint64_t kFirstOfPart = 10, kFewestOfPart = 15, kFewestBoxes = 8, kZeroRows = 10;
+constexpr double kMillion = 1e6, kBackAgain = 1e3, kZeroShare = 1e-3, kOpponentRose = 3;
+
+struct LossPart {
+  SeriesRole role = SeriesRole::kNone;
+  uint64_t points = 0, zeros = 0, low_rows = 0;  // low_rows: newest points that are near 0
+  int64_t first = 0, last = 0, low_from = 0, away_from = 0;
+  uint32_t rank = 0;
+  bool negative = false, away = false, exploded = false;
+  std::vector<double> head;  // absolute values of the first points
+  double start = 1;          // largest of them, at least 1
+  double early = 0;          // median of them
+  LevelOfFive level;
+  void Persist(Archive& a) {
+    a(role, points, zeros, low_rows, first, last, low_from, away_from, rank, negative, away,
+      exploded, head, start, early, level);
+  }
+
+  // Returns true if it has just exploded.
+  bool Take(int64_t step, double value) {
+    if (points++ == 0) first = step;
+    last = step;
+    zeros += value == 0 ? 1 : 0;
+    negative |= value < 0;
+    const double size = std::fabs(value);
+    level.Take(size);
+    if (points <= kFirstOfPart) {
+      head.push_back(size);
+      start = std::max(start, size);
+      std::vector<double> copy = head;
+      early = MedianOf(copy);
+    }
+    const bool low = size <= kZeroShare * early;
+    if (low && low_rows == 0) low_from = step;
+    low_rows = low ? low_rows + 1 : 0;
+    const bool far = size > 10 * start;
+    if (far && !away) away_from = step;
+    away = far;
+    if (exploded || points < kFewestOfPart || !(level.level() >= kMillion * start)) return false;
+    return exploded = true;
+  }
+  bool zero_for_good() const {
+    return !negative && early > 0 && points >= kFewestOfPart && low_rows >= kZeroRows &&
+           8 * low_rows >= points;
+  }
+  bool rose() const { return level.known() && level.level() >= kOpponentRose * early; }
+};
+
+class LossParts : public ScalarRule {
+ public:
+  explicit LossParts(const Options& options) : roles_(options.roles()) {}
+
+  bool ReadsScalar(const v1::Site& site) const override {
+    return RoleOf(site.op()) != SeriesRole::kNone;
+  }
+  bool judges_unseen_steps() const override { return false; }
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    const SeriesRole role = known_.Of(step, [&] { return RoleOf(step.site.op()); });
+    if (role == SeriesRole::kNone) return;
+    const auto item = std::find_if(step.items.begin(), step.items.end(),
+                                   [](const Item& any) { return any.evidence->has_scalar(); });
+    if (item == step.items.end()) return;
+    const double value = item->evidence->scalar().value();
+    if (!std::isfinite(value)) return;  // health/loss-non-finite reports it
+    Key key{step.role, step.site.layer(), step.site.op()};
+    if (role == SeriesRole::kReward) return rewards_[std::move(key)].Take(step.step, value);
+    const auto [place, fresh] = parts_.try_emplace(std::move(key));
+    place->second.role = role;
+    place->second.rank = item->source->rank();
+    if (place->second.Take(step.step, value)) out.Add(Exploded(*place));
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (const auto& any : parts_) {
+      const auto& [key, part] = any;
+      if (part.exploded) {
+        out.Add(Exploded(any));
+      } else if (part.zero_for_good() && IsSide(std::get<2>(key))) {
+        out.Add(ZeroSide(any));
+      } else if (LacksLabels(any)) {
+        out.Add(NoLabels(any));
+      } else {
+        v1::Verdict rest =
+            part.points < kFewestOfPart
+                ? Inconclusive(absl::StrFormat("few-points: %d points; the rule needs %d",
+                                               part.points, kFewestOfPart))
+                : Pass("it neither explodes nor is 0 for good");
+        SetPlace(rest, std::get<1>(key), std::get<2>(key), part.first, part.last,
+                 std::vector<uint32_t>{part.rank});
+        out.Add(std::move(rest));
+      }
+    }
+  }
+
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(parts_, rewards_);
+    if (archive.reading()) known_ = {};
+  }
+
+ private:
+  using Key = std::tuple<v1::Role, std::string, std::string>;  // role, layer, op
+  using Map = std::map<Key, LossPart>;
+
+  // Returns kAuxiliaryLoss, kLoss for a loss of boxes, kReward for a mean reward, else kNone.
+  SeriesRole RoleOf(const std::string& op) const {
+    const SeriesRole role = roles_.Of(op);
+    switch (role) {
+      case SeriesRole::kAuxiliaryLoss:
+        return role;
+      case SeriesRole::kLoss:
+        return IsLossOfBoxes(op) ? role : SeriesRole::kNone;
+      case SeriesRole::kReward:
+        return PolicyMetricOf(op, role).kind == PolicyKind::kReward ? role : SeriesRole::kNone;
+      default:
+        return SeriesRole::kNone;
+    }
+  }
+
+  static bool IsSide(const std::string& op) {
+    const GameSide side = SideByName(op);
+    return side == GameSide::kGenerator || side == GameSide::kDiscriminator;
+  }
+
+  bool RewardFell() const {
+    return std::any_of(rewards_.begin(), rewards_.end(),
+                       [](const auto& any) { return any.second.fell(); });
+  }
+
+  // Returns the other side of the game whose loss rose, if there is one.
+  const Map::value_type* Opponent(const Map::value_type& any) const {
+    const GameSide side = SideByName(std::get<2>(any.first));
+    for (const auto& other : parts_) {
+      const std::string& op = std::get<2>(other.first);
+      if (IsSide(op) && SideByName(op) != side && other.second.rose()) return &other;
+    }
+    return nullptr;
+  }
+
+  // One finding for all boxes: that of the first series by name.
+  bool LacksLabels(const Map::value_type& any) const {
+    for (const auto& other : parts_) {
+      const LossPart& part = other.second;
+      if (part.role != SeriesRole::kLoss) continue;
+      if (part.points < kFewestBoxes || part.zeros != part.points) return false;
+    }
+    const auto first = std::find_if(parts_.begin(), parts_.end(), [](const auto& other) {
+      return other.second.role == SeriesRole::kLoss;
+    });
+    return first != parts_.end() && &*first == &any;
+  }
+
+  v1::Verdict Exploded(const Map::value_type& any) const {
+    const auto& [key, part] = any;
+    const std::string& op = std::get<2>(key);
+    const bool back = part.level.level() < kBackAgain * part.start;
+    const bool fell = RewardFell();
+    const v1::Level level = back ? v1::LEVEL_NOTE : fell ? v1::LEVEL_ERROR : v1::LEVEL_WARNING;
+    FindingBuilder found(level, v1::STRENGTH_HEURISTIC);
+    found.Title(back ? "a part of the loss exploded and came back" : "a part of the loss explodes")
+        .Explain(absl::StrFormat(
+            "%s is %.4g in step %d (median of five absolute values); its first ten were at most "
+            "%.4g. It left them in step %d.%s",
+            op, part.level.level(), part.last, part.start, part.away_from,
+            fell ? " The reward fell as well." : ""))
+        .Cause("explodes", 0.8)
+        .Measured("newest / first values", part.level.level() / part.start, "times")
+        .Threshold(kMillion, "customary: no game moves a loss so far")
+        .Samples(part.points)
+        .Witness("step", static_cast<double>(part.away_from))
+        .Witness("value", part.level.level())
+        .Fix(
+            "Go back to a checkpoint before that step. Lower the critic's learning rate, clip its "
+            "gradient norm, normalise rewards; check its target network and the discount.");
+    return Place(any, part.away_from, "explodes", &found);
+  }
+
+  v1::Verdict ZeroSide(const Map::value_type& any) const {
+    const auto& [key, part] = any;
+    const Map::value_type* opponent = Opponent(any);
+    FindingBuilder found(opponent != nullptr ? v1::LEVEL_WARNING : v1::LEVEL_NOTE,
+                         v1::STRENGTH_HEURISTIC);
+    std::string text = absl::StrFormat(
+        "%s is at most a thousandth of its beginning (%.4g) in each of the newest %d points, from "
+        "step %d on.",
+        std::get<2>(key), part.early, part.low_rows, part.low_from);
+    if (opponent != nullptr) {
+      text +=
+          absl::StrFormat(" %s is %.3g times as high as it began.", std::get<2>(opponent->first),
+                          opponent->second.level.level() / opponent->second.early);
+    }
+    found.Title("one side of the game has won")
+        .Explain(std::move(text))
+        .Cause("zero-side", 0.7)
+        .Measured("newest / first values", part.level.level() / part.early, "times")
+        .Threshold(kZeroShare, "in ten points and an eighth of the run")
+        .Samples(part.points)
+        .Witness("step", static_cast<double>(part.low_from))
+        .Witness("value", part.level.level())
+        .Fix(
+            "Go back to a checkpoint before that step. Lower the learning rate of the side that "
+            "won, "
+            "add a gradient penalty or spectral norm, or smooth its labels.");
+    return Place(any, part.low_from, "zero-side", &found);
+  }
+
+  v1::Verdict NoLabels(const Map::value_type& any) const {
+    const auto& [key, part] = any;
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+    found.Title("the detector sees no labels")
+        .Explain(absl::StrFormat(
+            "%s is exactly 0 in each of %d points: no image has a box, and the model learns to "
+            "predict none.",
+            std::get<2>(key), part.points))
+        .Cause("no-labels", 0.85)
+        .Measured("points of exactly 0", static_cast<double>(part.zeros), "points")
+        .Threshold(static_cast<double>(kFewestBoxes), "all of them")
+        .Samples(part.points)
+        .Witness("step", static_cast<double>(part.first))
+        .Witness("value", 0.0)
+        .Fix(
+            "Check the paths of the label files next to the images, the class numbers in them, and "
+            "the caches of an earlier data set (YOLO: labels.cache).");
+    return Place(any, part.first, "no-labels", &found);
+  }
+
+  static v1::Verdict Place(const Map::value_type& any, int64_t onset, const char* kind,
+                           FindingBuilder* found) {
+    const auto& [key, part] = any;
+    found->At(std::get<1>(key), std::get<2>(key), onset, std::max(onset, part.last),
+              std::vector<uint32_t>{part.rank});
+    google::protobuf::Struct& details = *found->verdict().mutable_details();
+    Put(details, "series", std::get<2>(key));
+    Put(details, "step", static_cast<double>(onset));
+    Put(details, "kind", kind);
+    return found->Take();
+  }
+
+  const SeriesRoles roles_;  // roles that the user assigned
+  Map parts_;
+  std::map<Key, RewardCourse> rewards_;
+  SiteMemo<SeriesRole> known_;
+};
+
+}  // namespace
+
+CatalogueEntry loss_parts() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<LossParts>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
