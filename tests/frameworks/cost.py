@@ -13,7 +13,7 @@ figure is the median of the others with a 95 % interval (order statistics), so a
 the machine leaves. Wall times mean nothing here. glibc keeps freed memory, because two equal processes may
 differ by more page faults than the watch costs (docs/measurements/watch.md).
 
-All frameworks take less than three minutes on an idle machine.
+All frameworks take 125 s of CPU time, one process at a time.
 """
 
 import argparse

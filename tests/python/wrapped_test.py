@@ -1,7 +1,12 @@
 """run.watch and what frameworks put around optimizers, losses and gradients."""
 
+import sys
+import types
+
 import pytest
+import torch
 import trainer
+from plumbline._watching import frames
 from watch_calls import CODE, calls, steps
 
 WRAPPER = """
@@ -97,3 +102,14 @@ for i in range(3): back(); opt.step(); opt.zero_grad()
 """, "step_", "scalar step=2 lr")  # fmt: skip
     assert [c for c in reported if c.startswith("step_")] == steps(0, 1, 2)
     assert [c for c in reported if " lr" in c] == ["scalar step=2 lr=0.5"]
+
+
+def test_an_engine_is_found_among_all_living_objects(monkeypatch):
+    """Objects without a __dict__ live too, so that an optimizer of no engine is watched while deepspeed is loaded."""
+    engine = type("DeepSpeedEngine", (), {})()
+    optimizer, other, model = object(), object(), torch.nn.Linear(1, 1)
+    engine.optimizer = optimizer
+    assert frames._engine(optimizer, model) is None
+    monkeypatch.setitem(sys.modules, "deepspeed", types.ModuleType("deepspeed"))
+    assert frames._engine(optimizer, model) is engine
+    assert frames._engine(other, model) is None

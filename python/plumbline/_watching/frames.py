@@ -85,8 +85,9 @@ def _engine(optimizer, model):
     if _is_kind(model, "DeepSpeedEngine"):
         return model
     for one in gc.get_objects():
-        held = [one.__dict__.get(name) for name in ("optimizer", "basic_optimizer")]
-        if _is_kind(one, "DeepSpeedEngine") and any(each is optimizer for each in held):
+        if not _is_kind(one, "DeepSpeedEngine"):
+            continue
+        if any(one.__dict__.get(name) is optimizer for name in ("optimizer", "basic_optimizer")):
             return one
     return None
 
