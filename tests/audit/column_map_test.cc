@@ -258,7 +258,7 @@ TEST(ColumnMap, WhatIsWrongIsNamedByItsLine) {
       {"drop_first = -1\n", ":1: expected a number of entries"},
       {"[columns]\nrollout_logprobs = {path = \"r\", scale = 0}\n", ":2: expected a finite factor"},
       {"[columns]\nrollout_logprobs = {path = \"r\", sign = -1}\n",
-       ":2: expected path, scale or align, found \"sign\""},
+       ":2: expected path, scale, align or each, found \"sign\""},
       {"[columns]\ntokens = {path = \"r\", scale = 2}\n",
        ":2: expected a scale for columns of numbers"},
       {"[columns]\ntokens = {path = \"r\", align = \"left\"}\n",

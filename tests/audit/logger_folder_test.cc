@@ -160,7 +160,7 @@ TEST(LoggerFolder, StoresThatAreNotReadAreNamedWithTheWayThatWorks) {
     EXPECT_EQ(read.output, RunPlumb({"audit", file, "--map", name, "--quiet"}).output);
   }
   const std::string samples =
-      dir.Write("7.jsonl", "{\"input\": \"a\", \"output\": \"b\", \"score\": 1.0, \"step\": 7}\n");
+      dir.Write("7.jsonl", "{\"input\": \"a\", \"output\": \"b\", \"points\": 1.0, \"step\": 7}\n");
   EXPECT_THAT(RunPlumb({"audit", samples, "--quiet"}).output,
               HasSubstr("samples (prompts and answers) without log-probabilities"));
   const std::string last = dir.Write("all_results.json", "{\"epoch\": 3.0, \"train_loss\": 2.5}");

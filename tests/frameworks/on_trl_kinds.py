@@ -70,7 +70,8 @@ def trained(kind, settings, data, model=None, processing=tokenizer, given=None, 
     callback = PlumblineCallback(every=1)
     length = {} if "max_length" in options or not hasattr(settings, "max_length") else {"max_length": 32}
     configured = arguments(settings, **{"bf16": False, "max_steps": TRAINED, "learning_rate": 1e-3, **length, **options})
-    trainer = kind(model=(model or stored)(), args=configured, train_dataset=data(), processing_class=processing(), callbacks=[callback], **(given or {}))
+    others = {"processing_class": processing(), "callbacks": [callback], **(given or {})}
+    trainer = kind(model=(model or stored)(), args=configured, train_dataset=data(), **others)
     trainer.train()
     return finish(callback, trainer)
 
@@ -100,7 +101,8 @@ KINDS = {
     "cpo_simpo": lambda: trained(CPOTrainer, CPOConfig, pairs, loss_type="simpo", cpo_alpha=0.0),
     "orpo": lambda: trained(ORPOTrainer, ORPOConfig, pairs),
     "gkd": lambda: trained(GKDTrainer, GKDConfig, messages, processing=chat_tokenizer, given={"teacher_model": llama()}, max_new_tokens=8),
-    **{f"grpo_{loss}": functools.partial(reinforced, GRPOTrainer, GRPOConfig, engine(1.0), loss_type=loss) for loss in ("grpo", "dr_grpo", "bnpo", "cispo")},
+    **{f"grpo_{loss}": functools.partial(reinforced, GRPOTrainer, GRPOConfig, engine(1.0), loss_type=loss)
+       for loss in ("grpo", "dr_grpo", "bnpo", "cispo")},
     "rloo_reference": lambda: reinforced(RLOOTrainer, RLOOConfig, beta=0.05),
 }  # fmt: skip
 
