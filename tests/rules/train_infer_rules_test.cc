@@ -2,11 +2,11 @@
 // recordings of each family if PLUMB_LONG=1, otherwise a few.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <string>
 
+#include "tests/rules/attack/seeds.h"
 #include "tests/rules/support/rule_pair.h"
 #include "tests/rules/support/verdicts.h"
 
@@ -19,7 +19,7 @@ using testing::Verdicts;
 
 constexpr char kRule[] = "causality/train-infer-routing";
 
-uint64_t Seeds() { return std::getenv("PLUMB_LONG") != nullptr ? 500 : 3; }
+uint64_t Seeds() { return attack::Seeds(3, 500); }
 
 struct PairFamily {
   const char* name;

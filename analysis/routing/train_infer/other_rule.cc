@@ -130,7 +130,7 @@ ScoreFunction FunctionOf(const RoutedSide& a, const RoutedSide& b) {
 
 bool RuleDifference::proved() const {
   const uint64_t both = shown + alike;
-  double tail = 0;  // the probability of `shown` or more by fair tosses
+  double tail = 0;  // the probability of at least `shown` by tosses of a coin
   for (uint64_t n = shown; n <= both; ++n) {
     tail += std::exp2(Log2Choose(static_cast<double>(both), static_cast<double>(n)) -
                       static_cast<double>(both));

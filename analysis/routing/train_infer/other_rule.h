@@ -16,8 +16,9 @@ struct RuleDifference {
   bool one_sided = false;  // one side has a part that the other lacks
   uint64_t tokens = 0;     // tokens of which one side's scores decide the choice by either rule
   uint64_t moved = 0;      // of these: the rules choose different experts
-  // Among them, each side chose what its own rule chooses from these scores. 0 if a recorded choice
-  // contradicts the side's own rule and scores, because then the rule is not the one that was used.
+  // Number of these for which each side chose what its own rule chooses from these scores. 0 if a
+  // recorded choice contradicts the side's own rule and scores, because then the rule is not the
+  // one that was used.
   uint64_t shown = 0;
   RoutedToken train, infer;  // an example; not persisted
 
@@ -25,6 +26,7 @@ struct RuleDifference {
   // True if the choices prove that the rules differ. If the other side applied this side's rule,
   // unrecorded and with rounding errors, `alike` would be the larger number: 20 bits against it.
   bool proved() const;
+  // RoutingComparison keeps the example (train, infer).
   void Persist(Archive& a) { a(parts, text, one_sided, tokens, moved, shown, alike); }
 };
 

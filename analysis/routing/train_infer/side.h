@@ -93,8 +93,8 @@ struct RoutedSide {
   // Sorts, removes repeats, and cuts to `max_tokens`.
   void Finish(size_t max_tokens);
   size_t bytes() const;
-  // TrainInferRuns stores the key, the rule and the rows, because older versions have only the
-  // rest.
+  // TrainInferRuns stores the key, the rule, one_rule and the rows, because older versions have
+  // only the rest.
   void Persist(Archive& a) {
     a(experts, top_k, kind, blocked, tokens, sequences, rows, conflicting, whole);
   }
