@@ -74,8 +74,8 @@ std::string Counted(const std::vector<VerdictGroup>& groups, uint64_t verdicts) 
   std::vector<std::pair<std::string, size_t>> reasons(by_reason.begin(), by_reason.end());
   std::stable_sort(reasons.begin(), reasons.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
-  std::string out = Plural(verdicts, "verdict is", "verdicts are") + " inconclusive, at " +
-                    Plural(all, "place") + ": ";
+  std::string out = Plural(verdicts, "verdict is", "verdicts are") + " inconclusive" +
+                    (all == verdicts ? "" : ", at " + Plural(all, "place")) + ": ";
   for (size_t i = 0; i < reasons.size(); ++i)
     out += (i == 0 ? "" : ", ") + reasons[i].first + " (" + std::to_string(reasons[i].second) + ")";
   return out + ". --format json lists each with its site and reason.";

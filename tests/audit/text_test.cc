@@ -70,6 +70,10 @@ TEST(TextReport, ManyInconclusiveReasonsAreCounted) {
       << text;
   EXPECT_EQ(text.find("long words"), std::string::npos);
   EXPECT_LT(text.find("a/good"), text.find("5 verdicts are inconclusive"));
+  // Every number of verdicts in the report is that of the coverage.
+  result.coverage.inconclusive = 9;
+  EXPECT_NE(RenderText(result, verbose).find("  9 verdicts are inconclusive, at 5 places: few"),
+            std::string::npos);
   result.coverage.judged = 0;  // then the reasons are shown
   EXPECT_NE(RenderText(result, {}).find("long words"), std::string::npos);
 }
