@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "audit/readers/log_text/log_bytes.h"
-#include "audit/readers/log_text/log_language.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/trainer_log/log_counter.h"
@@ -36,7 +35,8 @@ bool HasTraining(const LogRecord& record) {
 bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
   record->Clear();
   record->mark = {};
-  line = open_dictionary_.Take(WithBars(WithoutEscapes(line, &plain_), &bars_));
+  line = WithoutCopied(WithoutEscapes(line, &plain_), copied_, &ascii_);
+  line = open_dictionary_.Take(WithBars(line, &bars_));
   if (foreign_) line = WithEnglishWords(line, &english_);
   signs_ = kNoSigns;
   if (line.empty() && !result_.open()) return false;

@@ -6,7 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "audit/readers/log_text/copied_text.h"
 #include "audit/readers/log_text/log_dictionary.h"
+#include "audit/readers/log_text/log_language.h"
 #include "audit/readers/log_text/log_pairs.h"
 #include "audit/readers/log_text/log_result.h"
 #include "audit/readers/log_text/log_table.h"
@@ -57,12 +59,16 @@ bool HasTraining(const LogRecord& record);
 // Lines into records. Keeps the line that continues an earlier one. Not thread-safe.
 class LogParser {
  public:
+  // Looks at the beginning of the log: were its lines copied, and which words do they have?
+  void LookAt(std::string_view head) {
+    copied_ = CopiedIn(head);
+    foreign_ = HasForeignWords(head);
+  }
+  bool foreign() const { return foreign_; }  // the lines have words that WithEnglishWords knows
   // How fractions are written in the whole log.
   void SetDecimals(Decimals decimals) { decimals_ = decimals; }
   // "3: 5/200 loss 2.5": the lines begin with their epoch, not with a rank.
   void SetLabelsAreEpochs(bool are) { epoch_labels_ = are; }
-  // The lines have words that WithEnglishWords knows.
-  void SetForeign(bool foreign) { foreign_ = foreign; }
   // `ended`: the line is whole. The record is valid until the next call and as long as the line.
   bool Parse(std::string_view line, bool ended, LogRecord* record);
   // The step of the newest bar of the training; -1: none was shown.
@@ -119,7 +125,8 @@ class LogParser {
   LogResult result_;
   Decimals decimals_ = Decimals::kPoint;
   bool epoch_labels_ = false, foreign_ = false;
-  std::string english_;
+  CopiedText copied_;
+  std::string english_, ascii_;
   int64_t epoch_ = -1;          // that a line began last; -1: none
   bool headed_ = false;         // by a line of its own: "Epoch 3/10"
   bool stamped_below_ = false;  // "epoch: 3" alone: lines with a time belong to it

@@ -13,7 +13,6 @@
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/line_reader.h"
 #include "audit/readers/log_text/line_labels.h"
-#include "audit/readers/log_text/log_language.h"
 #include "audit/readers/scalars/column_names.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
@@ -62,7 +61,7 @@ class TrainerLogFile : public TextPointFile {
     const std::string head = FirstBytes(report->path, "", kSample);
     parser_.SetDecimals(DecimalsOf(head));
     parser_.SetLabelsAreEpochs(LabelsAreEpochs(report->path));
-    parser_.SetForeign(foreign_ = HasForeignWords(head));
+    parser_.LookAt(head);
   }
 
  protected:
@@ -104,7 +103,8 @@ class TrainerLogFile : public TextPointFile {
                     " lines of batches within one: they are ignored");
     }
     NoteSteps();
-    if (foreign_) report().Note("expected English words, found others: known words are translated");
+    if (parser_.foreign())
+      report().Note("expected English words, found others: known words are translated");
     if (epochs_ > 0)
       report().Note(
           "expected a step in each line, found only an epoch: the epoch is used as the step");
@@ -380,7 +380,6 @@ class TrainerLogFile : public TextPointFile {
   LeftOut refused_;
   int64_t rank_ = -1, task_ = -1;
   bool reported_long_ = false;
-  bool foreign_ = false;
 };
 
 std::unique_ptr<PointFile> OpenLog(InputReport* report, const ScalarOptions& /*options*/) {
