@@ -37,6 +37,27 @@ std::vector<std::string_view> CellsOf(std::string_view line, bool narrow) {
   return cells;
 }
 
+// "Training", "Loss" -> "Training Loss": names of two words in a line whose columns one space
+// parts.
+std::vector<std::string_view> WithJoinedNames(const std::vector<std::string_view>& cells) {
+  static constexpr std::string_view kFirst[] = {"Training", "Validation", "Train", "Valid",
+                                                "Val",      "Test",       "Eval",  "Learning",
+                                                "Average",  "Avg",        "Model", "No"};
+  static constexpr std::string_view kSecond[] = {"Loss", "Accuracy", "Acc", "Rate", "log"};
+  const auto is_of = [](std::string_view word, const auto& words) {
+    return std::find(std::begin(words), std::end(words), word) != std::end(words);
+  };
+  std::vector<std::string_view> joined;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const bool two =
+        i + 1 < cells.size() && is_of(cells[i], kFirst) && is_of(cells[i + 1], kSecond);
+    const char* end = cells[two ? i + 1 : i].data() + cells[two ? i + 1 : i].size();
+    joined.emplace_back(cells[i].data(), static_cast<size_t>(end - cells[i].data()));
+    i += two ? 1 : 0;
+  }
+  return joined;
+}
+
 // All cells, empty ones at the edges too.
 std::vector<std::string_view> CellsBetweenPipes(std::string_view line) {
   std::vector<std::string_view> cells;
@@ -100,7 +121,7 @@ std::optional<double> NumberOfCell(std::string_view cell) {
 // What a cell that is no number may be in a row of numbers.
 bool IsFiller(std::string_view cell) {
   if (cell.empty() || cell == "[]" || cell == "-" || cell == "--" || cell == "None" ||
-      cell == "+" || cell == "unknown")
+      cell == "+" || cell == "unknown" || cell == "No log")
     return true;
   return cell.size() <= 12 && std::all_of(cell.begin(), cell.end(), [](char c) {
            return IsPairDigit(c) || c == ':' || c == '.' || c == 's' || c == 'm' || c == 'h';
@@ -116,6 +137,11 @@ bool HasSignOfValue(std::string_view cell) {
 bool MayNameColumn(std::string_view name) {
   return !name.empty() && name.size() <= 48 && (IsPairLetter(name[0]) || name == "#") &&
          !HasSignOfValue(name);
+}
+
+bool TrainsIn(const std::vector<LogRow::Value>& values) {
+  return std::any_of(values.begin(), values.end(),
+                     [](const LogRow::Value& v) { return HasTrainingWord(v.name); });
 }
 
 bool StartsHeader(std::string_view name) {
@@ -181,7 +207,7 @@ bool LogTable::TakeHeader(std::string_view line) {
   const bool piped = text.find('|') != std::string_view::npos;
   std::vector<std::string_view> cells = CellsOf(comment ? text : line, false);
   const bool spaced = cells[0] != "E" && !StartsHeader(cells[0]);
-  if (cells.size() == 1 || spaced) cells = CellsOf(comment ? text : line, true);
+  if (cells.size() == 1 || spaced) cells = WithJoinedNames(CellsOf(comment ? text : line, true));
   if (cells.size() < 2 || cells.size() > kMostColumns ||
       !(StartsHeader(cells[0]) || (cells[0] == "E" && cells[1] == "#")))
     return false;
@@ -224,10 +250,12 @@ bool LogTable::SetColumns(std::vector<std::string> names) {
 
 bool LogTable::TakeRow(std::string_view line) {
   // "... 640: 100%|████| 625/625 [...]": a bar behind the row.
-  const size_t bar = line.find("%|");
+  size_t bar = line.find("%|");
+  // "640: 100% \u2501\u2501\u2501 59/59 4.7it/s 12.5s" since Ultralytics 8.3.
+  if (bar == std::string_view::npos) bar = line.find("% \xE2");
   if (bar != std::string_view::npos) line = line.substr(0, line.rfind(':', bar));
   std::vector<std::string_view> cells = CellsOf(line, false);
-  if (cells.size() != columns_.size()) cells = CellsOf(line, true);
+  if (cells.size() != columns_.size()) cells = WithJoinedNames(CellsOf(line, true));
   // pandas prints the number of each row in front of it.
   if (cells.size() == columns_.size() + 1 && line.find('|') == line.npos && StepCell(cells[0]))
     cells.erase(cells.begin());
@@ -299,8 +327,11 @@ bool LogTable::EndBox() {
     best = rank;
     at = i;
   }
-  if (at == box_.size()) return false;
-  row_.step = static_cast<int64_t>(box_[at].value);
+  const bool above = at == box_.size();
+  if (above && (step_above_ < 0 || !TrainsIn(box_))) return false;
+  row_.step = above ? std::exchange(step_above_, -1) : static_cast<int64_t>(box_[at].value);
+  row_.of_epoch = -1;
+  row_.above = above;
   row_.epoch = best >= 1000;
   row_.texts = 0;
   row_.values.clear();

@@ -143,6 +143,7 @@ class LogEvidence {
   void Take(std::string_view line) {
     size_t words = 0, tokens = 0;
     if (!parser_.Parse(line, true, &record_)) {
+      for (const std::string& row : parser_.TakeLiteral()) Take(row);
       if (line.find_first_not_of(" \t") == std::string_view::npos) return;
       ++others_;
       ProseWords(line, &words, &tokens);
