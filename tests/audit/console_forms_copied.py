@@ -78,5 +78,30 @@ for name, gap in (("space", " "), ("tab", "\t"), ("wide", "     ")):
         head=gap.join(("Epoch", "Training Loss", "Validation Loss", "Accuracy", "F1")) + "\n")
 
 # Exports.
+whole("tensorboard_json", lambda r: json.dumps([[1.7e9 + i, 10 * i + 10, r.loss[i]] for i in range(ROWS)]), each(10), file="run_1-tag-train_loss.json")
+whole("tensorboard_json_of_no_tag", lambda r: json.dumps([[1.7e9 + i, 10 * i + 10, r.loss[i]] for i in range(ROWS)], indent=1), each(10), file="loss.json")
+whole("jsonl_commas", lambda r: ",\n".join(json.dumps({"step": i + 1, "loss": r.loss[i]}) for i in range(ROWS)) + "\n", each(), file="metrics.json")
+whole("jsonl_commas_all", lambda r: "".join(json.dumps({"step": i + 1, "loss": r.loss[i]}) + ",\n" for i in range(ROWS)), each(), file="metrics.jsonl")
+whole("jsonl_indented", lambda r: "".join(json.dumps({"step": i + 1, "loss": r.loss[i], "time": {"all": 1.5}}, indent=2) + "\n" for i in range(ROWS)), each(), file="metrics.json")
+whole("jsonl_indented_commas", lambda r: ",\n".join(json.dumps({"step": i + 1, "loss": r.loss[i]}, indent=4) for i in range(ROWS)), each(), file="metrics.json")
+for name, separator in (("", ","), ("_tab", "\t"), ("_semicolon", ";")):
+    whole(f"csv_of_epochs{name}", lambda r, s=separator: s.join(("loss", "accuracy", "val_loss")) + "\n" + "".join(
+        s.join(map(number, (r.loss[i], r.accuracy[i], r.val[i]))) + "\n" for i in range(ROWS)), each(), file="history.csv")
+whole("csv_of_parts_of_epochs", lambda r: "epoch,loss\n" + "".join(f"{(i + 1) / 10:.1f},{number(r.loss[i])}\n" for i in range(ROWS)), each(), file="log.csv")
+LONG_HEADS = (("step", "name", "value"), ("step", "metric", "value"), ("run", "metric", "step", "value"), ("tag", "step", "value"), ("wall_time", "step", "tag", "value"),
+              ("key", "value", "step", "timestamp"), ("name", "step", "value", "run"))
+for columns_of in LONG_HEADS:
+    def long_table(r, names=columns_of):
+        rows = []
+        for i, (series, values) in itertools.product(range(ROWS), (("train/loss", r.loss), ("lr", r.rate), ("val/loss", r.val))):
+            cell = {"step": 10 * i + 10, "value": number(values[i]), "run": "run-a", "wall_time": 1.7e9 + i, "timestamp": 1.7e9 + i}
+            rows.append(",".join(str(cell.get(name, series)) for name in names))
+        return ",".join(names) + "\n" + "\n".join(rows) + "\n"
+    whole("long_csv_" + "_".join(columns_of), long_table, each(10), "train/loss", file="metrics.csv")
+    # One series after the other.
+    def by_series(r, names=columns_of):
+        head, *rows = long_table(r, names).splitlines()
+        return "\n".join([head] + sorted(rows, key=lambda row: next(k for k, s in enumerate(("train/loss", "lr", "val/loss")) if s in row.split(",")))) + "\n"
+    whole("long_csv_by_series_" + "_".join(columns_of), by_series, each(10), "train/loss", file="metrics.csv")
 whole("elastic", lambda r: json.dumps({"hits": {"total": ROWS, "hits": [{"_id": str(i), "_source": {"@timestamp": f"2024-06-01T12:{i // 60:02d}:{i % 60:02d}", "message": f"step {i + 1} loss {r.loss[i]:.4f}"}}
       for i in range(ROWS)]}}), each(), file="export.json")
