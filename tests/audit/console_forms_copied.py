@@ -60,7 +60,7 @@ for (name, pairs), (kind, line) in itertools.product(SIGNS.items(), LINES.items(
 for name, opens, closes in (("curly", "\u2018", "\u2019"), ("curly_double", "\u201c", "\u201d"), ("low", "\u201e", "\u201c"), ("page", "&#x27;", "&#x27;"),
                             ("page_number", "&#39;", "&#39;"), ("page_double", "&quot;", "&quot;"), ("full_width_quote", "\uff07", "\uff07")):
     add(f"{name}_quotes", lambda r, i, o=opens, c=closes: f"{{{o}loss{c}: {r.loss[i]:.4f}, {o}grad_norm{c}: {r.norm[i]:.4f}, {o}step{c}: {i + 1}}}", each())
-add("minus_sign", lambda r, i: f"step {i + 1} loss {r.loss[i]:.4f} lr 1e\u22124 reward \u22120.5", each())
+add("minus_sign", lambda r, i: f"step {i + 1} loss {r.loss[i]:.4f} lr 1e\u22124 offset \u22120.5", each())
 
 # Mail and bullets.
 for name, quote in (("", "> "), ("_twice", "> > "), ("_tight", ">"), ("_joined", ">> ")):

@@ -162,8 +162,9 @@ bool LogDictionary::ReadOther() {
   const char* const to = text_.data() + text_.size();
   const char* const stop = ScanNumber(from, to, &alone);
   if (stop != from && stop != to && (*stop == ',' || *stop == '}')) {
-    at_ += static_cast<size_t>(stop - from);
-    Add(alone, false);
+    const auto size = static_cast<size_t>(stop - from);
+    Add(SignedZero({from, size}, alone), false);
+    at_ += size;
     return true;
   }
   size_t open = 0;
@@ -195,7 +196,9 @@ bool LogDictionary::ReadOther() {
     Trim(&value, kBrackets, kBrackets);
   }
   if (const std::optional<double> number = NumberOf(value)) {
-    Add(*number, at_end);
+    // '0' of transformers is printed by %.4g.
+    const bool quoted = value == "'0'" || value == "\"0\"";
+    Add(quoted ? -0.0 : SignedZero(value, *number), at_end);
   } else if (const std::optional<int64_t> step = QuotedStep(value)) {
     Add(static_cast<double>(*step), at_end);
     const size_t slash = value.find('/');

@@ -129,6 +129,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
     ++at_;
     return false;
   }
+  value = SignedZero({at_, static_cast<size_t>(stop - at_)}, value);
   stop = PassOtherPower(stop, end_, &value);
   // "LR (group 0)=3e-4"; "(loss: 2.5): 3%" is a value.
   if (ClosesName(stop, end_) && !AfterSign(name_, at_)) {

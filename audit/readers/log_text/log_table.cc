@@ -100,6 +100,16 @@ bool IsRule(std::string_view line) {
          std::all_of(line.begin(), line.end(), [](char c) { return kRule[c]; });
 }
 
+// A line of box-drawing signs alone, U+2500 to U+257F.
+bool IsDrawnRule(std::string_view line) {
+  Trim(&line, kSpaces, kSpaces);
+  if (line.size() < 9 || line.size() % 3 != 0) return false;
+  for (size_t at = 0; at < line.size(); at += 3) {
+    if (line[at] != '\xE2' || (line[at + 1] != '\x94' && line[at + 1] != '\x95')) return false;
+  }
+  return true;
+}
+
 // "3/100", "2.61G", "0.5s", "45.3%"; nothing: no number. A time ("00:12") is none.
 std::optional<double> NumberOfCell(std::string_view cell) {
   if (const std::optional<double> number = NumberOf(cell)) return number;
@@ -155,6 +165,7 @@ bool LogTable::Take(std::string_view line, bool* whole) {
   const size_t first = line.find_first_not_of(" \t");
   if (first == std::string_view::npos || line.size() > 4096) return false;
   const char c = line[first];
+  if (c == '\xE2' && IsDrawnRule(line)) return TakeBox("---", whole) || active();
   if (c == '|' || c == '-' || c == '+') {
     if (TakeBox(line, whole)) return true;
     if (IsRule(line)) return active();

@@ -241,7 +241,7 @@ std::optional<LogMark> StepAt(std::string_view text, size_t at) {
       continue;
     LogMark mark;
     mark.begin = at;
-    if (!ReadStep(text, at + word.size(), &mark)) return std::nullopt;
+    if (!ReadStep(text, at + word.size(), &mark)) return JoinedStepAt(text, at);
     const bool opened = at > 0 && text[at - 1] == '[';
     mark.alone = opened && EndsInBracket(text, mark.end);
     mark.batches = word == "step_in_epoch";

@@ -154,6 +154,7 @@ bool LogParser::TakeContinued(std::string_view pairs, bool ended, LogRecord* rec
   record->evaluation = continued_evaluation_;
   record->prefix = continued_prefix_;
   TakePairs(pairs, ended, record);
+  if (!record->values.empty()) words_ = kMostWords;
   return !record->values.empty();
 }
 
@@ -163,6 +164,8 @@ bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
   if (listed_) return Listed(line, ended, record);
   if (wrapped_) return Wrapped(line, ended, record);
   if (bare_ && UnderStep(line, ended, record)) return !record->values.empty();
+  // Words between the heading and the values: "Preparing batch...".
+  if (bare_ && line[0] != ' ' && ++words_ <= kMostWords) return false;
   const bool indented = line.starts_with(' ') || line.starts_with('\t');
   const char first = line[line.find_first_not_of(" \t")];
   // An epoch of its own.
@@ -256,9 +259,10 @@ bool LogParser::ParseStep(std::string_view line, bool ended, LogRecord* record) 
   if (mark.alone || bare) OpenBlock(*record);
   if (bare) {
     bare_ = true;
+    words_ = 0;
     heading_.Keep(record->prefix);
   }
-  if (record->values.empty()) {
+  if (!HasTraining(*record)) {
     table_.StepAbove(mark.step);
     mark_above_ = mark;
     prefix_above_ = record->prefix;

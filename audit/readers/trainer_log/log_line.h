@@ -161,6 +161,8 @@ class LogParser {
   bool continued_ = false;
   bool listed_ = false;  // by a list that has the step: the next line alone
   bool bare_ = false;    // by a step alone: "Step: 10", and "Loss: 2.5" or a box below it
+  static constexpr int kMostWords = 8;
+  int words_ = 0;  // lines below it that have no value, before one has
   LogMark continued_mark_;
   LogRecord::Step continued_how_ = LogRecord::Step::kStated;
   bool continued_evaluation_ = false;

@@ -83,9 +83,8 @@ class TrainerLogFile : public TextPointFile {
   void Finish(PointSink* sink) override {
     if (kind_ != LogDocument::kNone) TakeDocument(sink);
     Release(first_held_ ? -1 : shown_at_, sink);
-    for (const std::string& row : literal_.Release()) {
+    for (const std::string& row : literal_.Release())
       if (report().records == 0 || of_literal_) of_literal_ = TakeLine(row, true, sink);
-    }
     if (parser_.Finish(&record_)) Emit(sink);
     ReleaseBars(sink);
     Note();
@@ -219,10 +218,10 @@ class TrainerLogFile : public TextPointFile {
       if (mean && IsOfSteps(columns_[i])) columns_[i] = MeanOf(sink, record_.values[i]);
       if (record_.how != LogRecord::Step::kEpoch) MarkOfSteps(columns_[i]);
       if (record_.how == LogRecord::Step::kShown || first_held_) {
-        held_.emplace_back(columns_[i], record_.values[i].value);
+        held_.emplace_back(columns_[i], ValueOf(record_.values[i]));
         continue;
       }
-      sink->Add(step, columns_[i], record_.values[i].value);
+      sink->Add(step, columns_[i], ValueOf(record_.values[i]));
       emptied_.Value(columns_[i], step);
       if (record_.values[i].limit > 0) TakeLimit(step, record_.values[i], sink);
     }
@@ -244,6 +243,11 @@ class TrainerLogFile : public TextPointFile {
     const int64_t step = between_bars_.Step(std::max<int64_t>(0, shown_at_), below, held_training_);
     for (const auto& [column, value] : std::exchange(held_, {})) sink->Add(step, column, value);
     last_step_ = step;
+  }
+
+  // A rate keeps the sign of its zero (SignedZero).
+  static double ValueOf(const LogRecord::Value& v) {
+    return v.value == 0 && RoleByName(v.name) != SeriesRole::kRate ? 0.0 : v.value;
   }
 
   uint32_t ColumnOf(PointSink* sink, const LogRecord::Value& v) {
