@@ -88,6 +88,7 @@ for name, separator in (("", ","), ("_tab", "\t"), ("_semicolon", ";")):
     whole(f"csv_of_epochs{name}", lambda r, s=separator: s.join(("loss", "accuracy", "val_loss")) + "\n" + "".join(
         s.join(map(number, (r.loss[i], r.accuracy[i], r.val[i]))) + "\n" for i in range(ROWS)), each(), file="history.csv")
 whole("csv_of_parts_of_epochs", lambda r: "epoch,loss\n" + "".join(f"{(i + 1) / 10:.1f},{number(r.loss[i])}\n" for i in range(ROWS)), each(), file="log.csv")
+whole("csv_german", lambda r: "Schritt;Verlust;loss\n" + "".join(f"{10 * i + 10};{number(r.val[i])};{number(r.loss[i])}\n" for i in range(ROWS)).replace(".", ","), each(10), file="log.csv")
 LONG_HEADS = (("step", "name", "value"), ("step", "metric", "value"), ("run", "metric", "step", "value"), ("tag", "step", "value"), ("wall_time", "step", "tag", "value"),
               ("key", "value", "step", "timestamp"), ("name", "step", "value", "run"))
 for columns_of in LONG_HEADS:
