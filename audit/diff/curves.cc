@@ -287,11 +287,11 @@ bool AreFolders(const DiffSide& a, const DiffSide& b) {
   return a.paths.size() == 1 && b.paths.size() == 1 && (several(a) || several(b));
 }
 
-// The only series of this role; empty: there is none, or more than one.
+// The only series of this role that has two points or more; empty: there is none, or more than one.
 std::string OnlyOf(const RecordedRun& run, SeriesRole role, const SeriesRoles& roles) {
   std::string only;
   for (const auto& [name, points] : run.series) {
-    if (points.empty() || roles.Of(name) != role) continue;
+    if (points.size() < 2 || roles.Of(name) != role) continue;
     if (!only.empty()) return "";
     only = name;
   }

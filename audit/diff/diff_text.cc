@@ -155,7 +155,8 @@ class DiffWriter : TextLines {
                       ExactNumber(series.value_a), " and ", ExactNumber(series.value_b));
     }
     Line(2, text);
-    if (series.exact && series.common > 0 && !series.first_difference) return;
+    const bool few = series.by_step && series.by_step->comparison.block == 0;
+    if (few && series.exact && series.common > 0 && !series.first_difference) return;
     if (series.by_step && series.by_step->comparison.points < series.common)
       Line(kMargin, absl::StrCat(series.common - series.by_step->comparison.points,
                                  " of these steps have a value that is NaN, infinite, or not above "
