@@ -96,8 +96,8 @@ size_t UnfinishedBar(std::string_view line, int64_t* batch) {
   int64_t done = 0, total = 0;
   const size_t slash = ReadLogCount(line, begin, &done);
   if (slash == begin || slash >= line.size() || line[slash] != '/') return 0;
-  const std::string_view after = line.substr(slash + 1);
-  const bool open = after.starts_with(kUnknown);
+  const std::string_view second = line.substr(slash + 1);
+  const bool open = second.starts_with(kUnknown);
   const size_t at = open ? slash + 1 + kUnknown.size() : ReadLogCount(line, slash + 1, &total);
   if (at == slash + 1 || (!open && (done >= total || done < 1))) return 0;
   const std::string_view rest = line.substr(at);
