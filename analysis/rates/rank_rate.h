@@ -23,9 +23,18 @@ struct RankRate {
   // Reported by the training process, so it is exact. A file's values were printed, possibly with
   // few digits.
   bool exact = false;
+  // A zero came with a sign: a log printed it with an exponent ("0.00e+00"), so that it is not
+  // rounded.
+  bool unrounded = false;
   PrintGrain grain;
   void Persist(Archive& a) {
-    a(attempt, points, zeros, zeros_first, zeros_last, before, exact, grain);
+    a(attempt, points, zeros, zeros_first, zeros_last, before, exact, unrounded, grain);
+  }
+
+  // How its values came.
+  void Came(bool as_exact, bool as_unrounded) {
+    exact |= as_exact;
+    unrounded |= as_unrounded;
   }
 
   // `largest` is that of its groups, in magnitude. Several rows of one step are one point.
@@ -47,7 +56,9 @@ struct RankRate {
     zeros_last = step;
   }
   // True if the zeros may be a rate that is too small for the printed digits.
-  bool may_be_printed() const { return !exact && (std::isnan(before) || grain.MayHideZero()); }
+  bool may_be_printed() const {
+    return !exact && (std::isnan(before) || (!unrounded && grain.MayHideZero()));
+  }
 };
 
 }  // namespace plumbline::analysis

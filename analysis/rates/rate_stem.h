@@ -1,6 +1,7 @@
 // The rates of one stem, over ranks and steps.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -34,8 +35,9 @@ struct RateStem {
 // step, so that their memory is reused.
 struct RateReported {
   RatesOfStep groups;
-  bool exact = false;  // reported by the process itself
-  bool open = false;   // the step has a value
+  bool exact = false;      // reported by the process itself
+  bool unrounded = false;  // a value is -0.0: a 0 that was printed with an exponent
+  bool open = false;       // the step has a value
   RateStem* rate = nullptr;
   RateCourse* course = nullptr;
 
@@ -44,9 +46,14 @@ struct RateReported {
     return source.pid() != 0 || !source.tool_version().empty();
   }
 
+  void Note(const v1::Source& source, double value) {
+    exact |= IsExact(source);
+    unrounded |= value == 0 && std::signbit(value);
+  }
+
   void Close() {
     for (auto& [op, values] : groups) values.clear();
-    exact = open = false;
+    exact = unrounded = open = false;
   }
 
   // Takes rows of one rank and one group for which no test applies: the rate is above 0, comes from

@@ -121,11 +121,14 @@ namespace {
 FindingBuilder SureZeroFinding(const std::string& op, const RankRate& rate, const std::string& who,
                                uint32_t digits) {
   FindingBuilder found = ZeroFinding(op, rate, who, false);
+  const std::string why =
+      rate.unrounded ? "The log prints the 0 with an exponent"
+                     : absl::StrFormat("Other values in the log have up to %d digits", digits);
   found
       .Explain(
-          absl::StrFormat("%s is 0 on %s in all %d steps, and the loss does not fall. Other values "
-                          "in the log have up to %d digits, so the 0 is not a rounded value.",
-                          op, who, rate.zeros, digits))
+          absl::StrFormat("%s is 0 on %s in all %d steps, and the loss does not fall. %s, so the 0 "
+                          "is not a rounded value.",
+                          op, who, rate.zeros, why))
       .Witness("digits_of_neighbours", static_cast<double>(digits));
   return found;
 }
@@ -151,7 +154,8 @@ FindingBuilder FlatZeroFinding(const std::string& op, const RankRate& rate,
 FindingBuilder AlwaysZeroFinding(const std::string& op, const RankRate& rate,
                                  const std::string& who, const RateNeighbours& neighbours) {
   const bool always = std::isnan(rate.before) && !neighbours.done();
-  if (always && neighbours.whole_digits() && !neighbours.LossFalls())
+  const bool exact = neighbours.whole_digits() || rate.unrounded;
+  if (always && exact && !neighbours.LossFalls())
     return SureZeroFinding(op, rate, who, neighbours.digits());
   if (always && neighbours.LossIsFlat()) return FlatZeroFinding(op, rate, who);
   return PrintedZeroFinding(op, rate, who);

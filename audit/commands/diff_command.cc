@@ -59,6 +59,18 @@ bool EndsTooFarAbove(const DiffResult& result, double margin) {
   return !above.empty();
 }
 
+// Prints the losses of B that end before A's to standard error. Returns true if there are any.
+bool EndsTooEarly(const DiffResult& result) {
+  bool early = false;
+  for (const SeriesDiff& series : result.series) {
+    if (!EndsEarly(series)) continue;
+    Fail(absl::StrFormat("%s: B ends at step %d, A at step %d", series.name, series.last_b,
+                         series.last_a));
+    early = true;
+  }
+  return early;
+}
+
 // Prints findings that B alone has to standard error. Returns true if there are any.
 bool FindsMore(const DiffResult& result, v1::Level level) {
   bool more = false;
@@ -136,8 +148,9 @@ int RunDiff(DiffArguments arguments) {
         "expected a series with a common step on both sides, found none: nothing was compared");
   if (failed_a || failed_b) return kExitError;
   if (arguments.fail_on.empty()) return kExitClean;
-  const bool above = EndsTooFarAbove(*result, *margin);
-  return FindsMore(*result, DiffFailLevel(arguments.fail_on)) || above ? kExitFindings : kExitClean;
+  const bool above = EndsTooFarAbove(*result, *margin), early = EndsTooEarly(*result);
+  const bool more = FindsMore(*result, DiffFailLevel(arguments.fail_on));
+  return more || above || early ? kExitFindings : kExitClean;
 }
 
 }  // namespace
@@ -169,9 +182,11 @@ void RegisterDiff(CLI::App& app, int* status) {
                     "For two checkpoints: if a tensor has different bits, print the first "
                     "difference and return exit status 1");
   command
-      ->add_option("--fail-on", arguments->fail_on,
-                   "Return exit status 1 if B has a finding of this level that A does not have, or "
-                   "if a loss of B ends above A's by more than --margin and the noise")
+      ->add_option(
+          "--fail-on", arguments->fail_on,
+          "Return exit status 1 if B has a finding of this level that A does not have, if a "
+          "loss of B ends above A's by more than --margin and the noise, or in the first "
+          "nine tenths of A's steps")
       ->check(OneOf({"note", "warning", "error"}));
   command
       ->add_option("--margin", arguments->margin,

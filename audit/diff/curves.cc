@@ -59,6 +59,10 @@ class Pairing {
     out.common = steps.size();
     for (size_t r = 0; r < points.size(); ++r)
       (r < of_a_ ? out.only_a : out.only_b) += points[r]->size() - steps.size();
+    for (size_t r = 0; r < points.size(); ++r) {
+      int64_t& last = r < of_a_ ? out.last_a : out.last_b;
+      if (!points[r]->empty()) last = std::max(last, points[r]->back().step);
+    }
     Exact(points, steps, &out);
     if (out.role != DiffRole::kLoss) return out;
     out.by_step = ByStep(points, steps);
@@ -283,7 +287,44 @@ bool AreFolders(const DiffSide& a, const DiffSide& b) {
   return a.paths.size() == 1 && b.paths.size() == 1 && (several(a) || several(b));
 }
 
+// The only series of this role that has two points or more; empty: there is none, or more than one.
+std::string OnlyOf(const RecordedRun& run, SeriesRole role, const SeriesRoles& roles) {
+  std::string only;
+  for (const auto& [name, points] : run.series) {
+    if (points.size() < 2 || roles.Of(name) != role) continue;
+    if (!only.empty()) return "";
+    only = name;
+  }
+  return only;
+}
+
+// Compares the only loss of each side, under both names.
+void CompareOnlyLosses(const RecordedRun& a, const RecordedRun& b, const SeriesRoles& roles,
+                       std::vector<SeriesDiff>* out) {
+  for (const SeriesRole role : {SeriesRole::kLoss, SeriesRole::kEvaluationLoss}) {
+    const std::string of_a = OnlyOf(a, role, roles), of_b = OnlyOf(b, role, roles);
+    if (of_a.empty() || of_b.empty()) {
+      if (role == SeriesRole::kLoss) return;
+      continue;
+    }
+    RecordedRun one, other;
+    one.series[of_a] = a.series.at(of_a);
+    other.series[of_a] = b.series.at(of_b);
+    const size_t first = out->size();
+    Pairing({&one}, {&other}, roles).CompareAll("", out);
+    if (of_a == of_b) continue;
+    for (size_t i = first; i < out->size(); ++i) (*out)[i].name = of_a + " | " + of_b;
+  }
+}
+
 }  // namespace
+
+bool EndsEarly(const SeriesDiff& series) {
+  constexpr double kShare = 0.9;
+  constexpr uint64_t kFewestMissing = 3;
+  return series.role == DiffRole::kLoss && series.last_b >= 0 && series.only_a >= kFewestMissing &&
+         static_cast<double>(series.last_b) < kShare * static_cast<double>(series.last_a);
+}
 
 DiffRole DiffRoleOf(const std::string& name, const SeriesRoles& roles) {
   switch (roles.Of(name)) {
@@ -307,6 +348,11 @@ std::vector<SeriesDiff> CompareSeries(const DiffSide& a, const DiffSide& b) {
   for (const RecordedRun& run : b.runs) of_b.push_back(&run);
   Pairing(of_a, of_b, a.roles).CompareAll("", &out);
   if (out.empty() && a.paths.size() == 1 && b.paths.size() == 1) CompareFolders(a, b, &out);
+  const bool loss = std::any_of(out.begin(), out.end(), [](const SeriesDiff& series) {
+    return series.role == DiffRole::kLoss;
+  });
+  if (!loss && a.runs.size() == 1 && b.runs.size() == 1)
+    CompareOnlyLosses(a.runs[0], b.runs[0], a.roles, &out);
   return out;
 }
 

@@ -30,6 +30,7 @@ struct SeriesDiff {
   DiffRole role = DiffRole::kNone;
   uint64_t common = 0;                      // steps that all runs have
   uint64_t only_a = 0, only_b = 0;          // values at steps that some runs lack
+  int64_t last_a = -1, last_b = -1;         // newest step of each side; -1: it has none
   bool exact = false;                       // one run per side: values were compared bit by bit
   std::optional<int64_t> first_difference;  // the first step that differs
   double value_a = 0, value_b = 0;          // values at that step
@@ -38,9 +39,14 @@ struct SeriesDiff {
                                             // step
 };
 
+// Returns true if B has no value of this loss in the newest tenth of A's steps or more, and misses
+// three values or more there.
+bool EndsEarly(const SeriesDiff& series);
+
 // Compares the series that every run of both sides has, by name. If there is none, and each side is
 // one path that holds runs of the same names (a folder with a log, event files, a table), compares
-// run by run.
+// run by run. If no loss has a common name, and each side is one run with one loss of training, compares
+// these, and so their evaluation losses: "loss | lm loss".
 std::vector<SeriesDiff> CompareSeries(const DiffSide& a, const DiffSide& b);
 
 }  // namespace plumbline::audit

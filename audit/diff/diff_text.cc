@@ -30,6 +30,7 @@ class DiffWriter : TextLines {
     Side("B", result_.b);
     Broken("A", result_.a, result_.b);
     Broken("B", result_.b, result_.a);
+    Early();
     Curves();
     Texts("Settings", "settings", result_.settings);
     Texts("Numerics", "models and biases", result_.numerics);
@@ -75,6 +76,17 @@ class DiffWriter : TextLines {
                      first->step, " on");
     absl::StrAppend(&broken_, broken, "; ");
     Line(0, absl::StrCat(broken, ": ", names));
+  }
+
+  // Writes "B ends at step 100, A at step 300: loss".
+  void Early() {
+    for (const SeriesDiff& series : result_.series) {
+      if (!EndsEarly(series)) continue;
+      const std::string early =
+          absl::StrCat("B ends at step ", series.last_b, ", A at step ", series.last_a);
+      absl::StrAppend(&broken_, early, "; ");
+      return Line(0, absl::StrCat(early, ": ", NameOf(series)));
+    }
   }
 
   // Returns the first non-finite value of each series.
@@ -146,6 +158,8 @@ class DiffWriter : TextLines {
                       ExactNumber(series.value_a), " and ", ExactNumber(series.value_b));
     }
     Line(2, text);
+    const bool few = series.by_step && series.by_step->comparison.block == 0;
+    if (few && series.exact && series.common > 0 && !series.first_difference) return;
     if (series.by_step && series.by_step->comparison.points < series.common)
       Line(kMargin, absl::StrCat(series.common - series.by_step->comparison.points,
                                  " of these steps have a value that is NaN, infinite, or not above "

@@ -1,6 +1,6 @@
 """Runs with known losses, and the forms in which programs print them. A form has a name, a row format, the series of
 its loss, and the step of each row. console_forms_tools.py has the forms of public programs, console_forms_hand.py those
-that people write."""
+that people write, console_forms_copied.py those that are copied, exported or printed as a whole."""
 
 import math
 import random
@@ -41,12 +41,23 @@ class Form:
         return text if text.endswith("\n") else text + "\n"
 
 
+class WholeForm(Form):
+    """A text that is not made of rows: `row(run)` is all of it."""
+
+    def text(self, run):
+        return self.row(run)
+
+
 class Forms(dict):
     def add(self, name, row, step, loss="loss", file="train.log", head="", judged=True, end="\n"):
         """`row(run, i)` is printed, followed by `end`. judged: False if the loss is one side of a game, which has no
         spikes."""
         assert name not in self, name
         self[name] = Form(lambda run, i: row(run, i) + end, loss, step, file, head, judged)
+
+    def whole(self, name, text, step, loss="loss", file="train.log", judged=True):
+        assert name not in self, name
+        self[name] = WholeForm(text, loss, step, file, "", judged)
 
 
 def each(distance=1, first=1):

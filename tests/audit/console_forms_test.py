@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 import console_forms
+import console_forms_copied
 import console_forms_hand
 import console_forms_tools
 from console_forms import FAULT_AT, ROWS
@@ -70,16 +71,19 @@ class ConsoleForms(unittest.TestCase):
         """Also checks that all rows are read."""
         self.check(console_forms_tools.FORMS, "nan")
         self.check(console_forms_hand.FORMS, "nan")
+        self.check(console_forms_copied.FORMS, "nan")
 
     @unittest.skipUnless(LONG, "PLUMB_LONG=1")
     def test_a_healthy_run_has_no_finding(self):
         self.check(console_forms_tools.FORMS, None)
         self.check(console_forms_hand.FORMS, None)
+        self.check(console_forms_copied.FORMS, None)
 
     @unittest.skipUnless(LONG, "PLUMB_LONG=1")
     def test_a_spike_is_found_at_its_step(self):
         self.check(console_forms_tools.FORMS, "spike")
         self.check(console_forms_hand.FORMS, "spike")
+        self.check(console_forms_copied.FORMS, "spike")
 
 
 if __name__ == "__main__":

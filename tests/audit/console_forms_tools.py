@@ -230,3 +230,19 @@ add("keras3_backspaces", lambda r, i: f"Epoch {i + 1}/{ROWS}\n" + ("\b" * 90).jo
     + f" - val_loss: {r.val[i]:.4f}", each())
 add("sovits", lambda r, i: f"{time(i)},123\t44k\tINFO\tTrain Epoch: {epoch(i) + 1} [{5 * batch(i)}%]\n{time(i)},123\t44k\tINFO\tLosses: [2.31, 2.52, 9.12, {r.loss[i]}, 1.23], step: {200 * i + 200}, "
     f"lr: {r.rate[i]!r}, reference_loss: {r.loss[i]}", each(200), "reference_loss")
+
+# Detectors, frameworks of reinforcement learning and federated trainers whose newest consoles differ from the older ones.
+HEAVY, LIGHT = "\u2501", "\u2500"
+for name, bars in (("", (100,)), ("_redrawn", (0, 16, 100))):
+    for erase in ("", "\x1b[K"):
+        add(f"ultralytics_thin{name}{'_erased' if erase else ''}", lambda r, i, bars=bars, erase=erase: "\n      Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size\n" + "\r".join(
+            f"{erase}{i + 1:>7}/{ROWS}      2.61G {r.loss[i]:10.4g} {r.val[i]:10.4g} {1.2:10.4g} {23:10d} {640:10d}: {done}% {HEAVY * (done // 9)}{LIGHT * (11 - done // 9)} {59 * done // 100}/59 4.7it/s 12.5s"
+            for done in bars) + f"\n{erase}                 Class     Images  Instances      Box(P          R      mAP50  mAP50-95): 100% {HEAVY * 12} 4/4 5.1it/s 0.8s", each(), "box_loss")
+add("nemo_rl", lambda r, i: f"========================= Step {i + 1}/{ROWS} =========================\n\u25b6 Preparing batch...\n\u25b6 Training policy...\n\n\U0001f4ca Training Results:\n  \u2022 Loss: {r.loss[i]:.4f}\n"
+    f"  \u2022 Avg Reward: {0.3 + i / 300 + 0.02 * (i % 3):.4f}\n\n\u23f1\ufe0f  Timing:\n  \u2022 Total step time: 45.12s", each(), "Loss")
+add("areal", lambda r, i: f"{time(i)}.123 areal INFO: Epoch {epoch(i) + 1}/6 Step {batch(i) + 1}/20 Train step {i + 1}/{ROWS} done.\n{time(i)}.123 areal INFO: Stats (1/1): \n\u250c{LIGHT * 12}\u252c{LIGHT * 12}\u2510\n"
+    f"\u2502 loss/avg    \u2502 {r.loss[i]:.4e} \u2502\n\u2502 grad_norm   \u2502 {r.norm[i]:.4e} \u2502\n\u2514{LIGHT * 12}\u2534{LIGHT * 12}\u2518", batches(), "loss/avg")
+add("big_dl", lambda r, i: f"{time(i)} INFO  DistriOptimizer$:{400 + i} - [Epoch 1 {128 * i}/60000][Iteration {i + 1}][Wall Clock {i}.1s] Trained 128.0 records in 0.1 seconds. Throughput is 1234.5 records/second. "
+    f"Loss is {r.loss[i]:.4f}. ", each(), "Loss")
+add("hivemind", lambda r, i: f"Jun 01 12:{i // 60:02d}:{i % 60:02d}.123 [INFO] [__main__.on_step_end:153] Step #{i}\nJun 01 12:{i // 60:02d}:{i % 60:02d}.124 [INFO] [__main__.on_step_end:154] Your current contribution: 100 samples\n"
+    f"Jun 01 12:{i // 60:02d}:{i % 60:02d}.125 [INFO] [__main__.on_step_end:157] Local loss: {r.loss[i]:.5f}", each(1, 0), "Local loss")

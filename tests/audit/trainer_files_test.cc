@@ -34,7 +34,7 @@ std::vector<std::string> Sorted(const std::vector<ReadPoint>& points) {
   std::vector<std::string> lines;
   for (const ReadPoint& p : points) {
     char value[32];
-    std::snprintf(value, sizeof value, "%.12g", p.value);
+    std::snprintf(value, sizeof value, "%.12g", p.value + 0.0);  // a rate's 0 may have a sign
     lines.push_back(std::to_string(p.step) + " " + p.series + " " +
                     (std::isnan(p.value) ? "nan" : value));
   }

@@ -257,6 +257,11 @@ bool JsonCursor::Skip() {
   return true;
 }
 
+void JsonCursor::SkipComma() {
+  Space();
+  if (!failed() && at_ != end_ && *at_ == ',') ++at_;
+}
+
 bool JsonCursor::AtEnd() {
   if (failed()) return false;
   Space();

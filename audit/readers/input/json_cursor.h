@@ -73,6 +73,9 @@ class JsonCursor {
   // Reads true, false and numbers: 1 if the element is neither false nor 0.
   bool ReadFlags(std::vector<uint8_t>* out, std::vector<OddElement>* odd);
 
+  // Skips spaces and a comma between values that no list holds.
+  void SkipComma();
+
   // Returns true if only spaces follow.
   bool AtEnd();
 

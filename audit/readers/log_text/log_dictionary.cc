@@ -22,6 +22,8 @@ bool LogDictionary::Read(std::string_view text) {
   at_ = 0;
   name_.clear();
   members_.clear();
+  absent_.clear();
+  lists_.clear();
   others_ = 0;
   label_.clear();
   const bool whole = ReadValue(0);
@@ -38,7 +40,12 @@ void LogDictionary::NameByLabel() {
 
 // DLLogger's "step": [0, 850], an epoch and a step; [] for a summary.
 void LogDictionary::TakeList(std::string_view value, bool at_end) {
-  if (StepNameRank(name_) < 0 || IsEpochName(name_)) return;
+  if (StepNameRank(name_) < 0 || IsEpochName(name_)) {
+    const size_t first = value.find_first_not_of("[( ");
+    const bool number = first != value.npos && (IsPairDigit(value[first]) || value[first] == 'n');
+    if (number && lists_.size() < kMostMembers) lists_.push_back(name_);
+    return;
+  }
   constexpr size_t kMostCounts = 2;
   int64_t counts[kMostCounts] = {};
   size_t size = 0;
@@ -129,9 +136,25 @@ std::optional<int64_t> LogDictionary::QuotedStep(std::string_view value) const {
   return StepNameRank(name_) >= 0 ? CountIn(value.substr(1, value.size() - 2)) : std::nullopt;
 }
 
+// "<tf.Tensor: shape=(), dtype=float32, numpy=2.3>": its number. False: it is something else.
+bool LogDictionary::ReadTensor() {
+  constexpr std::string_view kValue = "numpy=";
+  const std::string_view rest = text_.substr(at_);
+  const size_t close = rest.find('>');
+  if (!rest.starts_with("<tf.") || close == std::string_view::npos) return false;
+  const size_t value = rest.substr(0, close).find(kValue);
+  at_ += close + 1;
+  if (value == std::string_view::npos) return true;
+  const size_t begin = value + kValue.size();
+  if (const std::optional<double> number = NumberOf(rest.substr(begin, close - begin)))
+    Add(*number, false);
+  return true;
+}
+
 // A number, a text, a word, a list, "tensor(2.3, device='cuda:0')": up to the comma or brace that
 // ends it.
 bool LogDictionary::ReadOther() {
+  if (text_[at_] == '<' && ReadTensor()) return true;
   const size_t begin = at_;
   // Most values are a number alone.
   double alone = 0;
@@ -139,8 +162,9 @@ bool LogDictionary::ReadOther() {
   const char* const to = text_.data() + text_.size();
   const char* const stop = ScanNumber(from, to, &alone);
   if (stop != from && stop != to && (*stop == ',' || *stop == '}')) {
-    at_ += static_cast<size_t>(stop - from);
-    Add(alone, false);
+    const auto size = static_cast<size_t>(stop - from);
+    Add(SignedZero({from, size}, alone), false);
+    at_ += size;
     return true;
   }
   size_t open = 0;
@@ -162,11 +186,19 @@ bool LogDictionary::ReadOther() {
   // A scalar of a library: the first thing in its parentheses.
   const size_t parenthesis = value.find('(');
   if (parenthesis != std::string_view::npos && IsPairLetter(value.front())) {
+    const std::string_view within = value.substr(parenthesis + 1);
+    if (within.starts_with('[') && within.find(',') < within.find(']')) {
+      TakeList(within, at_end);
+      ++others_;
+      return true;
+    }
     value = value.substr(parenthesis + 1, value.find_first_of(",)", parenthesis) - parenthesis - 1);
     Trim(&value, kBrackets, kBrackets);
   }
   if (const std::optional<double> number = NumberOf(value)) {
-    Add(*number, at_end);
+    // '0' of transformers is printed by %.4g.
+    const bool quoted = value == "'0'" || value == "\"0\"";
+    Add(quoted ? -0.0 : SignedZero(value, *number), at_end);
   } else if (const std::optional<int64_t> step = QuotedStep(value)) {
     Add(static_cast<double>(*step), at_end);
     const size_t slash = value.find('/');
@@ -174,16 +206,28 @@ bool LogDictionary::ReadOther() {
       members_.back().total =
           NumberOf(value.substr(slash + 1, value.size() - slash - 2)).value_or(0);
   } else {
-    static constexpr Bytes kOpens("'\"[");
-    static constexpr std::string_view kLabels[] = {"key", "metric", "name", "tag"};
-    const bool label =
-        value.size() > 2 && value.size() < kMostNameBytes && value[0] != '[' &&
-        std::find(std::begin(kLabels), std::end(kLabels), name_) != std::end(kLabels);
-    if (label && kOpens[value.front()]) label_ = value.substr(1, value.size() - 2);
-    if (value.starts_with('[')) TakeList(value, at_end);
-    others_ += !value.empty() && kOpens[value.front()] ? 1 : 0;
+    TakeOther(value, at_end);
   }
   return true;
+}
+
+// A text, a word or a list.
+void LogDictionary::TakeOther(std::string_view value, bool at_end) {
+  static constexpr Bytes kOpens("'\"[");
+  static constexpr std::string_view kLabels[] = {"key", "metric", "name", "tag"};
+  const bool label = value.size() > 2 && value.size() < kMostNameBytes && value[0] != '[' &&
+                     std::find(std::begin(kLabels), std::end(kLabels), name_) != std::end(kLabels);
+  if (label && kOpens[value.front()]) label_ = value.substr(1, value.size() - 2);
+  if (value.starts_with('[')) TakeList(value, at_end);
+  if ((value == "None" || value == "null") && absent_.size() < kMostMembers)
+    absent_.push_back(name_);
+  others_ += !value.empty() && kOpens[value.front()] ? 1 : 0;
+}
+
+// Does a line of a list that a program has wrapped begin so?
+static bool IsElement(std::string_view text) {
+  return IsPairDigit(text[0]) || text[0] == '-' || text.starts_with("nan") ||
+         text.starts_with("inf") || text.starts_with("np.") || text.starts_with("tensor(");
 }
 
 std::string_view OpenDictionary::Take(std::string_view whole_line) {
@@ -197,8 +241,11 @@ std::string_view OpenDictionary::Take(std::string_view whole_line) {
     open_ = line;
     return {};
   }
-  const bool goes_on = line.starts_with(" '") || line.starts_with(" \"");
-  if (!goes_on || open_.size() + line.size() > kMostBytes) {
+  // " 'lr': 0.01}", or elements of a list: "       2.3, nan]),".
+  const size_t first = PassBlanks(line, 0);
+  const bool quoted = line.starts_with(" '") || line.starts_with(" \"");
+  const bool element = first > 0 && first < line.size() && IsElement(line.substr(first));
+  if (!(quoted || element) || open_.size() + line.size() > kMostBytes) {
     open_.clear();
     return whole_line;
   }

@@ -27,6 +27,9 @@ class LogDictionary {
   size_t end() const { return at_; }  // of what was read
   const std::vector<Member>& members() const { return members_; }
   size_t others() const { return others_; }  // texts and lists that it holds
+  // Names of members that are None or null, and of lists of numbers.
+  const std::vector<std::string>& absent() const { return absent_; }
+  const std::vector<std::string>& lists() const { return lists_; }
 
  private:
   static constexpr size_t kMostDepth = 16;
@@ -36,6 +39,8 @@ class LogDictionary {
   bool ReadValue(size_t depth);
   bool ReadOther();
   void TakeList(std::string_view value, bool at_end);
+  bool ReadTensor();
+  void TakeOther(std::string_view value, bool at_end);
   void NameByLabel();
   std::optional<int64_t> QuotedStep(std::string_view value) const;
   bool PassText(std::string_view* inside);
@@ -46,6 +51,7 @@ class LogDictionary {
   size_t at_ = 0;
   std::string name_;
   std::vector<Member> members_;
+  std::vector<std::string> absent_, lists_;
   size_t others_ = 0;
   std::string label_;  // {"key": "train_loss", "value": 2.5}: the name that it gives a value
 };
@@ -59,7 +65,7 @@ class OpenDictionary {
   std::string_view Take(std::string_view line);
 
  private:
-  static constexpr size_t kMostBytes = 64 << 10;
+  static constexpr size_t kMostBytes = 1 << 20;
   std::string open_, whole_;
 };
 

@@ -89,9 +89,6 @@ constexpr ForeignWord kForeignWords[] = {
 struct ForeignSign {
   std::string_view foreign, english;
 };
-constexpr ForeignSign kForeignSigns[] = {{"：", ": "}, {"，", ", "}, {"；", "; "}, {"。", ". "},
-                                         {"、", ", "}, {"（", " ("}, {"）", ") "}, {"＝", "="}};
-
 // Chinese counts: the word follows the number.
 constexpr ForeignSign kAfterNumber[] = {
     {"步", "step "}, {"轮", "epoch "}, {"次迭代", "iteration "}, {"个epoch", "epoch "}};
@@ -147,15 +144,7 @@ std::string_view WithEnglishWords(std::string_view line, std::string* scratch) {
       at += word->foreign.size();
       continue;
     }
-    const auto* sign = std::find_if(
-        std::begin(kForeignSigns), std::end(kForeignSigns),
-        [&](const auto& known) { return line.substr(at, known.foreign.size()) == known.foreign; });
-    if (sign != std::end(kForeignSigns)) {
-      scratch->append(sign->english);
-      at += sign->foreign.size();
-    } else {
-      scratch->push_back(line[at++]);
-    }
+    scratch->push_back(line[at++]);
   }
   return *scratch;
 }

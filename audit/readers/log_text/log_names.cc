@@ -74,11 +74,37 @@ std::string_view WithoutVerb(std::string_view text) {
     return text;
   const std::string_view name = text.substr(0, verb);
   const size_t space = name.find(' ');
-  if (space == std::string_view::npos) return text.ends_with(" is") ? name : text;
+  if (space == std::string_view::npos) {
+    const bool loss = name == "loss" || name == "Loss";
+    return text.ends_with(" is") || loss ? name : text;
+  }
   const bool whose =
       std::find(std::begin(kWhose), std::end(kWhose), name.substr(0, space)) != std::end(kWhose);
   const std::string_view what = name.substr(space + 1);
   return whose && (what == "loss" || what == "Loss") ? name : text;
+}
+
+// "done. Loss", "records/second. Loss": what follows a sentence that ended. "Val. Loss" is a name.
+std::string_view WithoutSentence(std::string_view text) {
+  static constexpr std::string_view kEnds[] = {"done",     "finished", "complete", "completed",
+                                               "ended",    "over",     "Done",     "Finished",
+                                               "Complete", "Completed"};
+  const size_t dot = text.rfind(". ");
+  if (dot == std::string_view::npos) return text;
+  const std::string_view before = text.substr(0, dot);
+  const std::string_view word = before.substr(before.find_last_of(" \t") + 1);
+  const bool ends = word.find('/') != std::string_view::npos ||
+                    std::find(std::begin(kEnds), std::end(kEnds), word) != std::end(kEnds);
+  return ends ? text.substr(dot + 2) : text;
+}
+
+// "INFO loss": without the level of a logger.
+std::string_view WithoutLevel(std::string_view text) {
+  for (const std::string_view level :
+       {"INFO ", "DEBUG ", "WARNING ", "WARN ", "ERROR ", "NOTICE "}) {
+    if (text.starts_with(level)) return text.substr(level.size());
+  }
+  return text;
 }
 
 // The name in what stands before a number; empty: it is none.
@@ -100,6 +126,7 @@ std::string_view NameIn(std::string_view text) {
       const size_t word = text.find_first_of(" \t");
       if (word != std::string_view::npos) text.remove_prefix(word);
       Trim(&text, kLead, kNothing);
+      Trim(&text, kQuotes, kNothing);
     }
   }
   text = WithoutGlyphs(WithoutRange(text));
@@ -136,7 +163,8 @@ std::string_view NameIn(std::string_view text) {
   if (const size_t open = text.rfind('(');
       open != std::string_view::npos && open > 0 && text.find(')', open) == std::string_view::npos)
     text.remove_prefix(open + 1);
-  text = WithoutVerb(text);
+  text = WithoutVerb(WithoutSentence(WithoutLevel(text)));
+  Trim(&text, kLead, kNothing);
   if (text.empty() || text.size() > kMostNameBytes) return {};
   bool letter = false;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -188,4 +188,14 @@ void CountDecimals(std::string_view line, size_t* commas, size_t* points) {
   }
 }
 
+Decimals DecimalsIn(std::string_view sample) {
+  size_t commas = 0, points = 0;
+  while (!sample.empty()) {
+    const std::string_view line = sample.substr(0, sample.find_first_of("\r\n"));
+    sample.remove_prefix(std::min(sample.size(), line.size() + 1));
+    CountDecimals(line, &commas, &points);
+  }
+  return commas >= 2 && points == 0 ? Decimals::kComma : Decimals::kPoint;
+}
+
 }  // namespace plumbline::audit

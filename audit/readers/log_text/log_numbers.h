@@ -36,5 +36,7 @@ enum class Decimals { kPoint, kComma };
 // Adds the evidence of one line: numbers that only a decimal comma explains ("0,0003", "4,51e-05")
 // and numbers with a decimal point.
 void CountDecimals(std::string_view line, size_t* commas, size_t* points);
+// Returns how the lines of a sample write fractions, since a number such as "4,507" is both.
+Decimals DecimalsIn(std::string_view sample);
 
 }  // namespace plumbline::audit

@@ -12,24 +12,14 @@
 namespace plumbline::audit {
 namespace {
 
-// What may stand in front of a number, and behind it and its unit.
+// What may stand in front of a number.
 constexpr Bytes kBefore(" \t:=[(|,'\"{");
-constexpr Bytes kAfterValue(" \t,;|)]}'\"(<\r");
-bool MayStandAfter(const char* at, const char* end) {
-  if (at == end || kAfterValue[*at]) return true;
-  return (*at == '.' || *at == ':') && (at + 1 == end || IsSpaceByte(at[1]));
-}
 
 // More of the number or its unit may have stood behind the end of the text: "4," of "4,321".
 bool MayGoOn(const char* at, const char* end) {
   constexpr std::ptrdiff_t kLongest = 6;
   static constexpr Bytes kDone("|;:=)]}'\"(");
   return end - at < kLongest && std::none_of(at, end, [](char c) { return kDone[c]; });
-}
-
-bool AfterSign(const char* from, const char* at) {
-  while (at != from && IsSpaceByte(at[-1])) --at;
-  return at != from && kSigns[at[-1]];
 }
 
 std::string_view LastWord(std::string_view text) {
@@ -113,7 +103,7 @@ bool HoldsSeries(std::string_view inside) {
 }
 
 constexpr Bytes kEnds("|;,");
-constexpr Bytes kStops("0123456789+-.nNiI|;,()[]\xE2");
+constexpr Bytes kStops("0123456789+-.nNiI|;,()[]<\xE2");
 
 }  // namespace
 
@@ -135,9 +125,11 @@ bool LogPairs::TryNumber(LogPair* pair) {
   if (decimals_ == Decimals::kComma) stop = ScanCommaDecimal(at_, end_, &value);
   if (stop == at_) stop = ScanGrouped(at_, end_, &value);
   if (stop == at_) {
+    if (TakeAbsent(pair)) return true;
     ++at_;
     return false;
   }
+  value = SignedZero({at_, static_cast<size_t>(stop - at_)}, value);
   stop = PassOtherPower(stop, end_, &value);
   // "LR (group 0)=3e-4"; "(loss: 2.5): 3%" is a value.
   if (ClosesName(stop, end_) && !AfterSign(name_, at_)) {
@@ -171,6 +163,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
   }
   pair->value = value;
   pair->limit = 0;
+  pair->absent = false;
   const bool limited =
       known == nullptr ? tight.find('/') != std::string_view::npos : known->factor >= 1000;
   if (!word && limited && TakeLimit(stop, pair)) return true;
@@ -310,7 +303,7 @@ bool LogPairs::TryWrapped(LogPair* pair) {
   const char* stop = ScanNumber(first, end_, &pair->value);
   static constexpr Bytes kAfter(" ,.)]");  // "2." is a whole number of Python
   if (stop == first || (stop != end_ && !kAfter[*stop])) return false;
-  pair->named_after = false;
+  pair->named_after = pair->absent = false;
   pair->limit = 0;
   pair->after_sign = AfterSign(name_, wrapper.data());
   pair->at_end = MayGoOn(stop, end_);
@@ -350,6 +343,10 @@ bool LogPairs::Next(LogPair* pair) {
     } else if (c == '[' || c == ']') {
       TakeGroup();
       ++at_;
+    } else if (c == '<') {
+      const char* open = at_;
+      if (TakeTensor(pair)) return true;
+      if (at_ == open) ++at_;
     } else if (c == ')') {
       if (std::exchange(tuple_, false)) group_ = {};
       ++at_;

@@ -16,8 +16,14 @@ struct LogPair {
   double limit = 0;          // bytes: "78.28GiB(98.84%)", "78.3/79.2GiB"; 0: not stated
   bool after_sign = false;   // a ':' or '=' stands before it
   bool named_after = false;  // "2095134 tok/s"
+  bool absent = false;       // "loss: None", "loss: N/A": a name without a value
   bool at_end = false;  // the text ends so close behind that more of the number may have been cut
 };
+
+// Returns true if a number or its unit may end in front of `at`.
+bool MayStandAfter(const char* at, const char* end);
+// Returns true if a ':' or '=' stands in front of `at`, spaces between them or not.
+bool AfterSign(const char* from, const char* at);
 
 // "loss: 2.1 | grad norm 0.4, lr=[1e-4] | dt: 393.25ms | mem 25.68GiB(27.05%) | tok/s 1,024".
 //
@@ -54,6 +60,8 @@ class LogPairs {
   bool PassParentheses();
   bool TakeLimit(const char* stop, LogPair* pair);
   bool TryWrapped(LogPair* pair);
+  bool TakeAbsent(LogPair* pair);
+  bool TakeTensor(LogPair* pair);
   bool NamesNext() const;
 
   const char* begin_;

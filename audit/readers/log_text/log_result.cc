@@ -1,38 +1,95 @@
 #include "audit/readers/log_text/log_result.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "audit/readers/log_text/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
+#include "audit/readers/scalars/step_name.h"
 
 namespace plumbline::audit {
 
-bool LogResult::Take(std::string_view line, bool* whole) {
-  constexpr std::string_view kBegins = "Result for ";
-  *whole = false;
+LogResult::Kind LogResult::Heading(std::string_view line) {
+  constexpr std::string_view kBegins = "Result for ", kStars = "***** ";
   if (line.starts_with(kBegins) && line.ends_with(':')) {
-    Open(line.substr(kBegins.size(), line.size() - kBegins.size() - 1));
+    trial_ = line.substr(kBegins.size(), line.size() - kBegins.size() - 1);
+    return Kind::kTune;
+  }
+  if (line.starts_with(kStars) && line.ends_with(" metrics *****")) return Kind::kMetrics;
+  return line.ends_with("wandb: Run summary:") ? Kind::kSummary : Kind::kNone;
+}
+
+bool LogResult::Take(std::string_view line, bool* whole) {
+  *whole = again_ = false;
+  static constexpr Bytes kHeads("RW*w");
+  const Kind heading = !line.empty() && kHeads[line[0]] ? Heading(line) : Kind::kNone;
+  if (kind_ != Kind::kNone && (heading != Kind::kNone || !TakeLine(line))) {
+    *whole = again_ = Close();
+    if (*whole) return true;
+  }
+  if (heading != Kind::kNone) {
+    Open(heading == Kind::kTune ? trial_ : std::string_view());
+    kind_ = heading;
     return true;
   }
-  if (!open_) return false;
-  const size_t indent = line.find_first_not_of(' ');
-  if (indent == 0 || indent == std::string_view::npos) {
-    *whole = Close();
-    return *whole;
-  }
-  const std::string_view text = line.substr(indent);
-  TakeMember(indent, text);
+  if (kind_ == Kind::kNone) return false;
   // Its keys are in the order of the alphabet: this is the last of the trial itself.
-  if (text.starts_with("trial_id:")) *whole = Close();
+  if (kind_ == Kind::kTune && line.find("trial_id:") == line.find_first_not_of(' '))
+    *whole = Close();
   return true;
 }
 
+// Returns false if the line is none of the block.
+bool LogResult::TakeLine(std::string_view line) {
+  constexpr std::string_view kWandb = "wandb: ";
+  if (kind_ == Kind::kSummary) {
+    if (!line.starts_with(kWandb)) return false;
+    line.remove_prefix(kWandb.size());
+    Trim(&line, kSpaces, kSpaces);
+    const size_t space = line.rfind(' ');
+    if (space == std::string_view::npos) return false;
+    TakeValue(line.substr(0, space), line.substr(space + 1));
+    return true;
+  }
+  const size_t indent = line.find_first_not_of(' ');
+  if (indent == 0 || indent == std::string_view::npos) return false;
+  if (kind_ == Kind::kTune) {
+    TakeMember(indent, line.substr(indent));
+    return true;
+  }
+  const size_t sign = line.find(" = ");
+  if (sign == std::string_view::npos) return false;
+  TakeValue(line.substr(indent, sign - indent), line.substr(sign + 3));
+  return true;
+}
+
+// A name and its value; what is no number is passed over.
+void LogResult::TakeValue(std::string_view name, std::string_view value) {
+  constexpr double kMostSteps = 1e15;
+  Trim(&name, kSpaces, kSpaces);
+  Trim(&value, kSpaces, kSpaces);
+  const std::optional<double> number = NumberOf(value);
+  if (!number || name.empty() || name.size() > kMostNameBytes) return;
+  const int rank = StepNameRank(name);
+  if (rank < 0 || !(*number >= 0) || *number > kMostSteps) {
+    if (open_row_.values.size() < kMostValues)
+      open_row_.values.push_back({std::string(name), *number});
+  } else if (step_rank_ < 0 || rank < step_rank_) {
+    step_rank_ = rank;
+    epoch_ = IsEpochName(name);
+    iteration_ = static_cast<int64_t>(std::ceil(*number));
+  }
+}
+
 void LogResult::Open(std::string_view trial) {
-  open_ = true;
   above_.clear();
-  row_ = {};
+  open_row_ = {};
   iteration_ = timesteps_ = -1;
+  step_rank_ = -1;
+  epoch_ = false;
+  prefix_.clear();
+  if (trial.empty()) return;
   auto known = std::find(trials_.begin(), trials_.end(), trial);
   if (known == trials_.end() && trials_.size() < kMostTrials)
     known = trials_.insert(trials_.end(), std::string(trial));
@@ -61,14 +118,19 @@ void LogResult::TakeMember(size_t indent, std::string_view text) {
     iteration_ = static_cast<int64_t>(*number);
   } else if (path == "timesteps_total" && IsWhole(*number)) {
     timesteps_ = static_cast<int64_t>(*number);
-  } else if (row_.values.size() < kMostValues) {
-    row_.values.push_back({prefix_ + path, *number});
+  } else if (open_row_.values.size() < kMostValues) {
+    open_row_.values.push_back({prefix_ + path, *number});
   }
 }
 
+// Returns true if the block had values.
 bool LogResult::Close() {
-  open_ = false;
+  closed_ = std::exchange(kind_, Kind::kNone);
+  row_ = std::exchange(open_row_, {});
   row_.step = iteration_ >= 0 ? iteration_ : timesteps_;
+  // Without a step they belong to the newest one.
+  row_.epoch = epoch_ || (closed_ != Kind::kTune && row_.step < 0);
+  if (row_.epoch) row_.step = std::max<int64_t>(0, row_.step);
   return row_.step >= 0 && !row_.values.empty();
 }
 

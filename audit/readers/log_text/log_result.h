@@ -1,5 +1,6 @@
-// Blocks that Ray Tune prints: "Result for PPO_CartPole_00000:", and below it indented YAML with
-// "training_iteration: 5". Not thread-safe.
+// Blocks of names and values that have one step: Ray Tune's "Result for PPO_CartPole_00000:" above
+// indented YAML with "training_iteration: 5", Hugging Face's "***** train metrics *****" above
+// "  train_loss = 2.5", W&B's "wandb: Run summary:" above "wandb: train/loss 2.5". Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +17,36 @@ class LogResult {
  public:
   // The line belongs to a block. *whole: it ends one, whose values are in row().
   bool Take(std::string_view line, bool* whole);
+  // At the end of the log. True: a block was open, whose values are in row().
+  bool End() { return kind_ != Kind::kNone && Close(); }
   const LogRow& row() const { return row_; }
-  bool open() const { return open_; }  // within a block
+  // The row is that of W&B's summary.
+  bool row_is_summary() const { return closed_ == Kind::kSummary; }
+  bool open() const { return kind_ != Kind::kNone; }  // within a block
+  // The line that ended the block is not part of it.
+  bool again() const { return again_; }
 
  private:
   static constexpr size_t kMostTrials = 256, kMostValues = 1024;
 
+  enum class Kind { kNone, kTune, kMetrics, kSummary };
+  Kind Heading(std::string_view line);
   void Open(std::string_view trial);
+  bool TakeLine(std::string_view line);
+  void TakeValue(std::string_view name, std::string_view value);
   void TakeMember(size_t indent, std::string_view text);
   bool Close();
 
-  bool open_ = false;
+  Kind kind_ = Kind::kNone, closed_ = Kind::kNone;
+  bool again_ = false;
+  std::string_view trial_;                             // of a heading
   std::vector<std::string> trials_;                    // names, in the order of their first block
   std::string prefix_;                                 // of the block's series: its trial
   std::vector<std::pair<size_t, std::string>> above_;  // keys with members: indent, path
   int64_t iteration_ = -1, timesteps_ = -1;
-  LogRow row_;
+  int step_rank_ = -1;  // of the name that gave `iteration_`
+  bool epoch_ = false;  // it is an epoch
+  LogRow open_row_, row_;
 };
 
 }  // namespace plumbline::audit

@@ -37,6 +37,27 @@ std::vector<std::string_view> CellsOf(std::string_view line, bool narrow) {
   return cells;
 }
 
+// "Training", "Loss" -> "Training Loss": names of two words in a line whose columns one space
+// parts.
+std::vector<std::string_view> WithJoinedNames(const std::vector<std::string_view>& cells) {
+  static constexpr std::string_view kFirst[] = {"Training", "Validation", "Train", "Valid",
+                                                "Val",      "Test",       "Eval",  "Learning",
+                                                "Average",  "Avg",        "Model", "No"};
+  static constexpr std::string_view kSecond[] = {"Loss", "Accuracy", "Acc", "Rate", "log"};
+  const auto is_of = [](std::string_view word, const auto& words) {
+    return std::find(std::begin(words), std::end(words), word) != std::end(words);
+  };
+  std::vector<std::string_view> joined;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const bool two =
+        i + 1 < cells.size() && is_of(cells[i], kFirst) && is_of(cells[i + 1], kSecond);
+    const char* end = cells[two ? i + 1 : i].data() + cells[two ? i + 1 : i].size();
+    joined.emplace_back(cells[i].data(), static_cast<size_t>(end - cells[i].data()));
+    i += two ? 1 : 0;
+  }
+  return joined;
+}
+
 // All cells, empty ones at the edges too.
 std::vector<std::string_view> CellsBetweenPipes(std::string_view line) {
   std::vector<std::string_view> cells;
@@ -79,6 +100,16 @@ bool IsRule(std::string_view line) {
          std::all_of(line.begin(), line.end(), [](char c) { return kRule[c]; });
 }
 
+// A line of box-drawing signs alone, U+2500 to U+257F.
+bool IsDrawnRule(std::string_view line) {
+  Trim(&line, kSpaces, kSpaces);
+  if (line.size() < 9 || line.size() % 3 != 0) return false;
+  for (size_t at = 0; at < line.size(); at += 3) {
+    if (line[at] != '\xE2' || (line[at + 1] != '\x94' && line[at + 1] != '\x95')) return false;
+  }
+  return true;
+}
+
 // "3/100", "2.61G", "0.5s", "45.3%"; nothing: no number. A time ("00:12") is none.
 std::optional<double> NumberOfCell(std::string_view cell) {
   if (const std::optional<double> number = NumberOf(cell)) return number;
@@ -100,7 +131,7 @@ std::optional<double> NumberOfCell(std::string_view cell) {
 // What a cell that is no number may be in a row of numbers.
 bool IsFiller(std::string_view cell) {
   if (cell.empty() || cell == "[]" || cell == "-" || cell == "--" || cell == "None" ||
-      cell == "+" || cell == "unknown")
+      cell == "+" || cell == "unknown" || cell == "No log")
     return true;
   return cell.size() <= 12 && std::all_of(cell.begin(), cell.end(), [](char c) {
            return IsPairDigit(c) || c == ':' || c == '.' || c == 's' || c == 'm' || c == 'h';
@@ -118,6 +149,11 @@ bool MayNameColumn(std::string_view name) {
          !HasSignOfValue(name);
 }
 
+bool TrainsIn(const std::vector<LogRow::Value>& values) {
+  return std::any_of(values.begin(), values.end(),
+                     [](const LogRow::Value& v) { return HasTrainingWord(v.name); });
+}
+
 bool StartsHeader(std::string_view name) {
   return StepNameRank(name) >= 0 || name == "Round" || name == "round";
 }
@@ -129,6 +165,7 @@ bool LogTable::Take(std::string_view line, bool* whole) {
   const size_t first = line.find_first_not_of(" \t");
   if (first == std::string_view::npos || line.size() > 4096) return false;
   const char c = line[first];
+  if (c == '\xE2' && IsDrawnRule(line)) return TakeBox("---", whole) || active();
   if (c == '|' || c == '-' || c == '+') {
     if (TakeBox(line, whole)) return true;
     if (IsRule(line)) return active();
@@ -181,7 +218,7 @@ bool LogTable::TakeHeader(std::string_view line) {
   const bool piped = text.find('|') != std::string_view::npos;
   std::vector<std::string_view> cells = CellsOf(comment ? text : line, false);
   const bool spaced = cells[0] != "E" && !StartsHeader(cells[0]);
-  if (cells.size() == 1 || spaced) cells = CellsOf(comment ? text : line, true);
+  if (cells.size() == 1 || spaced) cells = WithJoinedNames(CellsOf(comment ? text : line, true));
   if (cells.size() < 2 || cells.size() > kMostColumns ||
       !(StartsHeader(cells[0]) || (cells[0] == "E" && cells[1] == "#")))
     return false;
@@ -224,10 +261,12 @@ bool LogTable::SetColumns(std::vector<std::string> names) {
 
 bool LogTable::TakeRow(std::string_view line) {
   // "... 640: 100%|████| 625/625 [...]": a bar behind the row.
-  const size_t bar = line.find("%|");
+  size_t bar = line.find("%|");
+  // "640: 100% \u2501\u2501\u2501 59/59 4.7it/s 12.5s" since Ultralytics 8.3.
+  if (bar == std::string_view::npos) bar = line.find("% \xE2");
   if (bar != std::string_view::npos) line = line.substr(0, line.rfind(':', bar));
   std::vector<std::string_view> cells = CellsOf(line, false);
-  if (cells.size() != columns_.size()) cells = CellsOf(line, true);
+  if (cells.size() != columns_.size()) cells = WithJoinedNames(CellsOf(line, true));
   // pandas prints the number of each row in front of it.
   if (cells.size() == columns_.size() + 1 && line.find('|') == line.npos && StepCell(cells[0]))
     cells.erase(cells.begin());
@@ -299,8 +338,11 @@ bool LogTable::EndBox() {
     best = rank;
     at = i;
   }
-  if (at == box_.size()) return false;
-  row_.step = static_cast<int64_t>(box_[at].value);
+  const bool above = at == box_.size();
+  if (above && (step_above_ < 0 || !TrainsIn(box_))) return false;
+  row_.step = above ? std::exchange(step_above_, -1) : static_cast<int64_t>(box_[at].value);
+  row_.of_epoch = -1;
+  row_.above = above;
   row_.epoch = best >= 1000;
   row_.texts = 0;
   row_.values.clear();

@@ -21,7 +21,8 @@ struct LogRow {
   int64_t of_epoch = -1;  // that the step is of; -1: not stated
   int64_t step = 0;
   std::vector<Value> values;
-  size_t texts = 0;  // cells that are no numbers: times, words
+  bool above = false;  // the step is that of a line above the box
+  size_t texts = 0;    // cells that are no numbers: times, words
 };
 
 // "epoch  train_loss  valid_loss  time" and rows below it (fastai, skorch, scikit-learn, YOLO, a
@@ -34,6 +35,8 @@ class LogTable {
   // The line belongs to a table. *whole: a row or a box ended with it, in row().
   bool Take(std::string_view line, bool* whole);
   const LogRow& row() const { return row_; }
+  // A line without values states this step: a box below it may have none of its own.
+  void StepAbove(int64_t step) { step_above_ = step; }
 
  private:
   static constexpr size_t kMostColumns = 64;
@@ -55,6 +58,7 @@ class LogTable {
   bool batches_ = false;
   size_t step_at_ = 0;  // column
   LogRow row_;
+  int64_t step_above_ = -1;         // -1: none
   std::vector<LogRow::Value> box_;  // since its first row
   std::string group_;               // "train/"
 };

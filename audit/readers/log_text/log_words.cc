@@ -118,7 +118,10 @@ bool FitsBefore(std::string_view text, size_t at, std::string_view word) {
     const bool apart = at == 0 || !(IsNameByte(text[at - 1]) || text[at - 1] == '/');
     return apart && (BeginsPart(text, at) || valued);
   }
-  if (at == 0) return word != "updates";
+  if (at == 0) {
+    const size_t end = at + word.size();
+    return word != "updates" || (end < text.size() && text[end] == ':');
+  }
   const char before = text[at - 1];
   if (before == '_') {
     size_t begin = at;
@@ -212,6 +215,23 @@ bool EndsInBracket(std::string_view text, size_t at) {
   return (close == at || text[at] == ',') && text.find_first_of("[]{}", at) == close;
 }
 
+// "[step_30]", "step-30 loss 2.5".
+std::optional<LogMark> JoinedStepAt(std::string_view text, size_t at) {
+  constexpr std::string_view kStep = "step";
+  static constexpr std::string_view kEnds = " \t]|,:";
+  const size_t number = at + kStep.size() + 1;
+  if (number >= text.size() || (text[number - 1] != '_' && text[number - 1] != '-') ||
+      !IsLogDigit(text[number]) || !HasWordAt(text.substr(0, number - 1), at, kStep))
+    return std::nullopt;
+  if (at > 0 && std::string_view(" \t[(|").find(text[at - 1]) == std::string_view::npos)
+    return std::nullopt;
+  LogMark mark;
+  mark.begin = at;
+  mark.end = ReadLogCount(text, number, &mark.step);
+  const bool ends = mark.end < text.size() && kEnds.find(text[mark.end]) != std::string_view::npos;
+  return ends ? std::optional(mark) : std::nullopt;
+}
+
 std::optional<LogMark> StepAt(std::string_view text, size_t at) {
   // "it", "st", "up": the second letters of all words.
   const char second = at + 1 < text.size() ? Small(text[at + 1]) : ' ';
@@ -221,13 +241,13 @@ std::optional<LogMark> StepAt(std::string_view text, size_t at) {
       continue;
     LogMark mark;
     mark.begin = at;
-    if (!ReadStep(text, at + word.size(), &mark)) return std::nullopt;
+    if (!ReadStep(text, at + word.size(), &mark)) return JoinedStepAt(text, at);
     const bool opened = at > 0 && text[at - 1] == '[';
     mark.alone = opened && EndsInBracket(text, mark.end);
     mark.batches = word == "step_in_epoch";
     return mark;
   }
-  return std::nullopt;
+  return JoinedStepAt(text, at);
 }
 
 // Bytes at which a mark may begin.

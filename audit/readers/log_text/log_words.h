@@ -27,6 +27,7 @@ struct LogMark {
   bool nameless = false;      // a number without a name is all that follows: the loss
   bool named_before = false;  // "Train loss 10 2.5": the name stands before the step
   bool list = false;          // "[200, 0.0001]": the line below has the values
+  int64_t batch = -1;         // of a bar of Keras whose epoch has not ended; -1: it has
   bool share = false;         // the step is the share that is done, in thousandths
 };
 

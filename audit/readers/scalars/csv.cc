@@ -8,6 +8,7 @@
 #include "analysis/role/role.h"
 #include "audit/readers/input/file.h"
 #include "audit/readers/scalars/csv_columns.h"
+#include "audit/readers/scalars/csv_long.h"
 #include "audit/readers/scalars/csv_recognition.h"
 #include "audit/readers/scalars/csv_row.h"
 #include "audit/readers/scalars/number_text.h"
@@ -60,7 +61,6 @@ class CsvFile : public TextPointFile {
  private:
   enum class State { kHeader, kLook, kRows, kRefused };
   using Row = CsvRow;
-  using ColumnOf = CsvColumn;
 
   // A line behind the first has as many cells as there are columns.
   bool HoldsRows(std::string_view lines) const {
@@ -143,13 +143,8 @@ class CsvFile : public TextPointFile {
     SetColumns(SplitRow(row.text, separator_));
     UseOwnStep();
     // A table of numbers alone: its first row is one, and columns have numbers for names.
-    const bool named = std::any_of(columns_.begin(), columns_.end(), [](const ColumnOf& c) {
-      return !c.name.empty() && !NumberOf(c.name);
-    });
-    if (named) return;
-    for (size_t i = 0; i < columns_.size(); ++i)
-      columns_[i].name = "column " + std::to_string(i + 1);
-    nameless_ = true;
+    nameless_ = NumberNameless(&columns_);
+    if (!nameless_) return;
     Look(row);
   }
 
@@ -170,7 +165,7 @@ class CsvFile : public TextPointFile {
     const std::string wanted = choice_.wanted();
     if (wanted.empty()) return;
     const bool has = std::any_of(columns_.begin(), columns_.end(),
-                                 [&](const ColumnOf& c) { return c.name == wanted; });
+                                 [&](const CsvColumn& c) { return c.name == wanted; });
     report().step_stated = has ? StepStated::kFound : StepStated::kMissing;
     if (!has) choice_ = StepChoice("");
   }
@@ -190,11 +185,11 @@ class CsvFile : public TextPointFile {
   void Decide(PointSink* sink) {
     std::optional<std::string> best = choice_.Best();
     if (!best && (nameless_ || unnamed_first_)) best = columns_[0].name;
-    const CsvColumn* const time = best ? nullptr : RisingTime(columns_, waiting_, separator_);
-    if (time != nullptr) {
+    if (const std::string order = best ? "" : OrderOf(columns_, waiting_, separator_);
+        !order.empty()) {
       counted_ = report().steps_are_rows = true;
-      report().Note("expected a column of steps, found " + Quoted(PlainName(time->name)) +
-                    ", which rises: rows are numbered from 1 as steps");
+      report().Note("expected a column of steps, found " + order +
+                    ": rows are numbered from 1 as steps");
       best = "";
     }
     if (!best) {
@@ -212,6 +207,7 @@ class CsvFile : public TextPointFile {
       report().Note("expected the column that --map declares as the step, found none: it is " +
                     Quoted(PlainName(step_name_)) + " here");
     state_ = State::kRows;
+    long_.Find(columns_, waiting_, separator_);
     UseColumns(sink);
     for (const KeptCsvRow& row : std::exchange(waiting_, {}))
       TakeRow({row.text, row.offset, row.ended}, sink);
@@ -219,18 +215,18 @@ class CsvFile : public TextPointFile {
 
   void UseColumns(PointSink* sink) {
     std::vector<std::string_view> names;
-    for (const ColumnOf& c : columns_) names.push_back(c.name);
+    for (const CsvColumn& c : columns_) names.push_back(c.name);
     const std::string run = ExportedRun(names, step_name_);
     if (!run.empty()) sink->Belongs(run, -1);
-    const bool tag = columns_.size() == 3 && columns_[0].name == "Wall time" &&
-                     columns_[1].name == "Step" && columns_[2].name == "Value";
+    const bool tag = IsTagExport(columns_);
     bool any_step = false, any_loss = false;
-    for (ColumnOf& c : columns_) {
+    for (CsvColumn& c : columns_) {
       c.step = !any_step && !counted_ && c.name == step_name_;
       any_step |= c.step;
       c.epoch = !epoch_name_.empty() && c.name == epoch_name_;
       c.skipped = c.step || c.name.empty() || IsRange(c.name) || (tag && &c == &columns_[0]);
-      if (c.skipped) continue;
+      if (long_.found()) c.skipped |= !long_.IsValue(c);
+      if (c.skipped || long_.found()) continue;
       c.loss = !any_loss && RoleByName(c.name) == SeriesRole::kLoss;
       any_loss |= c.loss;
       std::string_view name = c.name;
@@ -243,7 +239,7 @@ class CsvFile : public TextPointFile {
   struct Value {
     uint32_t column;
     double value;
-    ColumnOf* of;
+    CsvColumn* of;
   };
 
   void TakeRow(const Row& row, PointSink* sink) {
@@ -261,7 +257,9 @@ class CsvFile : public TextPointFile {
     CountOdd(row.offset);
     if (whole && step_) {
       ++report().records;
-      const int64_t step = counted_ ? *step_ : epoch_steps_.Of(*step_, epoch_, loss_);
+      if (long_.found() && !values_.empty()) values_[0].column = long_.Series(sink);
+      const int64_t step =
+          counted_ || long_.found() ? *step_ : epoch_steps_.Of(*step_, epoch_, loss_);
       for (const Value& v : values_) {
         sink->Add(step, v.column, v.value);
         v.of->last_step = step;
@@ -280,6 +278,7 @@ class CsvFile : public TextPointFile {
 
   size_t BeginRow(const Row& row) {
     values_.clear();
+    long_.Begin();
     step_.reset();
     epoch_.reset();
     loss_.reset();
@@ -320,7 +319,7 @@ class CsvFile : public TextPointFile {
     }
   }
 
-  void TakeNumber(ColumnOf& c, double value, bool at_end) {
+  void TakeNumber(CsvColumn& c, double value, bool at_end) {
     if (at_end && std::isfinite(value)) {
       cut_ = true;
       return;
@@ -337,7 +336,8 @@ class CsvFile : public TextPointFile {
     }
   }
 
-  void TakeText(ColumnOf& c, std::string_view cell, bool at_end) {
+  void TakeText(CsvColumn& c, std::string_view cell, bool at_end) {
+    if (long_.found()) long_.Text(c, CellText(cell));
     if (c.skipped && !c.step) return;
     const std::string text = CellText(cell);
     if (const std::optional<double> value = CellNumber(text, separator_, c.step)) {
@@ -365,7 +365,7 @@ class CsvFile : public TextPointFile {
   bool unnamed_first_ = false;  // the first column has no name: an index
   bool counted_ = false;        // no column has the step: rows are counted
   uint64_t header_at_ = 0;
-  std::vector<ColumnOf> columns_;
+  std::vector<CsvColumn> columns_;
   StepChoice choice_;
   std::string step_name_, epoch_name_;  // empty: no epoch stands beside the step
   EpochSteps epoch_steps_;
@@ -374,6 +374,7 @@ class CsvFile : public TextPointFile {
   std::string odd_cell_;
   std::vector<KeptCsvRow> waiting_;  // rows by which the step's column is chosen
   RowJoiner rows_of_lines_;
+  LongTable long_;
   uint64_t line_ = 0;  // number of the newest, from 1
   // Of the row that is read.
   std::vector<Value> values_;

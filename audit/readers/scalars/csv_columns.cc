@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <utility>
 
+#include "audit/readers/input/file.h"
 #include "audit/readers/scalars/csv_recognition.h"
+#include "audit/readers/scalars/number_text.h"
+#include "audit/readers/scalars/step_name.h"
 #include "audit/readers/scalars/text_file.h"
 
 namespace plumbline::audit {
@@ -27,9 +29,10 @@ std::string ExportedRun(const std::vector<std::string_view>& columns, std::strin
 std::string_view TagOf(std::string_view path) {
   path = path.substr(path.rfind('/') + 1);
   const size_t tag = path.find("tag-");
-  if (tag == std::string_view::npos) return "Value";
+  const std::string_view stem = path.substr(0, path.find('.'));
+  if (tag == std::string_view::npos) return HasTrainingWord(stem) ? stem : "Value";
   path.remove_prefix(tag + 4);
-  return path.substr(0, path.find(".csv"));
+  return path.substr(0, std::min(path.rfind(".csv"), path.rfind(".json")));
 }
 
 std::vector<CsvColumn> ColumnsNamed(std::vector<std::string> names, std::string* twice) {
@@ -62,19 +65,32 @@ std::vector<EmptiedColumn> EmptiedAmong(const std::vector<CsvColumn>& columns, u
   return emptied;
 }
 
-const CsvColumn* RisingTime(const std::vector<CsvColumn>& columns,
-                            const std::vector<KeptCsvRow>& rows, char separator) {
+std::string OrderOf(const std::vector<CsvColumn>& columns, const std::vector<KeptCsvRow>& rows,
+                    char separator) {
+  std::vector<std::string> names;
+  for (const CsvColumn& c : columns) names.push_back(c.name);
+  std::vector<std::vector<std::string>> cells;
+  for (const KeptCsvRow& row : rows) cells.push_back(SplitRow(row.text, separator));
   for (size_t i = 0; i < columns.size(); ++i) {
-    if (!IsTimeName(columns[i].name)) continue;
-    double last = -1;
-    const bool rises = std::all_of(rows.begin(), rows.end(), [&](const KeptCsvRow& row) {
-      const std::vector<std::string> cells = SplitRow(row.text, separator);
-      const auto value = i < cells.size() ? CellNumber(cells[i], separator, false) : std::nullopt;
-      return value && *value > std::exchange(last, *value);
-    });
-    if (rises) return &columns[i];
+    if ((IsTimeName(names[i]) || IsEpochName(names[i])) && RowsRise(cells, i, separator, false))
+      return Quoted(PlainName(names[i])) + ", which rises";
   }
-  return nullptr;
+  return IsHistory(names, cells, separator) ? "columns of a training alone" : "";
+}
+
+bool NumberNameless(std::vector<CsvColumn>* columns) {
+  const bool named = std::any_of(columns->begin(), columns->end(), [](const CsvColumn& c) {
+    return !c.name.empty() && !NumberOf(c.name);
+  });
+  if (named) return false;
+  for (size_t i = 0; i < columns->size(); ++i)
+    (*columns)[i].name = "column " + std::to_string(i + 1);
+  return true;
+}
+
+bool IsTagExport(const std::vector<CsvColumn>& columns) {
+  return columns.size() == 3 && columns[0].name == "Wall time" && columns[1].name == "Step" &&
+         columns[2].name == "Value";
 }
 
 std::string ListNames(const std::vector<CsvColumn>& columns) {

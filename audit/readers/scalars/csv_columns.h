@@ -36,13 +36,20 @@ std::vector<CsvColumn> ColumnsNamed(std::vector<std::string> names, std::string*
 // others go on.
 std::vector<EmptiedColumn> EmptiedAmong(const std::vector<CsvColumn>& columns, uint64_t rows);
 
-// Returns a column of times, in which the rows are in order. If there is none, returns nullptr.
-const CsvColumn* RisingTime(const std::vector<CsvColumn>& columns,
-                            const std::vector<KeptCsvRow>& rows, char separator);
+// Returns what orders the rows of a table without a column of steps: a column of times or of parts
+// of epochs that rises, or that all columns are of a training (a history of epochs). If nothing
+// does, returns an empty text.
+std::string OrderOf(const std::vector<CsvColumn>& columns, const std::vector<KeptCsvRow>& rows,
+                    char separator);
 
 // Returns the names, parted by commas.
 std::string ListNames(const std::vector<CsvColumn>& columns);
 
+// If no column has a name that is no number, names them "column 1", ... and returns true.
+bool NumberNameless(std::vector<CsvColumn>* columns);
+
+// TensorBoard's "Wall time,Step,Value".
+bool IsTagExport(const std::vector<CsvColumn>& columns);
 // "run-train-tag-loss_total.csv" -> "loss_total": how TensorBoard names its exports.
 std::string_view TagOf(std::string_view path);
 

@@ -55,24 +55,15 @@ std::optional<FirstRows> RowsOf(std::string_view text, bool all) {
   return separator == 0 ? std::nullopt : std::optional(std::move(table));
 }
 
-// The values of a column are whole or times, and each is above the one before.
-bool Rises(const FirstRows& table, size_t column, bool whole) {
-  double last = -1;
-  return table.rows.size() > 1 &&
-         std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
-           const auto value =
-               column < row.size() ? CellNumber(row[column], table.separator, false) : std::nullopt;
-           return value && (!whole || IsWhole(*value)) && *value > std::exchange(last, *value);
-         });
-}
-
 // No column has the step, but the first is an index (pandas), or one has the time.
 bool HasOrder(const FirstRows& table) {
-  if (table.header[0].empty() && Rises(table, 0, true)) return true;
+  if (table.header[0].empty() && RowsRise(table.rows, 0, table.separator, true)) return true;
   for (size_t i = 0; i < table.header.size(); ++i) {
-    if (IsTimeName(table.header[i]) && Rises(table, i, false)) return true;
+    const std::string& name = table.header[i];
+    if ((IsTimeName(name) || IsEpochName(name)) && RowsRise(table.rows, i, table.separator, false))
+      return true;
   }
-  return false;
+  return IsHistory(table.header, table.rows, table.separator);
 }
 
 bool HasLoss(const FirstRows& table) {
@@ -109,6 +100,36 @@ bool LooksLikeScalars(const FirstRows& table, const std::string& step) {
 }
 
 }  // namespace
+
+bool RowsRise(const std::vector<std::vector<std::string>>& rows, size_t column, char separator,
+              bool whole) {
+  double last = -1;
+  return rows.size() > 1 && std::all_of(rows.begin(), rows.end(), [&](const auto& row) {
+           const auto value =
+               column < row.size() ? CellNumber(row[column], separator, false) : std::nullopt;
+           return value && (!whole || IsWhole(*value)) && *value > std::exchange(last, *value);
+         });
+}
+
+bool IsHistory(const std::vector<std::string>& names,
+               const std::vector<std::vector<std::string>>& rows, char separator) {
+  constexpr size_t kFewestRows = 3;
+  bool loss = false;
+  for (const std::string& name : names) {
+    const SeriesRole role = RoleByName(name);
+    loss |= role == SeriesRole::kLoss;
+    const bool of_training = HasTrainingWord(name) || name.starts_with("val_");
+    // A table of trials has their rates.
+    if (!of_training || role == SeriesRole::kRate) return false;
+  }
+  return loss && rows.size() >= kFewestRows &&
+         std::all_of(rows.begin(), rows.end(), [&](const auto& row) {
+           return row.size() == names.size() &&
+                  std::all_of(row.begin(), row.end(), [&](const std::string& cell) {
+                    return cell.empty() || CellNumber(cell, separator, false);
+                  });
+         });
+}
 
 bool IsTimeName(std::string_view name) {
   static constexpr std::string_view kNames[] = {"time",      "wall time", "wall_time", "walltime",

@@ -1,5 +1,5 @@
-// Keys of JSON lines that had numbers, and are null from some line on: a NaN that the writer could
-// not print, or a metric that is no longer computed. Not thread-safe.
+// Keys of JSON lines, and names in logs, that had numbers, and are null or None from some line on:
+// a NaN that the writer could not print, or a metric that is no longer computed. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -28,13 +28,12 @@ class EmptiedKeys {
     ++key->all_nulls;
     key->name = PlainName(name);
   }
-  // Those that had values in nine lines of ten, and end with five nulls or more.
-  void Report(InputReport* report) const {
-    constexpr uint64_t kFewestValues = 10, kFewestNulls = 5;
+  // Those that had values in nine lines of ten, `fewest` at least, and end with five nulls or more.
+  void Report(InputReport* report, uint64_t fewest = 10) const {
+    constexpr uint64_t kFewestNulls = 5;
     for (const Key& key : keys_) {
       const uint64_t earlier = key.all_nulls - key.nulls;
-      if (key.values < kFewestValues || key.nulls < kFewestNulls || 9 * earlier > key.values)
-        continue;
+      if (key.values < fewest || key.nulls < kFewestNulls || 9 * earlier > key.values) continue;
       report->emptied.push_back({key.name, key.last_step, key.values, key.nulls});
     }
   }

@@ -11,6 +11,7 @@
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/json_cursor.h"
 #include "audit/readers/scalars/column_names.h"
+#include "audit/readers/scalars/csv_columns.h"
 #include "audit/readers/scalars/emptied_keys.h"
 #include "audit/readers/scalars/json_recognition.h"
 #include "audit/readers/scalars/json_record.h"
@@ -50,7 +51,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     if (shape_ == Shape::kDocument) {
       Gather(text, offset);
     } else if (shape_ == Shape::kLines && !IsBlankJson(text)) {
-      TakeLine(text, offset, line.ended, sink);
+      TakeLine(WithoutComma(text), offset, line.ended, sink);
     }
   }
 
@@ -99,32 +100,11 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     JsonCursor cursor(text);
     if (cursor.Peek() == Kind::kList) return Shape::kDocument;
     if (cursor.Peek() != Kind::kObject) return Shape::kLines;
-    if (HasColumns(text)) return Shape::kDocument;
+    if (JsonHasColumns(text)) return Shape::kDocument;
     const char last = text[text.find_last_not_of(" \t\r")];
-    return last == '{' || last == '[' || last == ',' || HasHistory(text) ? Shape::kDocument
-                                                                         : Shape::kLines;
+    return last == '{' || last == '[' || last == ',' || JsonHasHistory(text) ? Shape::kDocument
+                                                                             : Shape::kLines;
   }
-
-  // The text is an object with such a list, as far as it goes.
-  static bool HasHistory(std::string_view text) {
-    JsonCursor cursor(text);
-    cursor.EnterObject();
-    for (std::string_view key; cursor.NextMember(&key);) {
-      if (key == kHistory) return cursor.Peek() == Kind::kList;
-      if (!cursor.Skip()) return false;
-    }
-    return false;
-  }
-
-  // The text is an object whose first member is a list of numbers: `{"loss": [2.5, 2.25], ...}`.
-  static bool HasColumns(std::string_view text) {
-    JsonCursor cursor(text);
-    std::string_view key;
-    if (!cursor.EnterObject() || !cursor.NextMember(&key) || cursor.Peek() != Kind::kList)
-      return false;
-    return cursor.EnterList() && cursor.NextElement() && IsNumberKind(cursor.Peek());
-  }
-  static bool IsNumberKind(Kind kind) { return kind == Kind::kNumber || kind == Kind::kWord; }
 
   // Lines of a document, each at its byte.
   void Gather(std::string_view text, uint64_t offset) {
@@ -153,10 +133,12 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   void TakeDocument(PointSink* sink) {
     const std::string_view text = document_;
     JsonCursor cursor(text);
-    const bool history = HasHistory(text);
-    if (HasColumns(text)) TakeColumns(&cursor, text, sink);
-    while (!cursor.failed() && cursor.Peek() != Kind::kNone) {
-      if (cursor.Peek() == Kind::kList) {
+    const bool history = JsonHasHistory(text);
+    if (JsonHasColumns(text)) TakeColumns(&cursor, text, sink);
+    while (!cursor.failed() && (cursor.SkipComma(), cursor.Peek() != Kind::kNone)) {
+      if (IsTensorBoardList(text)) {
+        TakeTriples(&cursor, sink);
+      } else if (cursor.Peek() == Kind::kList) {
         TakeList(&cursor, text, sink);
       } else if (history) {
         TakeHistory(&cursor, text, sink);
@@ -194,13 +176,29 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     for (size_t at = 0; cursor->NextElement(); ++at) {
       const int64_t step = at < steps_.size() ? steps_[at] : static_cast<int64_t>(at + 1);
       const size_t begin = cursor->offset();
-      const bool number = IsNumberKind(cursor->Peek());
+      const bool number = IsJsonNumber(cursor->Peek());
       if (!cursor->Skip()) return;
       const auto value = NumberOf(text.substr(begin, cursor->offset() - begin));
       if (number && value && (steps_.empty() || at < steps_.size())) {
         sink->Add(step, column, *value);
         report().records = std::max<uint64_t>(report().records, at + 1);
       }
+    }
+  }
+
+  // [[wall time, step, value], ...]: the file's name has the tag.
+  void TakeTriples(JsonCursor* cursor, PointSink* sink) {
+    if (!cursor->EnterList()) return;
+    decided_ = true;
+    const uint32_t column = sink->Column(PlainName(TagOf(report().path)));
+    while (cursor->NextElement()) {
+      std::vector<double> row;
+      std::vector<OddElement> odd;
+      NumberText ignored;
+      if (cursor->Peek() != Kind::kList || !cursor->ReadNumbers(&row, &ignored, &odd)) return;
+      if (row.size() != 3 || !IsWhole(row[1])) continue;
+      sink->Add(static_cast<int64_t>(row[1]), column, row[2]);
+      ++report().records;
     }
   }
 

@@ -61,14 +61,32 @@ bool LooksLikeLines(std::string_view path, std::string_view text, bool all,
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(text.size(), line.size() + 1));
     if (IsBlankJson(line)) continue;
-    JsonCursor cursor(line);
-    look.Object(&cursor, line);
+    const std::string_view object = WithoutComma(line);
+    JsonCursor cursor(object);
+    look.Object(&cursor, object);
     ++(cursor.failed() || !cursor.AtEnd() ? bad : good);
   }
   if (bad > 1 && 4 * bad > good) return false;  // one may be damaged, or the last one cut
   // One object alone may be anything, unless the name says what it is.
   const bool named = path.ends_with(".jsonl") || path.ends_with(".ndjson");
   return look.Scalars(named ? 1 : 2);
+}
+
+// Objects over several lines, one after the other, commas between them or not.
+bool LooksLikeObjects(std::string_view text, const std::string& step) {
+  Look look(step);
+  while (look.objects() < kLookObjects) {
+    const size_t begin = text.find_first_not_of(" \t\r\n,");
+    if (begin == std::string_view::npos) break;
+    text.remove_prefix(begin);
+    JsonCursor cursor(text);
+    if (cursor.Peek() != JsonCursor::Kind::kObject) return false;
+    look.Object(&cursor, text);
+    if (cursor.failed() && !cursor.cut()) return false;
+    if (cursor.failed()) break;
+    text.remove_prefix(cursor.offset());
+  }
+  return look.Scalars(2);
 }
 
 bool LooksLikeList(std::string_view text, const std::string& step) {
@@ -144,6 +162,47 @@ std::vector<int64_t> StepsInColumns(std::string_view text) {
   return {};
 }
 
+std::string_view WithoutComma(std::string_view line) {
+  const size_t last = line.find_last_not_of(" \t\r");
+  return last != std::string_view::npos && line[last] == ',' ? line.substr(0, last) : line;
+}
+
+bool JsonHasHistory(std::string_view text) {
+  JsonCursor cursor(text);
+  cursor.EnterObject();
+  for (std::string_view key; cursor.NextMember(&key);) {
+    if (key == kHistory) return cursor.Peek() == JsonCursor::Kind::kList;
+    if (!cursor.Skip()) return false;
+  }
+  return false;
+}
+
+bool JsonHasColumns(std::string_view text) {
+  JsonCursor cursor(text);
+  std::string_view key;
+  if (!cursor.EnterObject() || !cursor.NextMember(&key) || cursor.Peek() != JsonCursor::Kind::kList)
+    return false;
+  return cursor.EnterList() && cursor.NextElement() && IsJsonNumber(cursor.Peek());
+}
+
+bool IsTensorBoardList(std::string_view text) {
+  constexpr size_t kLook = 8, kMembers = 3;
+  constexpr double kLeastTime = 1e8;  // seconds of Unix time
+  JsonCursor cursor(text);
+  if (cursor.Peek() != JsonCursor::Kind::kList || !cursor.EnterList()) return false;
+  size_t rows = 0;
+  while (rows < kLook && cursor.NextElement()) {
+    std::vector<double> row;
+    NumberText ignored;
+    if (cursor.Peek() != JsonCursor::Kind::kList) return false;
+    std::vector<OddElement> odd;
+    if (!cursor.ReadNumbers(&row, &ignored, &odd)) break;
+    if (row.size() != kMembers || !(row[0] > kLeastTime) || !IsWhole(row[1])) return false;
+    ++rows;
+  }
+  return rows > 1;
+}
+
 bool IsJsonScalars(std::string_view path, std::string_view head) {
   return IsJsonScalars(path, head, "");
 }
@@ -163,13 +222,13 @@ bool IsJsonScalars(std::string_view path, std::string_view head, const std::stri
   text = more;
   if (text.starts_with(kJsonMark)) text.remove_prefix(kJsonMark.size());
   text.remove_prefix(std::min(text.size(), text.find_first_not_of(" \t\r\n")));
-  if (text.starts_with('[')) return LooksLikeList(text, step);
+  if (text.starts_with('[')) return LooksLikeList(text, step) || IsTensorBoardList(text);
   if (!text.starts_with('{')) return false;
   if (HoldsHistory(text)) return true;
   if (LooksLikeColumns(text)) return !IsRollout(path, head);
   // Scores of single samples are no series of a training.
-  return LooksLikeLines(path, text, all, step) && !IsRollout(path, head) &&
-         !HoldsSamplesAlone(text);
+  const bool objects = LooksLikeLines(path, text, all, step) || LooksLikeObjects(text, step);
+  return objects && !IsRollout(path, head) && !HoldsSamplesAlone(text);
 }
 
 }  // namespace plumbline::audit

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "audit/readers/input/json_cursor.h"
+
 namespace plumbline::audit {
 
 inline constexpr size_t kLookObjects = 64;  // by which the step's key is told
@@ -20,6 +22,20 @@ inline bool IsBlankJson(std::string_view text) {
 // The list of steps in an object of lists, `{"steps": [10, 20], "loss": [2.5, 2.25]}`. If it has
 // none, or one that does not rise, returns an empty list.
 std::vector<int64_t> StepsInColumns(std::string_view text);
+
+// Without spaces and the comma that parts it from the next line.
+std::string_view WithoutComma(std::string_view line);
+
+inline bool IsJsonNumber(JsonCursor::Kind kind) {
+  return kind == JsonCursor::Kind::kNumber || kind == JsonCursor::Kind::kWord;
+}
+// The text is an object with a list `log_history`, as far as it goes.
+bool JsonHasHistory(std::string_view text);
+// The text is an object whose first member is a list of numbers: `{"loss": [2.5, 2.25], ...}`.
+bool JsonHasColumns(std::string_view text);
+
+// [[wall time, step, value], ...]: what TensorBoard downloads.
+bool IsTensorBoardList(std::string_view text);
 
 // PointFormat.recognise of JSON.
 bool IsJsonScalars(std::string_view path, std::string_view head);

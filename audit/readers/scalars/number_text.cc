@@ -45,6 +45,12 @@ const char* ScanOtherWord(const char* from, const char* to, double* value) {
     *value = sign * std::numeric_limits<double>::infinity();
     return text.data();
   }
+  // YAML's ".nan" and ".inf".
+  if (TakeWord(&text, ".NAN") || TakeWord(&text, ".INF")) {
+    *value = (text.data()[-1] | 0x20) == 'n' ? std::numeric_limits<double>::quiet_NaN()
+                                             : sign * std::numeric_limits<double>::infinity();
+    return text.data();
+  }
   if (!TakeWord(&text, "1.#")) return from;
   if (TakeWord(&text, "INF")) {
     *value = sign * std::numeric_limits<double>::infinity();
@@ -97,6 +103,11 @@ std::optional<double> NumberOf(std::string_view text) {
   const char* end = text.data() + text.size();
   const char* stop = ScanNumber(text.data(), end, &value);
   return stop == end ? std::optional(value) : std::nullopt;
+}
+
+double SignedZero(std::string_view text, double value) {
+  if (value != 0) return value;
+  return text.find_first_of("eE") == std::string_view::npos ? 0.0 : -0.0;
 }
 
 std::optional<int64_t> CountIn(std::string_view text) {

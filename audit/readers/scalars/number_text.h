@@ -15,6 +15,10 @@ const char* ScanNumber(const char* from, const char* to, double* value);
 // The whole of a cell: spaces around it and quotes are passed. Nothing: empty, or no number.
 std::optional<double> NumberOf(std::string_view text);
 
+// -0.0 if the value is 0 and its text has an exponent ("0.00e+00"), so that no digits were cut off;
+// else the value, 0 without its sign.
+double SignedZero(std::string_view text, double value);
+
 // A count, as a step may be written: "755", "1,000", "755/1000" (the first of the two). Nothing:
 // none.
 std::optional<int64_t> CountIn(std::string_view text);

@@ -49,7 +49,8 @@ constexpr std::string_view kStepNames[] = {"step",
                                            "timesteps_total",
                                            "total_timesteps",
                                            "num_timesteps",
-                                           "total_steps"};
+                                           "total_steps",
+                                           "schritt"};
 constexpr std::string_view kEpochNames[] = {"epoch", "epochs", "trainer/epoch", "train/epoch",
                                             "training epoch"};
 

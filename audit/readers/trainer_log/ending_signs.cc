@@ -35,6 +35,7 @@ constexpr Phrase kPhrases[] = {
     {"OOMKilled", EndKind::kKilled, "SIGKILL"},
     {"Segmentation fault", EndKind::kCrash, "SIGSEGV"},
     {"Bus error (core dumped)", EndKind::kCrash, "SIGBUS"},
+    {"Unexpected bus error encountered in worker", EndKind::kCrash, "SIGBUS"},
     {"Aborted (core dumped)", EndKind::kCrash, "SIGABRT"},
     {"Floating point exception (core dumped)", EndKind::kCrash, "SIGFPE"},
     {"Illegal instruction (core dumped)", EndKind::kCrash, "SIGILL"},

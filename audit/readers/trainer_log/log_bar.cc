@@ -89,6 +89,30 @@ size_t EpochDone(std::string_view line) {
   return done == total && (rest.starts_with(" [=") || rest.starts_with(" - ")) ? at : 0;
 }
 
+size_t UnfinishedBar(std::string_view line, int64_t* batch) {
+  constexpr std::string_view kUnknown = "Unknown", kHeavy = " \u2501";
+  const size_t redrawn = line.rfind('\b');
+  const size_t begin = PassBlanks(line, redrawn == std::string_view::npos ? 0 : redrawn + 1);
+  int64_t done = 0, total = 0;
+  const size_t slash = ReadLogCount(line, begin, &done);
+  if (slash == begin || slash >= line.size() || line[slash] != '/') return 0;
+  const std::string_view second = line.substr(slash + 1);
+  const bool open = second.starts_with(kUnknown);
+  const size_t at = open ? slash + 1 + kUnknown.size() : ReadLogCount(line, slash + 1, &total);
+  if (at == slash + 1 || (!open && (done >= total || done < 1))) return 0;
+  const std::string_view rest = line.substr(at);
+  const bool drawn = rest.starts_with(" [") && rest.size() > 2 &&
+                     std::string_view("=>.").find(rest[2]) != std::string_view::npos;
+  const bool heavy = rest.starts_with(kHeavy);
+  if (!drawn && !heavy && !(open && rest.starts_with(' '))) return 0;
+  *batch = done;
+  if (!heavy) return at;
+  // Redraws that nothing parts: the last one.
+  std::string sign(line.substr(slash, at - slash));
+  const size_t size = sign.size();
+  return line.rfind(sign.append(kHeavy)) + size;
+}
+
 std::string_view WithoutPercent(std::string_view prefix) {
   while (!prefix.empty() && (IsPairDigit(prefix.back()) || prefix.back() == '.'))
     prefix.remove_suffix(1);

@@ -24,6 +24,10 @@ bool ReadBar(std::string_view line, LogMark* mark, std::string_view* inside);
 // is something else.
 size_t EpochDone(std::string_view line);
 
+// "41/1563 [>....] - ETA: 4:01 - loss: 2.3", "50/Unknown - 12s - loss: 2.3" of an epoch that goes
+// on: where what follows begins, of the last bar on the line, with its batch; 0: something else.
+size_t UnfinishedBar(std::string_view line, int64_t* batch);
+
 // The text before a bar, without "100" of its "100%|".
 std::string_view WithoutPercent(std::string_view prefix);
 

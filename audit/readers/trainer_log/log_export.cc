@@ -45,9 +45,9 @@ void ReadMessage(JsonCursor* cursor, TimedLines* lines) {
   for (std::string_view key; cursor->NextMember(&key);) {
     const bool is = cursor->Peek() == Kind::kString &&
                     std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
-    const bool read = is                   ? cursor->ReadString(&line.text)
-                      : key == "timestamp" ? ReadTime(cursor, &line.time)
-                                           : cursor->Skip();
+    const bool read = is                                          ? cursor->ReadString(&line.text)
+                      : key == "timestamp" || key == "@timestamp" ? ReadTime(cursor, &line.time)
+                                                                  : cursor->Skip();
     if (!read) break;
   }
   if (!line.text.empty()) lines->push_back(std::move(line));
@@ -78,6 +78,26 @@ void ReadAnswerOfLoki(JsonCursor* cursor, TimedLines* lines) {
   }
 }
 
+// {"hits": {"hits": [{"_source": {"message": ...}}]}} of Elasticsearch.
+void ReadHits(JsonCursor* cursor, TimedLines* lines) {
+  if (!cursor->EnterObject()) return;
+  for (std::string_view key; cursor->NextMember(&key);) {
+    if (key != "hits" || cursor->Peek() != Kind::kObject) {
+      if (!cursor->Skip()) return;
+      continue;
+    }
+    EachOf(cursor, "hits", Kind::kObject, [&] {
+      if (!cursor->EnterObject()) return;
+      for (std::string_view inner; cursor->NextMember(&inner);) {
+        const bool source = inner == "_source" && cursor->Peek() == Kind::kObject;
+        source ? ReadMessage(cursor, lines) : static_cast<void>(cursor->Skip());
+        if (cursor->failed()) return;
+      }
+    });
+    if (cursor->failed()) return;
+  }
+}
+
 // Services give the newest line first, and each stream by itself.
 void OrderByTime(TimedLines* lines) {
   if (lines->empty()) return;
@@ -87,6 +107,11 @@ void OrderByTime(TimedLines* lines) {
   if (lines->front().Order() > lines->back().Order()) std::reverse(lines->begin(), lines->end());
   std::stable_sort(lines->begin(), lines->end(),
                    [](const auto& a, const auto& b) { return a.Order() < b.Order(); });
+}
+
+bool HasHits(std::string_view json) {
+  const std::string_view begin = json.substr(0, 256);
+  return begin.find("\"hits\"") != std::string_view::npos;
 }
 
 bool IsAnswerOfLoki(std::string_view json) {
@@ -99,6 +124,7 @@ bool IsAnswerOfLoki(std::string_view json) {
 bool LooksLikeExport(std::string_view json) {
   const std::string_view begin = json.substr(0, 64);
   return (begin[0] == '{' && begin.find("\"events\"") != std::string_view::npos) ||
+         (begin[0] == '{' && HasHits(json)) ||
          (begin[0] == '[' && begin.find('{') != std::string_view::npos) ||
          (begin[0] == '{' && IsAnswerOfLoki(json));
 }
@@ -111,6 +137,8 @@ std::string LinesOfExport(std::string_view json) {
     EachElement(&cursor, Kind::kObject, read);
   } else if (IsAnswerOfLoki(json)) {
     ReadAnswerOfLoki(&cursor, &lines);
+  } else if (HasHits(json)) {
+    ReadHits(&cursor, &lines);
   } else {
     EachOf(&cursor, "events", Kind::kObject, read);
   }

@@ -159,6 +159,12 @@ std::optional<LogMark> LeadingCount(std::string_view text) {
     mark.end = ReadLogCount(text, at + 2, &mark.step);
     return mark.end == at + 2 ? std::nullopt : Checked(text, mark);
   }
+  if (text[at] == 'S') {  // "S000405 loss:2.5"
+    constexpr size_t kFewestDigits = 3;
+    mark.begin = at;
+    mark.end = ReadLogCount(text, at + 1, &mark.step);
+    return mark.end < at + 1 + kFewestDigits ? std::nullopt : Checked(text, mark);
+  }
   if (text[at] == '#') {
     mark.begin = at;
     mark.end = ReadLogCount(text, at + 1, &mark.step);

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "audit/readers/log_text/log_bytes.h"
-#include "audit/readers/log_text/log_language.h"
+#include "audit/readers/log_text/log_literal.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/trainer_log/log_counter.h"
@@ -19,6 +19,17 @@ namespace {
 
 bool HasSign(std::string_view text) {
   return text.find('=') != std::string_view::npos || text.find(':') != std::string_view::npos;
+}
+
+// "[{'loss': ...", "{'loss': [2.5, ...", "'loss': array([...".
+bool MayHoldLiteral(std::string_view line) {
+  const size_t brace = line.find('{');
+  if (brace == std::string_view::npos) return false;
+  if (brace > 0 && (line[brace - 1] == '[' || line[brace - 1] == '(')) return true;
+  const size_t colon = line.find(": ", brace);
+  if (colon == std::string_view::npos || colon + 2 >= line.size()) return false;
+  static constexpr Bytes kLists("[(an");
+  return kLists[line[colon + 2]];
 }
 
 }  // namespace
@@ -37,10 +48,13 @@ bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
   record->Clear();
   record->mark = {};
   line = bullets_.Take(WithoutEscapes(line, &plain_), &bullet_);
+  line = WithoutCopied(line, copied_, &ascii_);
   line = open_dictionary_.Take(WithBars(line, &bars_));
   if (foreign_) line = WithEnglishWords(line, &english_);
   signs_ = kNoSigns;
+  again_ = false;
   if (line.empty() && !result_.open()) return false;
+  if (MayHoldLiteral(line) && !(literal_ = RowsOfLiteral(line)).empty()) return false;
   if (const std::string_view inner = LineInJson(line, &inner_); !inner.empty()) {
     const std::string_view own = line;
     std::string colours;
@@ -80,7 +94,8 @@ bool LogParser::ParseLine(std::string_view line, bool ended, LogRecord* record) 
   line = WithoutSource(WithoutActor(line), &sourced_);
   record->line = line;
   if (bool whole = false; result_.Take(line, &whole)) {
-    if (whole) TakeRow(result_.row(), record);
+    if (whole) TakeResult(record);
+    again_ = whole && result_.again();
     return whole;
   }
   const std::optional<LogMark> mark = FindMark(line);
@@ -140,6 +155,7 @@ bool LogParser::TakeContinued(std::string_view pairs, bool ended, LogRecord* rec
   record->evaluation = continued_evaluation_;
   record->prefix = continued_prefix_;
   TakePairs(pairs, ended, record);
+  if (!record->values.empty()) words_ = kMostWords;
   return !record->values.empty();
 }
 
@@ -149,9 +165,15 @@ bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
   if (listed_) return Listed(line, ended, record);
   if (wrapped_) return Wrapped(line, ended, record);
   if (bare_ && UnderStep(line, ended, record)) return !record->values.empty();
+  // Words between the heading and the values: "Preparing batch...".
+  if (bare_ && line[0] != ' ' && ++words_ <= kMostWords) return false;
   const bool indented = line.starts_with(' ') || line.starts_with('\t');
   const char first = line[line.find_first_not_of(" \t")];
-  if (!indented || IsPairDigit(first) || !HasSign(line)) {
+  // An epoch of its own.
+  const size_t letter = std::min(line.find_first_not_of(" \t*-"), line.size());
+  const bool epoch = letter < line.size() && HasWordAt(line, letter, "epoch") &&
+                     continued_mark_.kind == LogMark::Kind::kEpoch;
+  if (!indented || epoch || IsPairDigit(first) || !HasSign(line)) {
     continued_ = false;
     return false;
   }
@@ -238,10 +260,16 @@ bool LogParser::ParseStep(std::string_view line, bool ended, LogRecord* record) 
   if (mark.alone || bare) OpenBlock(*record);
   if (bare) {
     bare_ = true;
+    words_ = 0;
     heading_.Keep(record->prefix);
   }
+  if (!HasTraining(*record)) {
+    table_.StepAbove(mark.step);
+    mark_above_ = mark;
+    prefix_above_ = record->prefix;
+  }
   NameOptimum(line, record);
-  return !record->values.empty();
+  return !record->values.empty() || !record->absent.empty();
 }
 
 // "At iterate    1    f=  0.69" of L-BFGS, "iter  10 value 231.1" of R: what is minimised.
@@ -323,6 +351,10 @@ void LogParser::TakeBefore(std::string_view text, LogRecord* record) {
   for (LogPair pair; pairs.Next(&pair);) {
     const bool training = HasTrainingWord(pair.name);
     if (IsOfTheLine(text, pair)) continue;
+    if (pair.absent) {
+      record->absent.push_back(pair.name);
+      continue;
+    }
     if (!training && IsInBrackets(text, pair.name)) continue;
     if (pair.after_sign || training || IsPartOfItsOwn(text, pair.name)) {
       record->values.push_back({pair.name, pair.value, pair.group, false, pair.limit});
@@ -336,7 +368,9 @@ void LogParser::TakePairs(std::string_view text, bool ended, LogRecord* record) 
   LogPairs pairs(text, &names_, decimals_);
   for (LogPair pair; pairs.Next(&pair);) {
     // A number may go on; a "nan" may be the beginning of a name.
-    if (!ended && pair.at_end && (std::isfinite(pair.value) || !pair.after_sign)) {
+    if (pair.absent) {
+      record->absent.push_back(pair.name);
+    } else if (!ended && pair.at_end && (std::isfinite(pair.value) || !pair.after_sign)) {
       record->cut = true;
     } else if (record->how == LogRecord::Step::kBar && pair.named_after) {
       continue;                       // the bar's own speed

@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "audit/readers/log_text/copied_text.h"
 #include "audit/readers/log_text/log_bullets.h"
 #include "audit/readers/log_text/log_dictionary.h"
+#include "audit/readers/log_text/log_language.h"
 #include "audit/readers/log_text/log_pairs.h"
 #include "audit/readers/log_text/log_result.h"
 #include "audit/readers/log_text/log_table.h"
@@ -36,16 +39,22 @@ struct LogRecord {
   std::string_view prefix;  // of it, before the mark
   bool evaluation = false;
   std::vector<Value> values;
-  bool cut = false;  // a last value was left out
+  bool cut = false;                      // a last value was left out
+  std::vector<std::string_view> absent;  // names without a value: "loss: None"
+  size_t lists = 0;                      // of numbers, which are no values
+  std::string_view first_list;
   // Numbers with a sign before them that became no value, and the text before the first of them.
   size_t refused = 0;
   std::string_view first_refused;
+  bool summary = false;           // of the whole run
   bool evaluation_batch = false;  // a batch within an evaluation: passed over
 
   void Clear() {
     values.clear();
-    line = prefix = first_refused = {};
-    evaluation = cut = evaluation_batch = false;
+    absent.clear();
+    lists = 0;
+    line = first_list = prefix = first_refused = {};
+    evaluation = cut = evaluation_batch = summary = false;
     refused = 0;
     how = Step::kStated;
   }
@@ -58,14 +67,24 @@ bool HasTraining(const LogRecord& record);
 // Lines into records. Keeps the line that continues an earlier one. Not thread-safe.
 class LogParser {
  public:
+  // Looks at the beginning of the log: were its lines copied, and which words do they have?
+  void LookAt(std::string_view head) {
+    copied_ = CopiedIn(head);
+    foreign_ = HasForeignWords(head);
+  }
+  bool foreign() const { return foreign_; }  // the lines have words that WithEnglishWords knows
   // How fractions are written in the whole log.
   void SetDecimals(Decimals decimals) { decimals_ = decimals; }
   // "3: 5/200 loss 2.5": the lines begin with their epoch, not with a rank.
   void SetLabelsAreEpochs(bool are) { epoch_labels_ = are; }
-  // The lines have words that WithEnglishWords knows.
-  void SetForeign(bool foreign) { foreign_ = foreign; }
   // `ended`: the line is whole. The record is valid until the next call and as long as the line.
   bool Parse(std::string_view line, bool ended, LogRecord* record);
+  // The record is of a block that ended above the line: parse the line again.
+  bool again() const { return again_; }
+  // At the end of the log: a block that nothing ended. False: there is none.
+  bool Finish(LogRecord* record);
+  // The rows of the literal that the line parsed last holds (log_literal.h).
+  std::vector<std::string> TakeLiteral() { return std::exchange(literal_, {}); }
   // The step of the newest bar of the training; -1: none was shown.
   int64_t shown() const { return shown_; }
   // Which words the line has that was parsed last (log_signs.h).
@@ -91,6 +110,7 @@ class LogParser {
   bool ParseKeras(std::string_view line, bool ended, LogRecord* record);
   bool ParseTable(std::string_view line, LogRecord* record);
   static void TakeRow(const LogRow& row, LogRecord* record);
+  void TakeResult(LogRecord* record);
   bool ParseSides(std::string_view line, LogRecord* record);
   bool ParseUnder(std::string_view line, bool ended, LogRecord* record);
   bool TakeEvaluationAlone(std::string_view line, bool ended, LogRecord* record);
@@ -121,13 +141,18 @@ class LogParser {
   LogResult result_;
   Decimals decimals_ = Decimals::kPoint;
   bool epoch_labels_ = false, foreign_ = false;
-  std::string english_;
+  CopiedText copied_;
+  std::string english_, ascii_;
+  std::vector<std::string> literal_;
+  bool again_ = false;
   int64_t epoch_ = -1;          // that a line began last; -1: none
   bool headed_ = false;         // by a line of its own: "Epoch 3/10"
   bool stamped_below_ = false;  // "epoch: 3" alone: lines with a time belong to it
   LogHeading heading_;
   bool under_evaluation_ = false;  // "Test Error:" stands above
-  bool sides_ = false;             // "Training |  Validation" stands above
+  LogMark mark_above_;             // of a line without values, for a box below it
+  std::string prefix_above_;
+  bool sides_ = false;  // "Training |  Validation" stands above
   LogHeading sides_heading_;
   static constexpr int kNearAbove = 2;    // lines
   int64_t above_ = -1;                    // the step of a line above that has nothing else
@@ -138,6 +163,8 @@ class LogParser {
   bool continued_ = false;
   bool listed_ = false;  // by a list that has the step: the next line alone
   bool bare_ = false;    // by a step alone: "Step: 10", and "Loss: 2.5" or a box below it
+  static constexpr int kMostWords = 8;
+  int words_ = 0;  // lines below it that have no value, before one has
   LogMark continued_mark_;
   LogRecord::Step continued_how_ = LogRecord::Step::kStated;
   bool continued_evaluation_ = false;

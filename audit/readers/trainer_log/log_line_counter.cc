@@ -74,11 +74,14 @@ size_t StampEnd(std::string_view line) {
 }  // namespace
 
 // Keras: "Epoch 3/10", and below it "100/100 [====] - 5s 50ms/step - loss: 0.5 - val_loss: nan".
-// The epoch is the step.
+// The epoch is the step. Bars of an epoch that has not ended have their batch.
 bool LogParser::ParseKeras(std::string_view line, bool ended, LogRecord* record) {
-  const size_t at = EpochDone(line);
-  if (at == 0 || epoch_ < 0) return false;
-  record->mark.step = epoch_;
+  size_t at = EpochDone(line);
+  if (at == 0 || epoch_ < 0) {
+    at = UnfinishedBar(line, &record->mark.batch);
+    if (at == 0) return false;
+  }
+  record->mark.step = std::max<int64_t>(0, epoch_);
   record->how = LogRecord::Step::kEpoch;
   TakePairs(line.substr(at), ended, record);
   return !record->values.empty();
@@ -191,7 +194,7 @@ bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool en
   const bool heads = record->values.empty() && bare;
   if (heads || mark.alone || (mark.kind == LogMark::Kind::kEpoch && before == 0))
     OpenBlock(*record);
-  return !record->values.empty();
+  return !record->values.empty() || !record->absent.empty();
 }
 
 // "train Loss: 0.6 Acc: 0.7" below "Epoch 3/24": names and numbers alone.

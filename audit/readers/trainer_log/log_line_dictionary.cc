@@ -98,6 +98,10 @@ size_t LogParser::TakeDictionary(std::string_view text, bool ended, LogRecord* r
       record->values.push_back({member.name, member.value, {}, false, member.total});
     }
   }
+  record->absent.insert(record->absent.end(), dictionary_.absent().begin(),
+                        dictionary_.absent().end());
+  record->lists += dictionary_.lists().size();
+  if (!dictionary_.lists().empty()) record->first_list = dictionary_.lists()[0];
   return dictionary_.end();
 }
 

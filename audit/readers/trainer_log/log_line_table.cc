@@ -13,6 +13,10 @@ bool LogParser::ParseTable(std::string_view line, LogRecord* record) {
   if (!table_.Take(line, &whole)) return false;
   if (!whole) return true;
   TakeRow(table_.row(), record);
+  if (table_.row().above) {
+    record->mark = mark_above_;
+    record->prefix = prefix_above_;
+  }
   return true;
 }
 
@@ -22,6 +26,20 @@ void LogParser::TakeRow(const LogRow& row, LogRecord* record) {
   record->mark.batches = row.batches;
   record->mark.epoch = row.of_epoch;
   for (const LogRow::Value& v : row.values) record->values.push_back({v.name, v.value});
+}
+
+bool LogParser::Finish(LogRecord* record) {
+  record->Clear();
+  record->mark = {};
+  again_ = false;
+  if (!result_.End()) return false;
+  TakeResult(record);
+  return true;
+}
+
+void LogParser::TakeResult(LogRecord* record) {
+  TakeRow(result_.row(), record);
+  record->summary = result_.row_is_summary();
 }
 
 // AllenNLP: "Training |  Validation" after a logger's words, and below it "loss | 3.05 | 3.15":

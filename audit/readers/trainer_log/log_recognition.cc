@@ -13,7 +13,6 @@
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/line_reader.h"
 #include "audit/readers/log_text/log_bytes.h"
-#include "audit/readers/log_text/log_language.h"
 #include "audit/readers/log_text/log_wrapping.h"
 #include "audit/readers/rollout/known_maps.h"
 #include "audit/readers/scalars/point_file.h"
@@ -39,8 +38,8 @@ bool IsQuoted(std::string_view prefix) {
   const size_t first = prefix.find_first_not_of(" \t");
   if (first == std::string_view::npos) return false;
   prefix.remove_prefix(first);
-  return prefix.starts_with('#') || prefix.starts_with("//") || prefix.starts_with("* ") ||
-         prefix.starts_with("> ") || (prefix.starts_with("- ") && prefix.size() > 2) ||
+  return prefix.starts_with('#') || prefix.starts_with("//") || prefix.starts_with("> ") ||
+         ((prefix.starts_with("- ") || prefix.starts_with("* ")) && prefix.size() > 2) ||
          prefix.starts_with("print") || prefix.find("print(") != std::string_view::npos;
 }
 
@@ -115,7 +114,7 @@ class LogEvidence {
 
   // Lines up to the one that decides.
   void Look(std::string_view text, bool all) {
-    parser_.SetForeign(HasForeignWords(text.substr(0, kLanguageSample)));
+    parser_.LookAt(text.substr(0, kLanguageSample));
     while (!text.empty() && !Enough()) {
       const size_t end = text.find_first_of("\n\r");
       if (end == std::string_view::npos && !all) return;
@@ -144,6 +143,7 @@ class LogEvidence {
   void Take(std::string_view line) {
     size_t words = 0, tokens = 0;
     if (!parser_.Parse(line, true, &record_)) {
+      for (const std::string& row : parser_.TakeLiteral()) Take(row);
       if (line.find_first_not_of(" \t") == std::string_view::npos) return;
       ++others_;
       ProseWords(line, &words, &tokens);

@@ -8,18 +8,19 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "analysis/role/role.h"
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/line_reader.h"
 #include "audit/readers/log_text/line_labels.h"
-#include "audit/readers/log_text/log_language.h"
 #include "audit/readers/scalars/column_names.h"
+#include "audit/readers/scalars/emptied_keys.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/scalars/text_file.h"
+#include "audit/readers/trainer_log/held_rows.h"
 #include "audit/readers/trainer_log/log_document.h"
 #include "audit/readers/trainer_log/log_line.h"
+#include "audit/readers/trainer_log/log_notes.h"
 #include "audit/readers/trainer_log/log_recognition.h"
 #include "audit/readers/trainer_log/log_sentences.h"
 #include "audit/readers/trainer_log/log_signs.h"
@@ -37,18 +38,8 @@ LogDocument DocumentAt(const std::string& path) {
   return DocumentOf(path, FirstBytes(path, "", Reader::kHeadBytes));
 }
 constexpr std::string_view kEvaluation = "val/";
+constexpr uint64_t kFewestBeforeNone = 5;  // values of a name that is None later
 constexpr std::string_view kMemoryLimit = "memory limit";
-
-// What a log has on its lines and no series holds, for the notes of the report.
-struct LeftOut {
-  uint64_t count = 0;
-  std::string first;  // the text before the first of them
-
-  void Add(uint64_t more, std::string_view text) {
-    if (count == 0 && more > 0) first = PlainName(text);
-    count += more;
-  }
-};
 
 class TrainerLogFile : public TextPointFile {
  public:
@@ -60,9 +51,9 @@ class TrainerLogFile : public TextPointFile {
     if (kind_ != LogDocument::kNone) return;
     constexpr size_t kSample = 64 << 10;
     const std::string head = FirstBytes(report->path, "", kSample);
-    parser_.SetDecimals(DecimalsOf(head));
+    parser_.SetDecimals(DecimalsIn(head));
     parser_.SetLabelsAreEpochs(LabelsAreEpochs(report->path));
-    parser_.SetForeign(foreign_ = HasForeignWords(head));
+    parser_.LookAt(head);
   }
 
  protected:
@@ -92,35 +83,65 @@ class TrainerLogFile : public TextPointFile {
   void Finish(PointSink* sink) override {
     if (kind_ != LogDocument::kNone) TakeDocument(sink);
     Release(first_held_ ? -1 : shown_at_, sink);
-    if (refused_.count > 0) {
-      report().Note("expected a name and a sign before each number, found " +
-                    std::to_string(refused_.count) +
-                    " numbers without a name on lines with a step, the first after " +
-                    Quoted(refused_.first) + ": they are ignored");
-    }
-    if (evaluation_batches_ > 0) {
-      report().Note("expected the end of an evaluation, found " +
-                    std::to_string(evaluation_batches_) +
-                    " lines of batches within one: they are ignored");
-    }
-    NoteSteps();
-    if (foreign_) report().Note("expected English words, found others: known words are translated");
-    if (epochs_ > 0)
-      report().Note(
-          "expected a step in each line, found only an epoch: the epoch is used as the step");
+    for (const std::string& row : literal_.Release())
+      if (report().records == 0 || of_literal_) of_literal_ = TakeLine(row, true, sink);
+    if (parser_.Finish(&record_)) Emit(sink);
+    ReleaseBars(sink);
+    Note();
   }
 
  private:
-  void TakeLine(std::string_view line, bool ended, PointSink* sink) {
-    const bool whole = parser_.Parse(line, ended, &record_);
-    if (!held_.empty() && line.find_first_not_of(" \t") != std::string_view::npos)
-      Release(parser_.shown(), sink);
-    if (whole) {
-      Emit(sink);
+  // Returns true if the line was a row.
+  bool TakeLine(std::string_view line, bool ended, PointSink* sink) {
+    bool whole = false;
+    do {
+      whole = parser_.Parse(line, ended, &record_);
+      if (!held_.empty() && line.find_first_not_of(" \t") != std::string_view::npos)
+        Release(parser_.shown(), sink);
+      if (whole) {
+        TakeRow(sink);
+      } else {
+        TakeSentence(line, sink);
+      }
+      notes_.evaluation_batches += record_.evaluation_batch ? 1 : 0;
+    } while (parser_.again());
+    literal_.Offer(parser_.TakeLiteral());
+    return whole;
+  }
+
+  void TakeRow(PointSink* sink) {
+    if (record_.summary && report().records > 0) {
+      notes_.summaries += record_.values.size();
+    } else if (record_.mark.batch >= 0) {
+      if (bars_.IsOfNext(record_)) {
+        LogRecord newest;
+        std::swap(newest, record_);
+        ReleaseBars(sink);
+        std::swap(newest, record_);
+      }
+      bars_.Keep(record_);
     } else {
-      TakeSentence(line, sink);
+      if (record_.how == LogRecord::Step::kEpoch) bars_.Ended(record_.mark.step);
+      Emit(sink);
     }
-    evaluation_batches_ += record_.evaluation_batch ? 1 : 0;
+  }
+
+  // Bars of an epoch that did not end: the last one has the epoch's values; in a log that has
+  // nothing else, each has those of its batch.
+  void ReleaseBars(PointSink* sink) {
+    std::vector<HeldBars::Bar> bars = bars_.Release();
+    if (bars.empty()) return;
+    const bool alone = report().records == 0;
+    notes_.of_batches += alone ? bars.size() : 0;
+    if (!alone) bars.erase(bars.begin(), bars.end() - 1);
+    for (const HeldBars::Bar& bar : bars) {
+      record_.Clear();
+      record_.mark = {};
+      record_.how = alone ? LogRecord::Step::kStated : LogRecord::Step::kEpoch;
+      record_.mark.step = alone ? bar.batch : bars_.epoch();
+      for (const auto& [name, value] : bar.values) record_.values.push_back({name, value});
+      Emit(sink);
+    }
   }
 
   void Gather(const TextLine& line) {
@@ -137,50 +158,17 @@ class TrainerLogFile : public TextPointFile {
     }
   }
 
-  // One line counts a sample of the file, since a number such as "4,507" is both.
-  static Decimals DecimalsOf(std::string_view head) {
-    size_t commas = 0, points = 0;
-    while (!head.empty()) {
-      const std::string_view line = head.substr(0, head.find_first_of("\r\n"));
-      head.remove_prefix(std::min(head.size(), line.size() + 1));
-      CountDecimals(line, &commas, &points);
+  void Note() {
+    report().steps_are_rows = notes_.counted > 0 && !stated_;
+    notes_.literals = of_literal_ ? 0 : literal_.count();
+    notes_.again = steps_.again();
+    notes_.foreign = parser_.foreign();
+    if (row_steps_) {
+      notes_.steps_per_epoch = row_steps_->steps_per_epoch();
+      notes_.stride = row_steps_->stride();
     }
-    return commas >= 2 && points == 0 ? Decimals::kComma : Decimals::kPoint;
-  }
-
-  // How the steps of lines without one were found.
-  void NoteSteps() {
-    constexpr char kExpected[] = "expected a step in each line, found ";
-    if (counted_ > 0) {
-      report().steps_are_rows = !stated_;
-      report().Note(kExpected + std::to_string(counted_) +
-                    " dictionaries without one: logged rows are numbered from 1 as steps (logged "
-                    "row N, step unknown)");
-    }
-    if (shown_ > 0)
-      report().Note(kExpected + std::to_string(shown_) +
-                    " dictionaries without one: their steps are those of the progress bar below or "
-                    "above");
-    if (of_epochs_ > 0) {
-      const std::string stride =
-          row_steps_->stride() > 0
-              ? ", a row every " + std::to_string(row_steps_->stride()) + " steps"
-              : "";
-      report().Note(kExpected + std::to_string(of_epochs_) +
-                    " dictionaries without one: their steps follow from 'epoch' and the totals (" +
-                    absl::StrFormat("%.6g", row_steps_->steps_per_epoch()) + " steps per epoch" +
-                    stride + ")");
-    }
-    if (shares_ > 0)
-      report().Note(kExpected + std::to_string(shares_) +
-                    " shares of completed training: a step is a thousandth of the training");
-    if (of_bars_ > 0)
-      report().Note(kExpected + std::to_string(of_bars_) +
-                    " progress bars: a value on one may belong to the step before or after");
-    if (steps_.again() > 0)
-      report().Note("expected rising steps, found that they restart " +
-                    std::to_string(steps_.again()) +
-                    " times while the loss continues: they are continued over epochs");
+    notes_.Report(&report());
+    emptied_.Report(&report(), kFewestBeforeNone);
   }
 
   void TakeSentence(std::string_view line, PointSink* sink) {
@@ -207,27 +195,34 @@ class TrainerLogFile : public TextPointFile {
     ++report().records;
     columns_.clear();
     // A bar may begin below the first row.
-    first_held_ = record_.how == LogRecord::Step::kCounted && counted_ == 0 && shown_ == 0;
+    first_held_ =
+        record_.how == LogRecord::Step::kCounted && notes_.counted == 0 && notes_.shown == 0;
     names_.Begin();
-    refused_.Add(record_.refused, record_.first_refused);
+    notes_.refused.Add(record_.refused, record_.first_refused);
+    notes_.lists.Add(record_.lists, record_.first_list);
     prefix_ = RankPrefix(record_.prefix, sink);
     rank_bytes_ = prefix_.size();
     prefix_ += TaskPrefix(record_.prefix);
     if (record_.evaluation) prefix_ += kEvaluation;
     for (const LogRecord::Value& v : record_.values) columns_.push_back(ColumnOf(sink, v));
     const int64_t step = StepOfRecord();
-    first_held_ = first_held_ && of_epochs_ == 0;
-    shares_ += record_.mark.share ? 1 : 0;
+    for (const std::string_view name : record_.absent)
+      if (const uint32_t column = names_.Find(prefix_ + std::string(name));
+          column != PointSink::kNoColumn)
+        emptied_.Null(column, name);
+    first_held_ = first_held_ && notes_.of_epochs == 0;
+    notes_.shares += record_.mark.share ? 1 : 0;
     const bool mean = record_.how == LogRecord::Step::kEpoch && last_step_ >= 0;
     held_training_ = HasLoss(record_);
     for (size_t i = 0; i < columns_.size(); ++i) {
       if (mean && IsOfSteps(columns_[i])) columns_[i] = MeanOf(sink, record_.values[i]);
       if (record_.how != LogRecord::Step::kEpoch) MarkOfSteps(columns_[i]);
       if (record_.how == LogRecord::Step::kShown || first_held_) {
-        held_.emplace_back(columns_[i], record_.values[i].value);
+        held_.emplace_back(columns_[i], ValueOf(record_.values[i]));
         continue;
       }
-      sink->Add(step, columns_[i], record_.values[i].value);
+      sink->Add(step, columns_[i], ValueOf(record_.values[i]));
+      emptied_.Value(columns_[i], step);
       if (record_.values[i].limit > 0) TakeLimit(step, record_.values[i], sink);
     }
   }
@@ -241,13 +236,18 @@ class TrainerLogFile : public TextPointFile {
         for (const auto& [column, value] : std::exchange(held_, {})) sink->Add(1, column, value);
         return;
       }
-      counted_ = 0;
+      notes_.counted = 0;
       seen_.clear();
-      ++shown_;
+      ++notes_.shown;
     }
     const int64_t step = between_bars_.Step(std::max<int64_t>(0, shown_at_), below, held_training_);
     for (const auto& [column, value] : std::exchange(held_, {})) sink->Add(step, column, value);
     last_step_ = step;
+  }
+
+  // A rate keeps the sign of its zero (SignedZero).
+  static double ValueOf(const LogRecord::Value& v) {
+    return v.value == 0 && RoleByName(v.name) != SeriesRole::kRate ? 0.0 : v.value;
   }
 
   uint32_t ColumnOf(PointSink* sink, const LogRecord::Value& v) {
@@ -276,21 +276,21 @@ class TrainerLogFile : public TextPointFile {
         step = WithoutStep();
         break;
       case LogRecord::Step::kShown:
-        ++shown_;
+        ++notes_.shown;
         step = shown_at_ = record_.mark.step;
         break;
       case LogRecord::Step::kBar:
-        ++of_bars_;
+        ++notes_.of_bars;
         step = steps_.Of(record_);
         break;
       case LogRecord::Step::kEpoch:
         if (last_step_ >= 0) return last_step_;
-        ++epochs_;
+        ++notes_.epochs;
         return record_.mark.step;
       default:
         step = steps_.Of(record_);
     }
-    stated_ |= record_.how != LogRecord::Step::kCounted || of_epochs_ > 0;
+    stated_ |= record_.how != LogRecord::Step::kCounted || notes_.of_epochs > 0;
     if (!record_.evaluation) last_step_ = step;
     return step;
   }
@@ -332,26 +332,26 @@ class TrainerLogFile : public TextPointFile {
           RowSteps::Of(FirstBytes(report().path, "", kHead), LastBytes(report().path, kTail));
     }
     if (!epoch || !row_steps_) return Counted();
-    ++of_epochs_;
+    ++notes_.of_epochs;
     return row_steps_->Next(*epoch, HasLoss(record_));
   }
 
   // The record that has a series again begins the next step.
   int64_t Counted() {
-    bool again = counted_ == 0;
+    bool again = notes_.counted == 0;
     for (size_t i = 0; i < columns_.size() && !again; ++i) {
       // Counts of tokens and epochs are in the dictionaries of an evaluation, too.
       again = HasTrainingWord(record_.values[i].name) &&
               std::find(seen_.begin(), seen_.end(), columns_[i]) != seen_.end();
     }
     if (again) {
-      ++counted_;
+      ++notes_.counted;
       seen_.clear();
     }
     constexpr size_t kMostSeen = 4096;
     for (const uint32_t column : columns_)
       if (seen_.size() < kMostSeen) seen_.push_back(column);
-    return counted_;
+    return notes_.counted;
   }
 
   const LogDocument kind_;
@@ -365,7 +365,6 @@ class TrainerLogFile : public TextPointFile {
   std::vector<bool> of_steps_;     // by column: it has values of steps, not of epochs alone
   std::string prefix_;             // of the record's series
   size_t rank_bytes_ = 0;          // of it
-  int64_t counted_ = 0, shown_ = 0, epochs_ = 0, of_epochs_ = 0, of_bars_ = 0, shares_ = 0;
   std::optional<RowSteps> row_steps_;
   bool looked_for_totals_ = false;
   bool stated_ = false;                            // some line has a step, or one that is known
@@ -376,11 +375,13 @@ class TrainerLogFile : public TextPointFile {
   BetweenBars between_bars_;
   std::map<std::string, double> limits_;  // of memory, by the series' prefix
   int64_t last_step_ = -1;                // of the training; -1: none yet
-  int64_t evaluation_batches_ = 0;
-  LeftOut refused_;
+  LogNotes notes_;
+  EmptiedKeys emptied_;
+  HeldLiteral literal_;
+  bool of_literal_ = false;  // the rows are those of a literal
+  HeldBars bars_;
   int64_t rank_ = -1, task_ = -1;
   bool reported_long_ = false;
-  bool foreign_ = false;
 };
 
 std::unique_ptr<PointFile> OpenLog(InputReport* report, const ScalarOptions& /*options*/) {

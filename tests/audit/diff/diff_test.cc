@@ -234,9 +234,12 @@ TEST_F(Diff, ValuesThatAreNoNumbers) {
 }
 
 TEST_F(Diff, TooFewSteps) {
-  const std::string a = Write("a.plrec", {.steps = 40}), b = Write("b.plrec", {.steps = 40});
+  const std::string a = Write("a.plrec", {.steps = 40, .level = 0});
+  const std::string b = Write("b.plrec", {.seed = 1, .steps = 40, .level = 0});
   EXPECT_EQ(Series(Compared({a, b}), "loss")["by_step"]["judged"], false);
   EXPECT_THAT(RunPlumb({"diff", a, b}).output, HasSubstr("no difference is proved"));
+  // Equal values need no test.
+  EXPECT_THAT(RunPlumb({"diff", a, a}).output, Not(HasSubstr("no difference is proved")));
   // Losses far apart: the answer has a stated error and a size.
   const std::string far = Write("far.plrec", {.seed = 1, .steps = 60, .from = 0, .factor = 12});
   const std::string near = Write("near.plrec", {.steps = 60});
@@ -260,6 +263,37 @@ TEST_F(Diff, FailsOnAMargin) {
   EXPECT_EQ(RunPlumb({"diff", a, b, "--fail-on", "5%"}).status, 2);
   for (const char* wrong : {"x", "-5%", "nan", "5%%"})
     EXPECT_EQ(RunPlumb({"diff", a, b, "--fail-on", "error", "--margin", wrong}).status, 2) << wrong;
+}
+
+// A run that stopped long before the other passes no gate.
+TEST_F(Diff, FailsOnAnEarlyEnd) {
+  const auto table = [](int steps, const char* name) {
+    std::string text = std::string("step,") + name + "\n";
+    for (int i = 1; i <= steps; ++i)
+      text += std::to_string(10 * i) + "," + std::to_string(2 + 1.0 / i) + "\n";
+    return text;
+  };
+  const std::string whole = dir_.Write("whole.csv", table(30, "loss"));
+  const std::string third = dir_.Write("third.csv", table(10, "loss"));
+  const std::string nearly = dir_.Write("nearly.csv", table(28, "loss"));
+  const std::string other = dir_.Write("other.csv", table(10, "lm loss"));
+  for (const std::string& early : {third, other}) {
+    const Ended ended = RunPlumb({"diff", whole, early, "--fail-on", "error"});
+    EXPECT_EQ(ended.status, 1) << early;
+    EXPECT_THAT(ended.output, HasSubstr("B ends at step 100, A at step 300: loss"));
+    EXPECT_EQ(RunPlumb({"diff", whole, early}).status, 0) << "without a gate it is only stated";
+  }
+  EXPECT_EQ(RunPlumb({"diff", whole, nearly, "--fail-on", "error"}).status, 0);
+  EXPECT_EQ(RunPlumb({"diff", third, whole, "--fail-on", "error"}).status, 0);
+}
+
+// One loss of training on each side, under two names.
+TEST_F(Diff, TheOnlyLossesOfTwoNames) {
+  const std::string a = dir_.Write("a.csv", "step,loss\n1,2.5\n2,2.25\n");
+  const std::string b = dir_.Write("b.csv", "step,lm loss\n1,2.5\n2,2.125\n");
+  EXPECT_EQ(Series(Compared({a, b}), "loss | lm loss")["first_difference"]["step"], 2);
+  const std::string two = dir_.Write("two.csv", "step,lm loss,mtp loss\n1,2.5,2.5\n2,2.2,2.2\n");
+  EXPECT_EQ(RunPlumb({"diff", a, two}).status, 2) << "which of the two?";
 }
 
 TEST_F(Diff, FailsOnAFinding) {

@@ -1,0 +1,65 @@
+// Values of pairs that are no numbers: words for none, and the texts of tensors.
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include "audit/readers/log_text/log_pairs.h"
+#include "audit/readers/scalars/number_text.h"
+
+namespace plumbline::audit {
+
+bool MayStandAfter(const char* at, const char* end) {
+  static constexpr Bytes kAfterValue(" \t,;|)]}'\"(<\r");
+  if (at == end || kAfterValue[*at]) return true;
+  return (*at == '.' || *at == ':' || *at == '!') && (at + 1 == end || IsSpaceByte(at[1]));
+}
+
+bool AfterSign(const char* from, const char* at) {
+  while (at != from && IsSpaceByte(at[-1])) --at;
+  return at != from && kSigns[at[-1]];
+}
+
+// At "None", "null", "N/A", "--" behind a sign: a name that has no value here.
+bool LogPairs::TakeAbsent(LogPair* pair) {
+  static constexpr std::string_view kWords[] = {"None", "none", "null", "NULL", "N/A",
+                                                "n/a",  "NA",   "--",   "nil"};
+  const std::string_view rest(at_, static_cast<size_t>(end_ - at_));
+  const auto* word = std::find_if(std::begin(kWords), std::end(kWords),
+                                  [&](std::string_view w) { return rest.starts_with(w); });
+  if (word == std::end(kWords) || !AfterSign(name_, at_)) return false;
+  const char* stop = at_ + word->size();
+  if (!MayStandAfter(stop, end_)) return false;
+  const LogNames::Name name = names_->Of({name_, static_cast<size_t>(at_ - name_)});
+  if (name.name.empty()) return false;
+  *pair = {};
+  pair->name = name.name;
+  pair->group = group_;
+  pair->absent = true;
+  at_ = name_ = stop;
+  return true;
+}
+
+// At '<' of "<tf.Tensor: shape=(), dtype=float32, numpy=2.3>": the number is the value.
+bool LogPairs::TakeTensor(LogPair* pair) {
+  constexpr std::string_view kValue = "numpy=";
+  constexpr size_t kLongest = 256;
+  const std::string_view rest(at_, static_cast<size_t>(end_ - at_));
+  if (!rest.starts_with("<tf.")) return false;
+  const size_t close = rest.substr(0, kLongest).find('>');
+  const size_t value = rest.substr(0, close).find(kValue);
+  if (close == std::string_view::npos || value == std::string_view::npos) return false;
+  const size_t begin = value + kValue.size();
+  const std::optional<double> number = NumberOf(rest.substr(begin, close - begin));
+  const LogNames::Name name = names_->Of({name_, static_cast<size_t>(at_ - name_)});
+  const bool signs = AfterSign(name_, at_);
+  at_ = name_ = at_ + close + 1;
+  if (!number || name.name.empty()) return false;
+  *pair = {};
+  pair->name = name.name;
+  pair->value = *number;
+  pair->group = group_;
+  pair->after_sign = signs;
+  return true;
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,37 @@
+// Tables with a row for each value: "step,name,value", "run,metric,step,value".
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "audit/readers/scalars/csv_columns.h"
+#include "audit/readers/scalars/point_file.h"
+
+namespace plumbline::audit {
+
+// Where the names and the values of a long table are. Not thread-safe.
+class LongTable {
+ public:
+  // Returns true if the table has a column of names, in text, and one called "value".
+  bool Find(const std::vector<CsvColumn>& columns, const std::vector<KeptCsvRow>& rows,
+            char separator);
+  bool found() const { return value_.has_value(); }
+  // The row's cells: of texts, and whether the column's number is the row's value.
+  void Begin() { name_.clear(), run_.clear(); }
+  void Text(const CsvColumn& column, const std::string& text);
+  bool IsValue(const CsvColumn& column) const { return found() && column.name == *value_; }
+  // The column of the row's series; of a run that is not the first the name begins with the run.
+  uint32_t Series(PointSink* sink);
+
+ private:
+  std::string label_, run_label_;     // names of columns
+  std::optional<std::string> value_;  // the same
+  std::string name_, run_, first_run_;
+  std::map<std::string, uint32_t> series_;
+};
+
+}  // namespace plumbline::audit

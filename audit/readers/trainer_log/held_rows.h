@@ -1,0 +1,73 @@
+// Rows of a log that count only if nothing else does: those of a printed literal, and the bars of
+// an epoch that did not end. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "audit/readers/trainer_log/log_line.h"
+
+namespace plumbline::audit {
+
+// The rows of the newest literal (log_text/log_literal.h). A history that grows is printed again
+// and again; lists of one length that differ are none of a history.
+class HeldLiteral {
+ public:
+  void Offer(std::vector<std::string> rows) {
+    if (rows.empty()) return;
+    count_ += rows.size();
+    differs_ |= rows.size() <= rows_.size() && rows != rows_;
+    rows_ = std::move(rows);
+  }
+  // Rows in all literals so far.
+  uint64_t count() const { return count_; }
+  // Returns the rows of the history, and forgets them. If there is none, returns an empty list.
+  std::vector<std::string> Release() {
+    return std::exchange(differs_, false) ? std::vector<std::string>() : std::exchange(rows_, {});
+  }
+
+ private:
+  std::vector<std::string> rows_;
+  uint64_t count_ = 0;
+  bool differs_ = false;
+};
+
+// Keras redraws the bar of an epoch until the epoch has ended.
+class HeldBars {
+ public:
+  struct Bar {
+    int64_t batch = 0;
+    std::vector<std::pair<std::string, double>> values;
+  };
+
+  // The bar is of another epoch than those that are held.
+  bool IsOfNext(const LogRecord& record) const {
+    return !bars_.empty() && record.mark.step != epoch_;
+  }
+  void Keep(const LogRecord& record) {
+    epoch_ = record.mark.step;
+    if (bars_.size() == kMost) {  // every second one goes
+      for (size_t i = 0; 2 * i < kMost; ++i) bars_[i] = std::move(bars_[2 * i]);
+      bars_.resize(kMost / 2);
+    }
+    Bar& bar = bars_.emplace_back();
+    bar.batch = record.mark.batch;
+    for (const LogRecord::Value& v : record.values) bar.values.emplace_back(v.name, v.value);
+  }
+  // The epoch has ended: its last line has its values.
+  void Ended(int64_t epoch) {
+    if (epoch >= epoch_) bars_.clear();
+  }
+  int64_t epoch() const { return epoch_; }
+  std::vector<Bar> Release() { return std::exchange(bars_, {}); }
+
+ private:
+  static constexpr size_t kMost = 4096;
+  int64_t epoch_ = -1;
+  std::vector<Bar> bars_;
+};
+
+}  // namespace plumbline::audit
