@@ -29,6 +29,7 @@ struct RoutingComparison {
   double spread = 0;
   uint64_t scored = 0;       // tokens with finite values on both sides
   uint64_t large_flips = 0;  // see below
+  uint64_t noisy_flips = 0;  // as large, but the token's own noise explains them
   double median_flip_margin =
       0;                    // of the smaller margins of all flips with values; 0 if there are none
   uint64_t sentinels = 0;   // inference recorded -1 although training chose; never the last token
@@ -46,7 +47,8 @@ struct RoutingComparison {
     void Persist(Archive& a) { a(train, infer, found); }
   };
   // Flips of tokens that are tied on neither side and whose smaller top-k margin exceeds `factor` *
-  // difference; by key.
+  // difference, unless both sides chose by their own values and the differences of the token's
+  // other experts explain the flip; by key.
   std::vector<Pair> large;
   // Tokens that may be routed differently, by key: their inputs to the layers above differ.
   std::vector<TokenKey> diverged;
@@ -62,13 +64,14 @@ struct RoutingComparison {
   bool far_apart() const { return difference > 0.6745 / 8 * spread; }
 
   void Persist(Archive& a) {
-    const uint32_t version = a.Version(4, 3);
+    const uint32_t version = a.Version(5, 3);
     a(blocked, unmarked, experts, top_k, joined, compared, overlap, flips, order_only, weight_only);
     a(largest_gate_difference, difference, unrelated, spread, scored, large_flips,
       median_flip_margin);
     a(sentinels, zero_gates, short_sequences, short_sequence, short_rows, short_of);
     a(large, diverged, first_sentinel, first_zero);
     if (version >= 4) a(renumbered, renumbered_from, renumbered_to);
+    if (version >= 5) a(noisy_flips);
   }
 };
 
