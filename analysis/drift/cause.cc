@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/drift/marks.h"
+#include "analysis/drift/part_cause.h"
 #include "analysis/drift/plain_cause.h"
 
 namespace plumbline::analysis {
@@ -260,26 +261,6 @@ Named Stale(const DriftStatistics& s) {
               "the token.");
 }
 
-Named Rounded(const DriftStatistics& s) {
-  constexpr char kFix[] =
-      "Compute log-softmax and keep log-probabilities in fp32 (cast the logits to fp32 first).";
-  if (!(s.rounding_share() >= kGridExplains)) {
-    const Lattice lattice = s.lattice.Find();
-    if (!lattice.found) return {};
-    return Name(kByLattice,
-                absl::StrFormat("d is a multiple of 2^%d (%.0f %% of %d tokens within a tenth): "
-                                "the logits of both sides are rounded to 16 bits",
-                                std::ilogb(lattice.unit), 100 * lattice.share, lattice.tokens),
-                kFix);
-  }
-  const bool both = s.gridded_train > 0 && s.gridded_rollout > 0;
-  return Name(kByGrid,
-              absl::StrFormat(
-                  "%s values are on a 16-bit grid, and this rounding explains the drift",
-                  both ? "both sides'" : (s.gridded_train > 0 ? "the trainer's" : "the rollout's")),
-              kFix);
-}
-
 Named Numerics(const DriftStatistics& s, const DriftTests& tests) {
   const double k2 = s.fresh.k2();
   if (tests.trainer_k2 >= k2 / 2) {
@@ -359,17 +340,21 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns
   if (Named zeros = ZeroFilled(s)) return *zeros;
   if (Named shifted = Misaligned(s)) return *shifted;
   if (Named temperature = Temperature(s, tests)) return *temperature;
+  if (Named likeliest = LikeliestCause(s)) return *likeliest;
   if (Named outliers = Retokenised(s)) return *outliers;
+  if (Named sliced = CutCause(s)) return *sliced;
   if (Named cut = Truncated(s, tests)) return *cut;
   if (Named other = NotSampled(s, tests)) return *other;
   if (tests.record_failed())
     return {"unknown", 0, "the record is wrong, and no cause is visible", ""};
   if (Named cache = StaleCache(s, patterns.sawtooth)) return *cache;
+  if (Named first = FirstTokensCause(s)) return *first;
   if (Named sync = MissedSync(s, patterns.jump)) return *sync;
   if (Named growth = GrowsUntilRestart(s, patterns.sawtooth)) return *growth;
-  if (Named rounded = Rounded(s)) return *rounded;
+  if (Named rounded = RoundedCause(s)) return *rounded;
   if (Named numerics = Numerics(s, tests)) return *numerics;
   if (Named stale = Stale(s)) return *stale;
+  if (Named worker = OneWorkerCause(s)) return *worker;
   if (FindAdvantageBias(s).found) {
     return {"unknown", 0,
             "d changes with the advantage: the trainer had already learnt from these tokens when "

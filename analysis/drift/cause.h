@@ -91,6 +91,11 @@ DriftCause NameDriftCause(const DriftStatistics& statistics, const StepPatterns&
 // record declares processed values.
 bool CoversLess(const DriftStatistics& s);
 
+// Returns true if log mu may be that of the likeliest token instead of the sampled one: a twentieth
+// of the tokens have less than half of mu, hardly any have more than twice mu, and where mu is a
+// half or more, pi hardly ever exceeds the rest. A few allowed tokens of small mass look alike.
+bool LogsLikeliest(const DriftStatistics& s);
+
 // Returns true if d is hardly ever above 0 and the sampled tokens lack some of the trainer's
 // probability, by `deviations` standard errors: top-p or top-k in the engine alone.
 bool LosesMass(const DriftStatistics& s, double deviations);

@@ -40,6 +40,7 @@ void DescribeDrift(const DriftStatistics& s, google::protobuf::Struct& details) 
   PutCount(details, "non_finite", s.all().non_finite());
   PutCount(details, "stale_tokens", s.stale_tokens);
   PutCount(details, "later_epochs", s.later_epochs);
+  PutCount(details, "copied_sequences", s.copies);
   if (m.count() == 0) return;
   Put(details, "k1", m.k1());
   Put(details, "k2", m.k2());
@@ -103,7 +104,16 @@ void AssumeDrift(const DriftSite& site, v1::Verdict& verdict) {
     verdict.add_assumptions(
         "no weight versions are recorded: all tokens are treated as sampled by the trainer's own "
         "version");
+  if (std::string copies = CopiesAssumed(s); !copies.empty()) verdict.add_assumptions(copies);
   AssumeHalves(site, verdict);
+}
+
+std::string CopiesAssumed(const DriftStatistics& s) {
+  if (s.copies == 0) return "";
+  return absl::StrFormat(
+      "%d sequences with the same tokens and log mu as another, under other ids, are copies; they "
+      "are counted once",
+      s.copies);
 }
 
 void AssumeHalves(const DriftSite& site, v1::Verdict& verdict) {

@@ -36,6 +36,9 @@ v1::Verdict DriftFinding(const DriftSite& site, int64_t step_first, const DriftC
 // mu. If a temperature was found, adds its line.
 void DrawDrift(const DriftStatistics& statistics, v1::Finding& finding);
 
+// Returns the assumption on copies of sequences; "" if there are none.
+std::string CopiesAssumed(const DriftStatistics& statistics);
+
 // Add the assumptions of a drift verdict. AssumeHalves adds only those on halves without a
 // counterpart.
 void AssumeDrift(const DriftSite& site, v1::Verdict& verdict);

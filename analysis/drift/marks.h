@@ -3,8 +3,8 @@
 // A confidence is the share of simulated runs so named that have that cause, over a mix of causes
 // at several sizes, rounded down (tests/rules/drift_calibration_test.cc checks each). It is at most
 // 0.95, because reality has causes that no simulation has. The simulation does not produce the
-// evidence of kByThirdPass, kByEngineItself, kByFlips, kByUnlabelledJump, kByUnits and
-// kByNeverArrived, so these are estimated only.
+// evidence of kByThirdPass, kByEngineItself, kByFlips, kByUnlabelledJump, kByUnits, kByWorker,
+// kByFirstTokens and kByNeverArrived, so these are estimated only.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +49,8 @@ inline constexpr double kLostMass = 1e-3, kRisesFar = 1e-3;
 // tokens. If the record declares processed values, fewer are enough.
 inline constexpr DriftMark kByFewerTokens = {"truncation", 0.9};
 inline constexpr uint64_t kFewestBelow = 100, kFewestBelowProcessed = 30, kBelowOfOne = 200;
+// pi + mu <= 1 where pi < mu / 2: mu may be that of the likeliest token, not of the sampled one.
+inline constexpr uint64_t kFewestLikeliest = 30, kOfLikeliest = 50, kLikeliestOf = 20;
 inline constexpr uint64_t kFewestLittle = 100, kLittleOfOne = 20;  // by a factor of 1.1
 
 // Both sides log one distribution and another was sampled. If it is flatter, it is a temperature
@@ -64,6 +66,8 @@ inline constexpr DriftMark kByDeclaredCut = {"truncation", 0.8};
 inline constexpr DriftMark kByCachedTokens = {"stale-cache", 0.95};
 inline constexpr DriftMark kByRestarts = {"stale-cache", 0.6};
 inline constexpr double kNextToGrowth = 3;
+// The first tokens of responses differ ten times as much as later ones of equal probability.
+inline constexpr DriftMark kByFirstTokens = {"stale-cache", 0.7};
 
 inline constexpr DriftMark kByJump = {"missed-sync", 0.9};
 // The same without recorded versions: the tokens after the jump may be honestly stale.
@@ -78,11 +82,12 @@ inline constexpr DriftMark kByNeverArrived = {"missed-sync", 0.8};
 inline constexpr uint64_t kFewestNeverArrived = 4, kTokensOfFirst = 64;
 inline constexpr double kNeverArrivedGrows = 4;
 
-// All values of a side lie on a 16-bit grid whose half units explain half of d^2. Or: d lies on
+// All values of a side lie on a 16-bit grid whose half units explain half of d^2 (a fifth, if d has
+// one sign: values that are cut have errors up to a whole unit). Or: d lies on
 // multiples of a power of 2.
 inline constexpr DriftMark kByGrid = {"rounded-logits", 0.9};
 inline constexpr DriftMark kByLattice = {"rounded-logits", 0.85};
-inline constexpr double kGridExplains = 0.5;
+inline constexpr double kGridExplains = 0.5, kGridExplainsCut = 0.2;
 
 // At least half of k2 is a side's difference from itself.
 inline constexpr DriftMark kByTrainerItself = {"batch-variance", 0.9};
@@ -94,6 +99,9 @@ inline constexpr double kFlippedShare = 1e-3;
 
 inline constexpr DriftMark kByThirdPass = {"staleness", 0.95};
 inline constexpr DriftMark kByLag = {"staleness", 0.9};
+
+// One worker of at least two has 90 % of d^2.
+inline constexpr DriftMark kByWorker = {"one-worker", 0.8};
 
 // No mark and a true record: noise, or a cause too small to leave its mark. In the simulated mix,
 // whose causes have sizes down to zero, two in five are noise alone.

@@ -75,10 +75,20 @@ bool CoversLess(const DriftStatistics& s) {
 }
 
 bool LosesMass(const DriftStatistics& s, double deviations) {
-  const bool significant = s.lost_mass.z() > deviations && s.lost_mass.mean() > kLostMass;
+  // Values that are cut to 16 bits are off by up to a whole unit in one direction.
+  const double n = static_cast<double>(s.fresh.count());
+  const double unit = n > 0 ? std::sqrt(12 * s.rounding_squares / n) : 0;
+  const bool significant = s.lost_mass.z() > deviations && s.lost_mass.mean() > kLostMass + unit;
   const bool one_sided = static_cast<double>(s.fresh.above_fourth()) <=
                          kRisesFar * static_cast<double>(s.fresh.count());
   return significant && one_sided && s.fresh.above()[3] + s.fresh.below()[3] == 0;
+}
+
+bool LogsLikeliest(const DriftStatistics& s) {
+  const uint64_t below = s.fresh.below()[1], above = s.fresh.above()[1];
+  return s.declared.mode != v1::LOGPROB_MODE_PROCESSED && s.likeliest >= kFewestLikeliest &&
+         kOfLikeliest * s.unlikeliest <= s.likeliest && below >= kFewestBelow &&
+         kBelowOfOne * above <= below && kLikeliestOf * below >= s.fresh.count();
 }
 
 std::optional<DriftCause> PlainCause(const DriftStatistics& statistics) {

@@ -31,22 +31,28 @@ bool HasTrainerHalf(const SiteStep& step) {
   });
 }
 
-RecordOutcome OutcomeOf(const RecordTest& test, const DriftStatistics& s) {
-  if (test.alarmed_up()) return RecordOutcome::kUp;
-  if (test.alarmed_down()) {
+RecordOutcome RecordOutcomeOf(const DriftSite& site) {
+  const RecordTest& test = site.record;
+  const DriftStatistics& s = site.statistics;
+  if (site.RecordAlarmedUp()) return RecordOutcome::kUp;
+  if (site.RecordAlarmedDown()) {
     const bool cuts = s.declared.cuts && s.declared.mode != v1::LOGPROB_MODE_RAW;
     const bool masks = s.declared.mode == v1::LOGPROB_MODE_PROCESSED && CoversLess(s);
     // The test's alarm may come shortly before the mark has the deviations that name a cause.
     const bool loses = s.declared.mode != v1::LOGPROB_MODE_RAW && LosesMass(s, 3);
     return cuts || masks || loses ? RecordOutcome::kSupport : RecordOutcome::kDown;
   }
-  if (test.tokens() == 0) return RecordOutcome::kInconclusive;
+  if (test.tokens() == 0 || !site.MaskDoubt().empty()) return RecordOutcome::kInconclusive;
   return test.tokens() < kFewTokens ? RecordOutcome::kUntested : RecordOutcome::kQuiet;
 }
 
-SamplerOutcome OutcomeOf(const SamplerTest& test, bool last) {
-  const SamplerSide side =
-      last && test.alarmed() == SamplerSide::kNone ? test.FinalLook() : test.alarmed();
+SamplerSide SideOf(const SamplerTest& test, bool last) {
+  return last && test.alarmed() == SamplerSide::kNone ? test.FinalLook() : test.alarmed();
+}
+
+SamplerOutcome SamplerOutcomeOf(const DriftSite& site, bool last) {
+  const SamplerTest& test = site.sampler;
+  const SamplerSide side = site.SamplerAlarm(last);
   if (side == SamplerSide::kBelow) return SamplerOutcome::kBelow;
   if (side == SamplerSide::kAbove) return SamplerOutcome::kAbove;
   if (test.by() == SamplerTest::By::kNothing) return SamplerOutcome::kInconclusive;
@@ -70,17 +76,31 @@ void DriftSite::BeginStep(uint32_t attempt, int64_t step) {
 
 void DriftSite::Take(const RolloutSequence& sequence) {
   statistics.Take(sequence);
+  if (sequence.masked_with_values > 0 && !with_masked.used) {
+    with_masked = {true, 0, record, sampler};
+    with_masked.record.UseMasked();
+    with_masked.sampler.UseMasked();
+  }
   record.Add(sequence);
   sampler.Add(sequence);
-  if (!sequence.later_epoch) times.Take(sequence);
+  if (with_masked.used) {
+    with_masked.tokens += sequence.masked_with_values;
+    with_masked.record.Add(sequence);
+    with_masked.sampler.Add(sequence);
+  }
+  if (!sequence.later_epoch && !sequence.copy) times.Take(sequence);
 }
 
 void DriftSite::EndStep() {
   times.EndStep();
   record.EndStep();
   sampler.EndStep();
-  tests.record = OutcomeOf(record, statistics);
-  tests.sampler = OutcomeOf(sampler, false);
+  if (with_masked.used) {
+    with_masked.record.EndStep();
+    with_masked.sampler.EndStep();
+  }
+  tests.record = RecordOutcomeOf(*this);
+  tests.sampler = SamplerOutcomeOf(*this, false);
   tests.trainer_k2 = kNotRecorded;
   for (const ClusteredMean* own : {&statistics.trainer_k2, &statistics.own_k2}) {
     if (own->count() >= kFewTokens && !(own->mean() <= tests.trainer_k2))
@@ -90,7 +110,38 @@ void DriftSite::EndStep() {
 
 void DriftSite::End() {
   ended = true;
-  tests.sampler = OutcomeOf(sampler, true);
+  tests.sampler = SamplerOutcomeOf(*this, true);
+}
+
+bool DriftSite::RecordAlarmedUp() const {
+  return record.alarmed_up() && (!with_masked.used || with_masked.record.alarmed_up());
+}
+
+bool DriftSite::RecordAlarmedDown() const {
+  return record.alarmed_down() && (!with_masked.used || with_masked.record.alarmed_down());
+}
+
+bool DriftSite::RecordDownAlarm(double kappa) const {
+  return record.DownAlarm(kappa) && (!with_masked.used || with_masked.record.DownAlarm(kappa));
+}
+
+SamplerSide DriftSite::SamplerAlarm(bool last) const {
+  const SamplerSide side = SideOf(sampler, last);
+  if (!with_masked.used || SideOf(with_masked.sampler, last) == side) return side;
+  return SamplerSide::kNone;
+}
+
+std::string DriftSite::MaskDoubt() const {
+  if (!with_masked.used) return "";
+  const bool up = record.alarmed_up() && !RecordAlarmedUp();
+  const bool down = record.alarmed_down() && !RecordAlarmedDown();
+  const bool sampled = SideOf(sampler, ended) != SamplerAlarm(ended);
+  if (!up && !down && !sampled) return "";
+  return absl::StrCat("mask-follows-ratio: without the ", with_masked.tokens,
+                      " masked tokens that hold values of both sides the test fails, with them it "
+                      "does not: a mask that follows the ratio (IcePop, truncated importance "
+                      "sampling) is no mask that was known before the tokens were drawn; record the "
+                      "mask before rejection");
 }
 
 StepChange DriftSite::Jump() const {
@@ -135,11 +186,11 @@ void DriftSite::Place(v1::Verdict& verdict) const {
 
 void DriftSite::Persist(Archive& a) {
   a(layer, op, statistics, times, step_first, step_last, ranks, batches, unmatched, unreadable);
-  a(record, sampler, tests, ended);
+  a(record, sampler, with_masked, tests, ended);
 }
 
 void DriftRun::Persist(Archive& a) {
-  a.Version(2, 2);
+  a.Version(3, 3);
   a(join_, routing_, routed_, flipped_, finished_, shares_, site_shares_, sites_, logit_sites_);
 }
 

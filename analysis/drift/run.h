@@ -42,7 +42,16 @@ struct DriftSite {
       unreadable;  // why the first undecodable sequence could not be decoded; "" if there is none
   RecordTest record{0};
   SamplerTest sampler{0};
-  DriftTests tests;    // results of these two so far
+  // The same with masked tokens that hold values of both sides, from the first such token on.
+  struct WithMasked {
+    bool used = false;
+    uint64_t tokens = 0;
+    RecordTest record{0};
+    SamplerTest sampler{0};
+    void Persist(Archive& a) { a(used, tokens, record, sampler); }
+  };
+  WithMasked with_masked;
+  DriftTests tests;    // results of these so far
   bool ended = false;  // no more steps arrive
 
   DriftSite() = default;
@@ -55,6 +64,16 @@ struct DriftSite {
   void Take(const RolloutSequence& sequence);
   void EndStep();
   void End();
+
+  // The record's alarms, on which both sets of tokens must agree.
+  bool RecordAlarmedUp() const;
+  bool RecordAlarmedDown() const;
+  bool RecordDownAlarm(double kappa) const;
+  // Returns the side on which the sampler's tests of both sets alarmed. `last`: at the run's end.
+  SamplerSide SamplerAlarm(bool last) const;
+  // Returns "mask-follows-ratio: sentence" if a test alarms without the masked tokens and not with
+  // them; else "".
+  std::string MaskDoubt() const;
 
   // Of the tokens of lag 0. If no lag is recorded, of all tokens.
   StepChange Jump() const;

@@ -52,6 +52,10 @@ void DriftStatistics::Declare(const RolloutSequence& s) {
 // Takes one sequence. Its tokens are not independent, so each estimate closes it as one cluster
 // (EndSequence). A later epoch of the same sequence is used only for the trainer's own noise.
 void DriftStatistics::Take(const RolloutSequence& sequence) {
+  if (sequence.copy) {
+    ++copies;
+    return;
+  }
   if (sequence.later_epoch) {
     ++later_epochs;
     TakeAgain(sequence);
@@ -81,6 +85,7 @@ void DriftStatistics::Take(const RolloutSequence& sequence) {
   for (ClusteredSlope* fit : {&on_advantage, &on_cached}) fit->EndSequence();
   for (ClusteredMean* mean : {&lost_mass, &bounded_k3, &minus_d, &own_k2}) mean->EndSequence();
   units.EndSequence();
+  first_tokens.EndSequence();
   by_lag.EndSequence();
   jumps.EndSequence();
   split.EndSequence();
@@ -145,6 +150,11 @@ void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutTo
   sizes.Add(std::fabs(d));
   lattice.Add(d);
   units.Add(token.train, token.rollout);
+  first_tokens.Add(d, DriftStrata::ProbabilityBin(token.rollout), context);
+  if (token.rollout >= kLogHalf && d < kLogHalf) {
+    ++likeliest;
+    unlikeliest += std::exp(token.train) + std::exp(token.rollout) > 1.01;
+  }
   drawn.Add({token.train, token.rollout, token.train_entropy, d});
   if (broken_turn_ != TurnPrefixes::kNoTurn && token.turn >= broken_turn_)
     after_other_prompt += std::min(square, 0.25);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/drift/first_tokens.h"
 #include "analysis/drift/fit.h"
 #include "analysis/drift/lattice.h"
 #include "analysis/drift/moments.h"
@@ -46,6 +47,7 @@ struct DriftStatistics {
 
   uint64_t sequences = 0;
   uint64_t later_epochs = 0;  // sequences not used
+  uint64_t copies = 0;        // likewise: the same tokens and log mu under another id
   uint64_t judged = 0;        // tokens, including non-finite ones
   uint64_t fresh_tokens = 0, stale_tokens = 0;
   uint64_t with_lag = 0;      // tokens with a recorded lag
@@ -68,6 +70,11 @@ struct DriftStatistics {
   ClusteredMean bounded_k3, minus_d;
   // min(d^2, 1/4) of fresh tokens on the number of tokens that a prefix cache served.
   ClusteredSlope on_cached;
+  // min(d^2, 1/4) of the first fresh tokens of sequences, and of later ones.
+  FirstTokens first_tokens;
+  // Fresh tokens with mu of a half or more and pi less than half of that; and those of them with pi
+  // + mu above 1. If mu is the likeliest token's and pi another's, there are none of these.
+  uint64_t likeliest = 0, unlikeliest = 0;
   // d^2/2 by lag; around changes of version inside a sequence; and against a forward pass of the
   // trainer at the version that drew the token.
   LagRegression by_lag;
@@ -116,15 +123,15 @@ struct DriftStatistics {
   // broken_turn_ is used within a sequence only, so it is not stored.
   void Persist(Archive& a) {
     a(sequences, later_epochs, judged, fresh_tokens, stale_tokens, with_lag, with_entropy);
-    const uint32_t version = a.Version(5, 3);
+    a.Version(6, 6);
     a(differing_ids, fresh, stale, sizes, strata, series, declared, slopes);
     a(on_advantage, lost_mass, bounded_k3, minus_d, on_cached, by_lag);
     a(unshifted, shifted_back, shifted_forward, zeros, unlikely_zeros, gridded_train);
     a(gridded_rollout, rounding_squares, rescored, rescore_k2, trainer_k2);
     a(jumps, split, with_behaviour, turns, after_other_prompt, lattice, own_k2);
     a(last_id_, last_version_, last_train_);
-    if (version >= 4) a(drawn);
-    if (version >= 5) a(units, from_halves);
+    a(drawn, units, from_halves);
+    a(copies, first_tokens, likeliest, unlikeliest);
   }
 
  private:

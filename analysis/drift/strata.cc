@@ -96,17 +96,31 @@ void DriftStrata::BeginSequence(const std::string& worker) {
 
 void DriftStrata::Add(double d, double rollout, int64_t position, int64_t turn, int64_t lag) {
   const double square = d * d;
-  const double surprise = std::max(-rollout, 0.0);
-  size_t bin = 0;
-  if (surprise > 0x1p-8)
-    bin = std::min(kProbabilityBins - 1, static_cast<size_t>(std::ilogb(surprise) + 9));
-  probability_[bin].Add(square);
+  probability_[ProbabilityBin(rollout)].Add(square);
   const auto place = static_cast<uint64_t>(std::max<int64_t>(position, 0));
   position_[std::min<size_t>(kPositionBins - 1, static_cast<size_t>(std::bit_width(place)))].Add(
       square);
   if (turn >= 0) turn_[std::min<size_t>(kTurns - 1, static_cast<size_t>(turn))].Add(square);
   lag_[lag < 0 ? 0 : std::min<size_t>(kLags - 1, 1 + static_cast<size_t>(lag))].Add(square);
   if (open_worker_ != nullptr) open_worker_->Add(square);
+}
+
+size_t DriftStrata::ProbabilityBin(double rollout) {
+  const double surprise = std::max(-rollout, 0.0);
+  if (!(surprise > 0x1p-8)) return 0;
+  return std::min(kProbabilityBins - 1, static_cast<size_t>(std::ilogb(surprise) + 9));
+}
+
+DriftStrata::Dominant DriftStrata::DominantWorker() const {
+  constexpr double kDominates = 0.9;
+  constexpr uint64_t kFewestTokens = 64;
+  Cell all;
+  for (const auto& [name, cell] : worker_) all.Merge(cell);
+  for (const auto& [name, cell] : worker_) {
+    if (cell.count < kFewestTokens || 2 * cell.count > all.count || name == "...") continue;
+    if (cell.bounded > kDominates * all.bounded) return {name, cell.bounded / all.bounded};
+  }
+  return {};
 }
 
 void DriftStrata::Merge(const DriftStrata& other) {

@@ -46,16 +46,19 @@ class DriftStrata {
   struct Cell {
     uint64_t count = 0;
     double squares = 0;
+    double bounded = 0;  // sum of min(d^2, 1/4)
     void Add(double square) {
       ++count;
       squares += square;
+      bounded += square < 0.25 ? square : 0.25;
     }
     void Merge(const Cell& other) {
       count += other.count;
       squares += other.squares;
+      bounded += other.bounded;
     }
     double mean_square() const { return squares / static_cast<double>(count); }
-    void Persist(Archive& a) { a(count, squares); }
+    void Persist(Archive& a) { a(count, squares, bounded); }
   };
 
   static constexpr size_t kProbabilityBins = 12;  // log2 of -log mu, from 2^-8
@@ -63,6 +66,17 @@ class DriftStrata {
   static constexpr size_t kTurns = 16;            // the last one: that number of turns or more
   static constexpr size_t kLags = 34;             // unknown, 0 .. 31, 32 and more
   static constexpr size_t kWorkers = 64;          // further workers share the name "..."
+
+  // Returns the stratum of a token by its log mu.
+  static size_t ProbabilityBin(double rollout);
+
+  // The worker with 90 % of the sum of min(d^2, 1/4) and at most half of the tokens; "" if there is
+  // none.
+  struct Dominant {
+    std::string worker;
+    double share = 0;
+  };
+  Dominant DominantWorker() const;
 
   // Sets the values that do not change within a sequence.
   void BeginSequence(const std::string& worker);

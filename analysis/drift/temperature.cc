@@ -10,7 +10,7 @@ namespace {
 constexpr double kExplained = 0.6;     // R^2 on log pi + H_pi
 constexpr double kExplainedToo = 0.3;  // on log mu + H_pi; on log mu, of a small slope
 constexpr double kSmallSlope = 0.05;
-constexpr uint64_t kFewSequences = 32;  // a part needs this number for a standard error
+constexpr uint64_t kFewSequences = 8;  // a part needs this number for a standard error
 
 // Returns the two-sided normal deviation that is exceeded with probability p.
 double DeviationsOf(double p) {
@@ -22,6 +22,16 @@ double DeviationsOf(double p) {
   return high;
 }
 
+// Returns the normal deviate with the tail probability of Student's t with n - 1 degrees of freedom
+// (Wallace). A part of few sequences has an uncertain standard error.
+double NormalOf(double t, uint64_t sequences) {
+  const auto nu = static_cast<double>(sequences) - 1;
+  if (!(nu >= 1)) return 0;
+  const double z = (8 * nu + 1) / (8 * nu + 3) * std::sqrt(nu * std::log1p(t * t / nu));
+  return std::copysign(z, t);
+}
+double NormalOf(const SlopeFit& fit) { return NormalOf(fit.z(), fit.sequences); }
+
 TemperatureMark MarkOf(const DriftSlopes& slopes, double tokens, double deviations) {
   TemperatureMark mark;
   mark.fit = slopes.on_entropy.Fit();
@@ -30,17 +40,18 @@ TemperatureMark MarkOf(const DriftSlopes& slopes, double tokens, double deviatio
     const bool one_sign = mark.fit.slope * other.slope > 0;
     // The trainer's noise can only raise the first slope, and the rollout's noise can only lower
     // the second. So test the slope that the noise cannot move in that direction.
-    const double z = mark.fit.slope > 0 ? other.z() : mark.fit.z();
+    const double z = NormalOf(mark.fit.slope > 0 ? other : mark.fit);
     mark.by_entropy = one_sign && std::fabs(z) > deviations &&
-                      std::fabs(mark.fit.z()) > deviations && mark.fit.r2 >= kExplained &&
+                      std::fabs(NormalOf(mark.fit)) > deviations && mark.fit.r2 >= kExplained &&
                       other.r2 >= kExplainedToo;
     if (mark.by_entropy || 2 * mark.fit.count > tokens) return mark;
   }
   mark.fit = slopes.on_rollout.Fit();
   // Noise of log mu itself moves d against it by at most var(d) / var(log mu).
   const double noise = mark.fit.variance_y / mark.fit.variance_x;
+  const double above = std::fabs(mark.fit.slope) - std::max(noise, 0.01);
   mark.by_rollout =
-      std::fabs(mark.fit.slope) > std::max(noise, 0.01) + deviations * mark.fit.standard_error;
+      NormalOf(above / mark.fit.standard_error, mark.fit.sequences) > deviations;
   return mark;
 }
 

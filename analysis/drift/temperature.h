@@ -34,7 +34,7 @@ struct TemperatureMark {
   bool found() const { return by_entropy || by_rollout; }
 };
 
-// Tests the pool, then its parts of at least 32 sequences. `most` is the false-alarm probability of
+// Tests the pool, then its parts of at least 8 sequences, by Student's t. `most` is the false-alarm probability of
 // all these tests together at one look; each part has its share of it.
 TemperatureMark FindTemperature(const RolloutSlices<DriftSlopes>& slopes, double tokens,
                                 double most);

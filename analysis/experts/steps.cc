@@ -14,7 +14,7 @@ namespace plumbline::analysis {
 namespace {
 
 template <typename Counts>
-uint64_t Sum(const Counts& counts) {
+uint64_t SumOfCounts(const Counts& counts) {
   return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
 }
 
@@ -24,9 +24,9 @@ bool Readable(const v1::Routing& routing) {
   const int experts = s.load_size();
   if (!routing.has_summary() || experts < 1 || experts > kMaxExperts) return false;
   if (s.refused_size() != 0 && s.refused_size() != experts) return false;
-  if (Sum(s.refused()) != s.dropped() || s.dropped() > s.choices()) return false;
+  if (SumOfCounts(s.refused()) != s.dropped() || s.dropped() > s.choices()) return false;
   if (s.choices() > std::numeric_limits<uint32_t>::max()) return false;
-  const uint64_t made = Sum(s.load()) + s.dropped();
+  const uint64_t made = SumOfCounts(s.load()) + s.dropped();
   return made >= s.choices() && (s.padding() > 0 || made == s.choices());
 }
 
@@ -96,7 +96,7 @@ class Joiner {
     }
     step_.choices += s.choices();
     step_.dropped += s.dropped();
-    step_.padding_choices += Sum(s.load()) + s.dropped() - s.choices();
+    step_.padding_choices += SumOfCounts(s.load()) + s.dropped() - s.choices();
     // A non-finite mean is ignored, and does not affect the other calls.
     const uint64_t adjacent = s.padding() + s.non_finite();
     if (std::isfinite(s.entropy_mean()) && s.tokens() > adjacent) {
@@ -177,7 +177,7 @@ double MixtureStep::SlopePoints() const {
 }
 
 double MixtureStep::LargestOverMean() const {
-  const uint64_t total = Sum(wanted);
+  const uint64_t total = SumOfCounts(wanted);
   if (total == 0) return kNaN;
   return static_cast<double>(*std::max_element(wanted.begin(), wanted.end())) *
          static_cast<double>(experts()) / static_cast<double>(total);

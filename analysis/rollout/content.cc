@@ -12,7 +12,7 @@ namespace {
 
 // Returns true if at least 20 nats were drawn. Two draws then agree by chance with probability
 // e^-20.
-bool StatesEnough(const v1::LogprobsSequence& rollout) {
+bool HoldsEnough(const v1::LogprobsSequence& rollout) {
   constexpr double kNats = 20;
   const v1::Tensor& logs = rollout.rollout().logprobs();
   const auto dtype = static_cast<DType>(logs.dtype());
@@ -67,6 +67,14 @@ bool Akin(const v1::LogprobsSequence& a, const v1::LogprobsSequence& b) {
          Agreeing(y, x, 1) >= least;
 }
 
+std::optional<uint64_t> DrawOf(const v1::LogprobsSequence& rollout) {
+  constexpr uint64_t kFewestTokens = 16;
+  if (rollout.length() < kFewestTokens || !HoldsEnough(rollout)) return std::nullopt;
+  const std::string& ids = rollout.tokens().data();
+  const std::string& logs = rollout.rollout().logprobs().data();
+  return XXH3_64bits_withSeed(logs.data(), logs.size(), XXH3_64bits(ids.data(), ids.size()));
+}
+
 uint64_t ContentOf(const v1::LogprobsSequence& rollout, int64_t step) {
   const auto hash = [](const std::string& bytes, uint64_t seed) {
     return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
@@ -74,7 +82,7 @@ uint64_t ContentOf(const v1::LogprobsSequence& rollout, int64_t step) {
   uint64_t h = hash(rollout.id(), static_cast<uint64_t>(rollout.first_position()));
   h = hash(rollout.tokens().data(), h);
   h = hash(rollout.rollout().logprobs().data(), h);
-  if (StatesEnough(rollout)) return h;
+  if (HoldsEnough(rollout)) return h;
   return rollout.has_weight_versions() ? hash(rollout.weight_versions().data(), h)
                                        : XXH3_64bits_withSeed(&step, sizeof step, h);
 }

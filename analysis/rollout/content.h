@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "plumbline/v1/evidence.pb.h"
 
@@ -21,5 +22,9 @@ bool Akin(const v1::LogprobsSequence& a, const v1::LogprobsSequence& b);
 // these are few nats, new draws repeat them too. Then the versions of the weights are included, or,
 // if they are not recorded, the step.
 uint64_t ContentOf(const v1::LogprobsSequence& rollout, int64_t step);
+
+// Returns a hash of the ids and the rollout's own values alone, whatever the sequence's id. If they
+// are fewer than 16 tokens or 20 nats, new draws repeat them too: returns nothing.
+std::optional<uint64_t> DrawOf(const v1::LogprobsSequence& rollout);
 
 }  // namespace plumbline::analysis

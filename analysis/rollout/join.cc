@@ -4,6 +4,7 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <unordered_set>
@@ -117,9 +118,8 @@ class RolloutJoin::State {
 
   // Finish sets rest_ at the end of the run, so it is not stored.
   void Persist(Archive& a) {
-    const uint32_t version = a.Version(2);
-    a(sites_, bytes_);
-    if (version >= 2) a(keys_);
+    a.Version(3, 3);
+    a(sites_, bytes_, keys_);
   }
 
  private:
@@ -162,10 +162,11 @@ class RolloutJoin::State {
     int64_t train_closed = kNever;
     int64_t rollout_closed = kNever;
     Memory memory;
+    Memory draws;  // sequences without their ids
     RolloutJoinCounts counts;
 
     void Persist(Archive& a) {
-      a(pending, rollouts, rollout_steps, train_closed, rollout_closed, memory, counts);
+      a(pending, rollouts, rollout_steps, train_closed, rollout_closed, memory, draws, counts);
     }
   };
 
@@ -256,8 +257,10 @@ class RolloutJoin::State {
       }
       ++site.counts.sequences;
       const bool later = site.memory.Add(ContentOf(*half.rollout, key.second));
+      const std::optional<uint64_t> draw = later ? std::nullopt : DrawOf(*half.rollout);
+      const bool copy = draw.has_value() && site.draws.Add(*draw);
       batch.entries.push_back(
-          {half.train, half.rollout, later, {half.train_owner, half.rollout_owner}});
+          {half.train, half.rollout, later, copy, {half.train_owner, half.rollout_owner}});
     }
     return batch;
   }
@@ -356,6 +359,7 @@ std::string RolloutBatch::ForEach(const std::function<void(const RolloutSequence
     const absl::Status status = DecodeRollout(*entry.train, *entry.rollout, &sequence);
     sequence.step = step;
     sequence.later_epoch = entry.later_epoch;
+    sequence.copy = entry.copy;
     if (status.ok()) visit(sequence);
     if (!status.ok() && first_problem.empty()) first_problem = std::string(status.message());
   }

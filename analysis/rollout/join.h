@@ -32,6 +32,7 @@ class RolloutBatch {
     const v1::LogprobsSequence* train;
     const v1::LogprobsSequence* rollout;  // equal to `train` for a whole sequence
     bool later_epoch;
+    bool copy;  // of a sequence with another id
     std::vector<std::shared_ptr<const v1::LogprobsSequence>> owned;  // the halves that waited
   };
 

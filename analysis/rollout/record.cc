@@ -58,16 +58,25 @@ double RecordTest::Part::LogDown(double kappa) const {
   return Wealth<kDown>::LogMean(logs);
 }
 
+double RecordTest::Part::LogUp(bool missing_counts) const {
+  if (!missing_counts || missing == 0) return up.log();
+  std::array<double, kUp> logs = up.logs();
+  for (size_t j = 0; j < kUp; ++j) logs[j] += static_cast<double>(missing) * std::log1p(-kLambda[j]);
+  return Wealth<kUp>::LogMean(logs);
+}
+
 template <typename LogOf>
 double RecordTest::LogSumOf(const LogOf& log_of) const {
   return slices_.LogMixed([](const Part& part) { return part.tokens; }, log_of);
 }
 
 double RecordTest::log_wealth_up() const {
-  return LogSumOf([](const Part& part) { return part.up.log(); });
+  const bool missing = missing_.depend();
+  return LogSumOf([missing](const Part& part) { return part.LogUp(missing); });
 }
 
 double RecordTest::log_wealth_down(double kappa) const {
+  if (missing_.depend()) return -kInfinity;
   return LogSumOf([&](const Part& part) { return part.LogDown(kappa); });
 }
 
@@ -87,7 +96,8 @@ RecordTest::Leader RecordTest::LeaderOf(const LogOf& log_of) const {
 }
 
 RecordTest::Leader RecordTest::LeaderUp() const {
-  return LeaderOf([](const Part& part) { return part.up.log(); });
+  const bool missing = missing_.depend();
+  return LeaderOf([missing](const Part& part) { return part.LogUp(missing); });
 }
 
 RecordTest::Leader RecordTest::LeaderDown(double kappa) const {
@@ -163,7 +173,11 @@ TokenWitness RecordTest::Place::Witness() const {
 }
 
 void RecordTest::Enter(const RolloutSequence& s, const RolloutToken& t, double slack) {
-  if (!Usable(t.train, t.rollout)) return;
+  missing_.Add(t);
+  if (!Usable(t.train, t.rollout)) {
+    slices_.ForToken(t.version, [](Part& part) { ++part.missing; });
+    return;
+  }
   const double eta = s.rollout_grid.HalfUnit(t.rollout) + s.train_grid.HalfUnit(t.train);
   largest_eta_ = std::max(largest_eta_, eta);
   positive_ += t.rollout > kPositiveSlack + s.rollout_grid.HalfUnit(t.rollout);
@@ -179,6 +193,7 @@ RecordTest::Entry RecordTest::Add(const RolloutSequence& s) {
   if (rescored && !(s.rescore_k2 >= 0 && s.rescore_k2 < kInfinity)) entry = Entry::kRescored;
   if (filtered && !(s.kept_share > 0 && s.kept_share <= 1)) entry = Entry::kFiltered;
   if (s.later_epoch) entry = Entry::kLaterEpoch;
+  if (s.copy) entry = Entry::kCopy;
   ++left_out_[static_cast<size_t>(entry)];
   if (entry != Entry::kEnters) return entry;
   rescored_entered_ |= rescored;
@@ -187,7 +202,7 @@ RecordTest::Entry RecordTest::Add(const RolloutSequence& s) {
   const double slack = rescored ? std::log1p(2 * s.rescore_k2) : 0;
   slices_.Begin(s.worker, s.step);
   for (const RolloutToken& t : s.tokens) {
-    if (!t.judged) continue;
+    if (!t.judged && !(use_masked_ && t.masked_with_values)) continue;
     if (!t.same_token) {
       if (differing_ids_++ == 0) first_differing_ = Place{s.id, s.step, t}.Witness();
       continue;

@@ -25,6 +25,17 @@
 // draw. Its second moment 2 k2 bounds what it adds to E[rho], to second order: rho is divided by 1
 // + 2 k2.
 //
+// The test needs masks that are known before the token is drawn. A loss that rejects tokens by their
+// ratio (IcePop, truncated importance sampling) masks afterwards. Therefore a second test, which
+// uses masked tokens that hold values of both sides too (UseMasked), must agree. If the mask was
+// known before, the first one is valid, else the second one is, and both alarm with at most the
+// probability of the valid one.
+//
+// If values are missing for some tokens (rollout/missing.h), the others sum mu pi/mu = pi over a
+// part of mu's support, at most 1 where mu's share of it is also 1. So with rho = 0 for the missing
+// ones, the upward factor has a mean of at most 1 whatever decides which values are missing. This is
+// done if they depend on the token; then the downward side has no evidence.
+//
 // Every product is kept for the pool and for its parts (rollout/slices.h). The test uses the sum of
 // their wealths, each times its share.
 //
@@ -36,6 +47,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/rollout/missing.h"
 #include "analysis/rollout/sequence.h"
 #include "analysis/rollout/slices.h"
 #include "analysis/rollout/wealth.h"
@@ -96,8 +108,11 @@ class RecordTest {
   // If the record is true, either side raises an alarm with at most its part of alpha.
   explicit RecordTest(double alpha);
 
+  // Uses masked tokens with values of both sides as well, from the next sequence on.
+  void UseMasked() { use_masked_ = true; }
+
   // Why a sequence is not used; kEnters if it is.
-  enum class Entry { kEnters, kLaterEpoch, kFiltered, kRescored };
+  enum class Entry { kEnters, kLaterEpoch, kFiltered, kRescored, kCopy };
   Entry Add(const RolloutSequence& sequence);
   // Adds a row of full logits. `downward_means` has 7 entries or is empty.
   void AddRow(const v1::LogitsRow& row, int64_t step);
@@ -140,6 +155,8 @@ class RecordTest {
   uint64_t non_finite() const {
     return non_finite_;
   }  // a value is NaN, or not the logarithm of a probability in (0, 1]
+  // Whether values are missing independently of the tokens.
+  const MissingValues& missing() const { return missing_; }
   uint64_t impossible() const { return impossible_; }  // log pi is -infinity: rho = 0; used
   uint64_t positive() const {
     return positive_;
@@ -156,8 +173,9 @@ class RecordTest {
   const Extremes& smallest() const { return smallest_; }  // by -d
 
   void Persist(Archive& a) {
-    a.Version(3, 3);
-    a(alpha_, crossed_, alarm_token_, alarmed_down_, slices_, bounded_tokens_);
+    a.Version(4, 4);
+    a(alpha_, crossed_, alarm_token_, alarmed_down_, slices_, bounded_tokens_, missing_);
+    a(use_masked_);
     a(tokens_, moments_, left_out_, non_finite_, impossible_, positive_, zero_filled_);
     a(differing_ids_, first_differing_, rescored_entered_, assumed_all_);
     a(assumed_sampled_, largest_eta_, largest_, smallest_);
@@ -189,13 +207,16 @@ class RecordTest {
     Wealth<kDown> down;
     uint64_t tokens = 0;
     uint64_t bounded = 0;  // that kappa bounds
+    uint64_t missing = 0;  // tokens without a value
     long double gain = 0;  // sum of rho - 1
     double rise2 = 0;      // sum of rho (d^+)^2
     bool Within(double kappa) const {
       return bounded == 0 || rise2 <= kappa * static_cast<double>(bounded);
     }
     double LogDown(double kappa) const;
-    void Persist(Archive& a) { a(up, down, tokens, bounded, gain, rise2); }
+    // If `missing_counts`, uses rho = 0 for the tokens without a value.
+    double LogUp(bool missing_counts) const;
+    void Persist(Archive& a) { a(up, down, tokens, bounded, missing, gain, rise2); }
   };
   template <typename LogOf>
   double LogSumOf(const LogOf& log_of) const;
@@ -210,7 +231,9 @@ class RecordTest {
   uint64_t bounded_tokens_ = 0;  // that kappa bounds
   uint64_t tokens_ = 0;
   RatioMoments moments_;
-  uint64_t left_out_[4] = {};
+  MissingValues missing_;
+  bool use_masked_ = false;
+  uint64_t left_out_[5] = {};
   uint64_t non_finite_ = 0, impossible_ = 0, positive_ = 0, zero_filled_ = 0;
   uint64_t differing_ids_ = 0;
   TokenWitness first_differing_;

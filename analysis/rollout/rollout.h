@@ -4,6 +4,7 @@
 #pragma once
 
 #include "analysis/rollout/join.h"            // IWYU pragma: export
+#include "analysis/rollout/missing.h"         // IWYU pragma: export
 #include "analysis/rollout/record.h"          // IWYU pragma: export
 #include "analysis/rollout/sampler.h"         // IWYU pragma: export
 #include "analysis/rollout/sequence.h"        // IWYU pragma: export

@@ -131,6 +131,7 @@ SamplerTest::Entry SamplerTest::Add(const RolloutSequence& s) {
   if (s.source == S::SOURCE_RESCORED) entry = Entry::kRescored;
   if (filtered && !(s.kept_share > 0 && s.kept_share <= 1)) entry = Entry::kFiltered;
   if (s.later_epoch) entry = Entry::kLaterEpoch;
+  if (s.copy) entry = Entry::kCopy;
   ++left_out_[static_cast<size_t>(entry)];
   if (entry != Entry::kEnters) return entry;
   const bool truncates = s.top_p < 1 || s.top_k > 0;
@@ -140,7 +141,8 @@ SamplerTest::Entry SamplerTest::Add(const RolloutSequence& s) {
   const bool full = s.mode == v1::LOGPROB_MODE_RAW || !truncates;
   slices_.Begin(s.worker, s.step);
   for (const RolloutToken& t : s.tokens) {
-    if (!t.judged || !t.same_token) continue;
+    if (!(t.judged || (use_masked_ && t.masked_with_values)) || !t.same_token) continue;
+    missing_.Add(t);
     if (AddOwn(s, t)) continue;
     if (!full || filtered) {
       ++cut_;
@@ -187,7 +189,7 @@ double SamplerTest::log_wealth() const {
 
 void SamplerTest::EndStep() {
   if (alarmed_ != SamplerSide::kNone || !(alpha_ > 0)) return;
-  if (log_wealth() >= -std::log(alpha_)) alarmed_ = leader().side;
+  if (log_wealth() >= -std::log(alpha_) && !missing_.depend()) alarmed_ = leader().side;
 }
 
 SamplerTest::By SamplerTest::by() const {
@@ -268,7 +270,7 @@ double SamplerTest::p_value() const {
 }
 
 SamplerSide SamplerTest::FinalLook() const {
-  if (Sequential(by()) || !(p_value() <= alpha_)) return SamplerSide::kNone;
+  if (Sequential(by()) || !(p_value() <= alpha_) || missing_.depend()) return SamplerSide::kNone;
   return leader().side;
 }
 

@@ -33,6 +33,7 @@
 #include <array>
 #include <cstdint>
 
+#include "analysis/rollout/missing.h"
 #include "analysis/rollout/sequence.h"
 #include "analysis/rollout/slices.h"
 #include "analysis/rollout/wealth.h"
@@ -65,10 +66,13 @@ class ClusterSum {
 class SamplerTest {
  public:
   enum class By { kNothing, kLogits, kRollout, kRolloutEntropy, kTrainer };
-  enum class Entry { kEnters, kLaterEpoch, kFiltered, kRescored };
+  enum class Entry { kEnters, kLaterEpoch, kFiltered, kRescored, kCopy };
 
   explicit SamplerTest(double alpha) : alpha_(alpha) {}
 
+  // Uses masked tokens with values of both sides as well, from the next sequence on, because a mask
+  // that follows the ratio follows the surprise too (see record.h).
+  void UseMasked() { use_masked_ = true; }
   Entry Add(const RolloutSequence& sequence);
   void AddRow(const v1::LogitsRow& row);
   void EndStep();
@@ -102,6 +106,8 @@ class SamplerTest {
 
   uint64_t left_out(Entry reason) const { return left_out_[static_cast<size_t>(reason)]; }
   uint64_t non_finite() const { return non_finite_; }
+  // Whether values are missing independently of the tokens. If not, there is no alarm.
+  const MissingValues& missing() const { return missing_; }
   // Tokens that only the trainer's columns could test, and whose support is cut or unknown.
   uint64_t cut() const { return cut_; }
   // True if the record declares a different distribution than the logged one: raw values with T !=
@@ -111,7 +117,8 @@ class SamplerTest {
   void Declare(double temperature);
 
   void Persist(Archive& a) {
-    a.Version(2, 2);
+    a.Version(3, 3);
+    a(missing_, use_masked_);
     a(alpha_, slices_, alarmed_, left_out_, non_finite_, cut_, declared_, declared_temperature_);
   }
 
@@ -154,7 +161,9 @@ class SamplerTest {
   double alpha_;
   RolloutSlices<Part> slices_;
   SamplerSide alarmed_ = SamplerSide::kNone;
-  uint64_t left_out_[4] = {};
+  MissingValues missing_;
+  bool use_masked_ = false;
+  uint64_t left_out_[5] = {};
   uint64_t non_finite_ = 0, cut_ = 0;
   bool declared_ = false;
   double declared_temperature_ = kNotRecorded;

@@ -225,6 +225,24 @@ void Fill(const Half& train, const Half& rollout, bool whole, RolloutSequence* o
   out->unpaired = train.length + rollout.length - 2 * out->tokens.size();
 }
 
+// Placeholders are 0, or one number that stands in neighbouring masked tokens.
+void MarkMasked(RolloutSequence* out) {
+  bool prompt = out->judged > 0;
+  std::vector<RolloutToken>& all = out->tokens;
+  const auto repeats = [&](size_t i, size_t j) {
+    return j < all.size() && !all[j].judged &&
+           (all[i].rollout == all[j].rollout || all[i].train == all[j].train);
+  };
+  for (size_t i = 0; i < all.size(); ++i) {
+    RolloutToken& t = all[i];
+    prompt = prompt && !t.judged;
+    const bool values = t.train < 0 && t.rollout < 0 && std::isfinite(t.train + t.rollout);
+    t.masked_with_values = !prompt && !t.judged && t.same_token && values && !repeats(i, i + 1) &&
+                           !(i > 0 && repeats(i, i - 1));
+    out->masked_with_values += t.masked_with_values;
+  }
+}
+
 }  // namespace
 
 double ValueGrid::HalfUnit(double value) const {
@@ -250,6 +268,7 @@ absl::Status DecodeRollout(const v1::LogprobsSequence& train, const v1::Logprobs
   const bool whole = &train == &rollout;
   out->from_halves = !whole;
   Fill(train_half, rollout_half, whole, out);
+  if (out->judged < out->tokens.size()) MarkMasked(out);
   out->train_grid = GridOf(out->tokens, train.train(), &RolloutToken::train);
   out->rollout_grid = GridOf(out->tokens, rollout.rollout(), &RolloutToken::rollout);
   out->train_entropy_grid = GridOf(out->tokens, train.train(), &RolloutToken::train_entropy);

@@ -43,6 +43,9 @@ struct RolloutToken {
   int64_t position = 0;
   int64_t turn = -1;       // of a conversation; -1 if not recorded
   bool judged = true;      // not masked, and recorded on both sides
+  // Masked, with values of both sides that are no placeholders (0, or equal in neighbours), and not of the prompt (a
+  // masked start of a sequence that has judged tokens). A loss may have rejected it by its ratio.
+  bool masked_with_values = false;
   bool same_token = true;  // false if the halves have different ids here
 };
 
@@ -66,14 +69,16 @@ struct RolloutSequence {
   int64_t train_version = kNoVersion;
   bool from_halves = false;          // the two sides arrived separately
   bool later_epoch = false;          // the same tokens were seen before in this run
+  bool copy = false;                 // likewise, under another id
   uint64_t unpaired = 0;             // positions that only one half has
   uint64_t judged = 0;               // number of tokens to judge
+  uint64_t masked_with_values = 0;   // number of such tokens
   uint64_t differing_ids = 0;        // judged tokens whose halves have different ids
   std::vector<RolloutToken> tokens;  // by ascending row of the trainer's half
 };
 
 // Joins two halves by position. For a whole sequence, `train` and `rollout` are the same message.
-// Overwrites `out` but keeps its memory. The caller must set `step` and `later_epoch`. Returns
+// Overwrites `out` but keeps its memory. The caller must set `step`, `later_epoch` and `copy`. Returns
 // FailedPrecondition "bad-tensor: ..." if a tensor's dtype, shape and bytes do not agree. Pure,
 // thread-safe.
 absl::Status DecodeRollout(const v1::LogprobsSequence& train, const v1::LogprobsSequence& rollout,

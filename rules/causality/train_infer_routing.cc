@@ -46,7 +46,9 @@ the smaller of the two sides' top-k margins (k-th less (k+1)-th score, or the gr
 is taken at the experts on the edge of either choice. Where a side recorded none, choices are compared
 directly: if all are equal, no margin is needed. Other choices are counted, and rounding may be the reason of some.
 A flip whose margin exceeds 4 times that difference
-on more than 0.1 % of the tokens is a finding. Where the scores themselves are far apart, by more than an eighth of their
+on more than 0.1 % of the tokens is a finding. If both sides chose by their own scores, the differences of the token's other
+experts are the noise of this token, which may be larger than the layer's (scales of fp8 and int8, outlier channels): a flip
+that they explain is not counted (`noisy_flip_share` in the details). Where the scores themselves are far apart, by more than an eighth of their
 spread over the experts (from quartiles: no law is assumed), no margin is large: choices of which one side alone made
 more than a tenth are a finding by that share. As many between scores that are close are near ties (scores of few values,
 bounded ones): a note. Without scores the share is judged alone, a tenth or what differences of an eighth of

@@ -45,7 +45,9 @@ versions that rule cannot judge, so this one reports the jump and its step.
 (R − t is a supermartingale). A run length, not a probability: a run of 1,000 steps alarms falsely with a probability
 of at most about 1e-3.
 
-**Inconclusive when** fewer than 20 steps have tokens of the lag, or the record is not true.
+**Inconclusive when** fewer than 20 steps have tokens of the lag (`few-steps`), during a run, while one jump can still explain
+a rise (`waiting`), the record is not true (`record-invalid`, `supports-differ`),
+both columns are the same numbers (`same-numbers`), or the sides redacted their ids under different keys (`keys-differ`).
 
 **What it cannot see.** Growth that was complete before the run began; without ceilings, growth in the first ten
 steps or so, and drift that only changes with what is sampled (steps of changing tasks are not exchangeable: give

@@ -43,6 +43,9 @@ tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/stale
   again: standard errors are over contexts as well as over sequences, the larger counts, and a slope
   through fewer than eight contexts means nothing. (b) d that moves with the advantage: what was rewarded is scored
   otherwise. (c) With full logits, the slope of the affine fit of one side's logits on the other's.
+- *First tokens.* Where the first 8 tokens of responses have ten times the mean square of later tokens with about the
+  same log mu, by 5 standard errors, a prefix cache holds keys and values of older weights (`stale-cache`). Without recorded
+  versions, weights that were updated inside sequences do the same, unless the next 24 tokens have less than a third of it.
 - *Noise* has no slope. k1 = −d still has the mean KL(μ‖π): a negative mean of d is not a bias. k3 = e^d − 1 − d and
   KL are its size.
 - *A noise floor*, where one is recorded: a batch scored twice by the trainer, its third pass (`behaviour_logprobs`) at
@@ -57,14 +60,16 @@ rollouts up to 3e-3; deterministic stacks have exactly 0.
 **Level.** A bias is a warning, an error where the slope passes 0.1 (without an entropy column only if it explains 60 %
 of the squares). Without one: an error where k3 or KL is above ten times 5e-3 at lag 0 by 5 standard errors (twenty
 times if no versions are recorded, because such tokens may be stale), a warning where k3 or KL(μ‖π) is
-above 5e-3 (k3 by its 99 % lower bound, KL by 5 standard errors), a note above 3e-3, else a pass. Small drift can collapse a run and large drift can
+above 5e-3 (k3 by its 99 % lower bound, KL by 5 standard errors) or in first tokens, a note above 3e-3, else a pass. Small drift can collapse a run and large drift can
 be benign: size is reported, harm is not predicted.
 
 **Strength.** A bias `statistical`: the chance of 5 standard errors over sequences and contexts, at each doubling of the tokens. Sizes
 `heuristic`: 5e-3 is customary.
 
-**Inconclusive when** there are fewer than 256 finite tokens of lag 0, or none at all; when only one side is recorded;
-when both columns of one record hold the same numbers, so that nothing shows that two programs computed them.
+**Inconclusive when** there are fewer than 256 finite tokens of lag 0 (`few-tokens`), or none at all (`no-tokens`,
+`non-finite`, `stale-only`; of full logits `no-usable-row`); when only one side is recorded (`one-half`), its tensors are damaged
+(`bad-tensor`), or the sides redacted their ids under different keys (`keys-differ`); when both columns of
+one record hold the same numbers, so that nothing shows that two programs computed them (`same-numbers`).
 
 **What it cannot see.** A temperature in a record of few contexts; a bias that both sides share
 (`drift/sampler-mismatch`); one whose slope explains less
@@ -202,6 +207,8 @@ class LogitDriftRule : public DriftRule {
          LowerBound(s.minus_d, kDriftDeviations) > far) &&
         !IsCut(site))
       return Far(m, far);
+    const FirstTokensExcess first = s.first_tokens.Excess();
+    if (first.found) return AtFirst(first, s, m);
     // On a true record, -d estimates the same KL as k3 with far more noise, so it needs a higher
     // confidence.
     if (LowerBound(s.bounded_k3, 2.326) > kDriftWarning ||
@@ -244,6 +251,22 @@ class LogitDriftRule : public DriftRule {
                         bias.per_deviation, Figures(m)));
     Measure(*verdict.mutable_finding(), "change of d with the advantage", bias.per_deviation,
             "nats per standard deviation", 1e-3, "the size of rounding errors");
+    return verdict;
+  }
+
+  // The first tokens of responses differ most. Without versions, updates inside sequences have the
+  // same effect unless the excess ends there.
+  static v1::Verdict AtFirst(const FirstTokensExcess& first, const DriftStatistics& s,
+                             const DriftMoments& m) {
+    const bool named = s.with_lag > 0 || first.sharp;
+    v1::Verdict verdict = Found(
+        named ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL,
+        "the first tokens of responses differ far more than later ones",
+        absl::StrFormat("The mean of min(d^2, 1/4) is %.2g in the first %d tokens of responses, "
+                        "%.2g in later tokens of equal probability; %s",
+                        first.square, FirstTokens::kFirst, first.expected, Figures(m)));
+    Measure(*verdict.mutable_finding(), "mean square of the first tokens over that of later ones",
+            first.ratio(), "", 10, "ten times, by 5 standard errors over sequences");
     return verdict;
   }
 

@@ -57,7 +57,7 @@ limit or less). Several series that show one cause are one finding. An error at 
 **Strength.** `statistical`, `measured`: of 1,980 simulated healthy runs of 60 to 300 points (log-normal noise, single spikes of up to three points, growth by a factor of 3, weights over whole
 sequences) none has a finding, so at most 0.15 % of runs at 95 % confidence. A ratio at one side, or ten times the own past, is found in the point in which the row is full.
 
-**Inconclusive when** a series has under five points.
+**Inconclusive when** a series has under five points (`few-points`).
 
 **What it cannot see.** A bias below the limits; whether noise or bias: the log holds one number per step. NaN is reported by `health/loss-non-finite`. A mean weight over whole sequences that is
 truncated may lie below 0.7 in a run that is as its user wants it: then set the role of that series to none.

@@ -38,8 +38,9 @@ at a version change.
 **Strength.** `statistical`, a warning. Six standard errors with 14 or more degrees of freedom are 3e-5 at one
 place; the three conditions together fired in none of 10,000 simulated healthy runs.
 
-**Inconclusive when** no lag is recorded, fewer than 16 steps have tokens of lag 0, the jump has fewer than 8 steps on
-one side, or the record is not true.
+**Inconclusive when** no lag is recorded (`no-lag`), fewer than 16 steps have tokens of lag 0 (`few-steps`), the jump has fewer
+than 8 steps on one side (`near-the-end`), the record is not true (`record-invalid`, `supports-differ`),
+both columns are the same numbers (`same-numbers`), or the sides redacted their ids under different keys (`keys-differ`).
 
 **What it cannot see.** An update missed in the first 8 steps or the last 8; one that the next update repairs; tokens
 that are honestly labelled stale (`drift/staleness`).

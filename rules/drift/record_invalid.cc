@@ -48,7 +48,11 @@ second, ...; `analysis/rollout/slices.h`), so that the chance of a false alarm s
 alone is named (`part`).
 
 Rounding of the logged values is subtracted first: half a unit of bf16 or f16 where all of a side's values lie on
-that grid, or of the text's last decimal. Masked tokens do not enter; a value that is NaN or infinite is counted
+that grid, or of the text's last decimal. Masked tokens do not enter, but a loss that rejects tokens by their ratio
+(IcePop, truncated importance sampling) masks after the draw. So where masked tokens hold values of both sides (no placeholders,
+which are 0 or equal in neighbouring tokens, and not a masked start of a sequence, its prompt), the same test with them must fail too. A sequence of 16 tokens and 20 nats or
+more that repeats another's ids and log mu bit for bit under another id is a copy (ranks that all log) and counts once. If
+values are missing for other tokens than the recorded ones, as the trainer's values of these show, each counts as rho = 0. A value that is NaN or infinite is counted
 apart, but log pi = -inf is rho = 0. Where the halves of a sequence name different token ids, that is a fact and
 no bet. So is a turn of a conversation whose prompt (masked tokens, from the same position on) does not begin with
 the ids that the turn before logged; ids that were only left out, as by templates that drop reasoning, are counted.
@@ -62,10 +66,13 @@ is recorded: a top-p of the engine may be it. Declare `top_p = 1` if there is no
 `bounded`, as rho is divided by 1 + 2 rescore_k2. Downward `bounded`, by kappa; with full logits `statistical`.
 Different token ids `proved`, in halves an error, in prompts of later turns a warning.
 
-**Inconclusive when** sequences were filtered and kept_share is not recorded; values were rescored and rescore_k2
-(the engine's distance from itself) is not recorded; all values are non-finite; both columns are the same numbers; fewer than 1,000 tokens; for
-the downward side alone, when mean rho d^2 over d > 0 exceeds kappa (`downward` in the details); where nothing
-joins because the sides redacted their ids under different keys (`keys-differ`).
+**Inconclusive when** sequences were `filtered` and kept_share is not recorded; values were `rescored` and rescore_k2
+(the engine's distance from itself) is not recorded; all values are `non-finite`; a sequence's tensors are damaged
+(`bad-tensor`); only one side is recorded (`one-half`); both columns are the same numbers
+(`same-numbers`); fewer than 1,000 tokens (`few-tokens`); the test fails without the masked tokens and not with them
+(`mask-follows-ratio`); values are missing for rare tokens, or for more than 0.1 % of the tokens on both sides, and the rest
+does not fail (`missing-by-token`); for the downward side alone, when mean rho d^2 over d > 0 exceeds kappa (`downward` in the details); where nothing
+joins (`nothing-joins`), or because the sides redacted their ids under different keys (`keys-differ`).
 
 **What it cannot see.** A sampler that both sides misstate alike (`drift/sampler-mismatch`); 1 % of zeros in a large
 vocabulary (33,000 tokens in a small one); engine values that were computed again and not declared: honest engines
@@ -111,6 +118,11 @@ struct RecordSubject {
   std::string unreadable;
   RolloutJoinCounts halves;
   const DriftSite* drift;  // null for rows
+
+  bool AlarmedUp() const { return drift == nullptr ? test.alarmed_up() : drift->RecordAlarmedUp(); }
+  bool DownAlarm(double kappa) const {
+    return drift == nullptr ? test.DownAlarm(kappa) : drift->RecordDownAlarm(kappa);
+  }
 };
 
 class RecordInvalid : public Rule {
@@ -166,9 +178,9 @@ class RecordInvalid : public Rule {
       if (prompts && !std::exchange(reported.turns, true))
         out.Add(Complete(s, OtherPrompts(s.drift->statistics.turns)));
       const double kappa = s.rows ? kDefaultKappa : kappa_;
-      if (s.test.alarmed_up() && !std::exchange(reported.up, true)) {
+      if (s.AlarmedUp() && !std::exchange(reported.up, true)) {
         Emit(Broken(s, true), reported, out);
-      } else if (s.test.DownAlarm(kappa) && !reported.up && !std::exchange(reported.down, true)) {
+      } else if (s.DownAlarm(kappa) && !reported.up && !std::exchange(reported.down, true)) {
         Emit(Broken(s, false), reported, out);
       }
     });
@@ -284,6 +296,14 @@ class RecordInvalid : public Rule {
     if (test.tokens() == 0) return Inconclusive("nothing-joins: no token has values of both sides");
     if (s.drift != nullptr && s.drift->statistics.same_numbers())
       return Inconclusive(s.drift->Copied());
+    if (std::string doubt = s.drift == nullptr ? "" : s.drift->MaskDoubt(); !doubt.empty())
+      return Inconclusive(doubt);
+    if (test.missing().depend()) {
+      return Inconclusive(absl::StrCat(
+          "missing-by-token: ", test.missing().Words(),
+          ", so whether a value is missing depends on the token (an engine that records only its "
+          "likeliest tokens does this)"));
+    }
     if (test.tokens() < kFewRecorded) {
       return Inconclusive(absl::StrCat("few-tokens: ", test.tokens(),
                                        " tokens were used; the rule needs ", kFewRecorded));
@@ -309,8 +329,10 @@ class RecordInvalid : public Rule {
       list.push_back(
           "values are from the pass that drew the tokens (rollout_source is not recorded)");
     }
-    if (test.non_finite() > 0)
+    if (test.non_finite() > 0 && !test.missing().depend())
       list.push_back("whether a value is missing does not depend on the token drawn");
+    if (s.drift != nullptr && s.drift->statistics.copies > 0)
+      list.push_back(CopiesAssumed(s.drift->statistics));
     if (test.rescored_entered())
       list.push_back("rescore_k2 is the engine's distance from itself on these tokens");
     if (s.halves.given_up_rollout > 0)
@@ -335,6 +357,8 @@ class RecordInvalid : public Rule {
       count("shortened_prompts", s.drift->statistics.turns.shortened);
     }
     count("later_epoch_sequences", test.left_out(RecordTest::Entry::kLaterEpoch));
+    count("copied_sequences", test.left_out(RecordTest::Entry::kCopy));
+    if (s.drift != nullptr) count("masked_tokens_with_values", s.drift->with_masked.tokens);
     count("filtered_sequences", test.left_out(RecordTest::Entry::kFiltered));
     count("rescored_sequences", test.left_out(RecordTest::Entry::kRescored));
     count("halves_given_up_train", s.halves.given_up_train);

@@ -49,10 +49,13 @@ simulated runs, with one of 64 tokens in 7 of 10, where the best test of all fin
 warning where the test is approximate. `proved`, an error, if the record declares a temperature other than 1 (and not 0)
 together with raw values: the ratios then use a distribution that was not sampled, and no statistics are needed.
 
-**Inconclusive when** no entropy is recorded on either side; only the trainer's is and the record is processed with
-top-p or top-k (the trainer's support is another); sequences were filtered without a kept_share, or values rescored;
-fewer than 1,000 tokens, or 50 sequences for the approximate tests; or `drift/record-invalid` fires: then the
-record cannot be used.
+**Inconclusive when** no entropy is recorded on either side (`no-entropy`); values are missing for rare tokens, as
+the other side's values of these show, or for more than 0.1 % of the tokens on both sides (`missing-by-token`); the test
+fails without masked tokens that hold values of both sides and not with them (`mask-follows-ratio`); only the trainer's is and the record is processed with
+top-p or top-k (the trainer's support is another: `truncated-support`); sequences were `filtered` without a kept_share, or
+values `rescored`; no token has a finite value and entropy (`non-finite`); fewer than 1,000 tokens (`few-tokens`), or 50
+sequences for the approximate tests (`few-sequences`); the sides redacted their ids under different keys (`keys-differ`); or
+`drift/record-invalid` fires (`record-invalid`): then the record cannot be used.
 
 **What it cannot see.** A sampler whose wrong distribution has the entropy of the claimed one in cross-entropy; entropies
 that were computed from the wrong distribution as well; penalties for repetition, unless they shift the mean surprise.
@@ -87,7 +90,14 @@ struct SamplerSubject {
   const std::set<uint32_t>& ranks;
   const DriftSite* drift;  // null for rows
 
-  bool record_failed() const { return record.alarmed_up() || record.alarmed_down(); }
+  bool record_failed() const {
+    if (drift == nullptr) return record.alarmed_up() || record.alarmed_down();
+    return drift->RecordAlarmedUp() || drift->RecordAlarmedDown();
+  }
+  SamplerSide Alarm(bool last) const {
+    if (drift != nullptr) return drift->SamplerAlarm(last);
+    return test.alarmed() == SamplerSide::kNone && last ? test.FinalLook() : test.alarmed();
+  }
 };
 
 const char* Words(By by) {
@@ -119,7 +129,7 @@ class SamplerMismatch : public Rule {
     Look(run, out);
     ForEach(run, [&](const SamplerSubject& s) {
       const bool reported = reported_.contains({s.key, s.rows});
-      const SamplerSide side = s.test.FinalLook();
+      const SamplerSide side = s.Alarm(true);
       if (reported) return;
       const bool found = side != SamplerSide::kNone && !s.record_failed();
       out.Add(found ? Found(s, side) : Complete(s, Outcome(s)));
@@ -148,8 +158,9 @@ class SamplerMismatch : public Rule {
     ForEach(run, [&](const SamplerSubject& s) {
       const auto first = [&] { return reported_.insert({s.key, s.rows}).second; };
       if (Contradicts(s) && first()) out.Add(Declared(s));
-      if (s.test.alarmed() == SamplerSide::kNone || s.record_failed()) return;
-      if (first()) out.Add(Found(s, s.test.alarmed()));
+      const SamplerSide side = s.Alarm(false);
+      if (side == SamplerSide::kNone || s.record_failed()) return;
+      if (first()) out.Add(Found(s, side));
     });
   }
 
@@ -257,6 +268,13 @@ class SamplerMismatch : public Rule {
     if (test.tokens() == 0 && s.drift != nullptr && s.drift->keys_differ)
       return Inconclusive(s.drift->KeyDoubt());
     if (test.tokens() == 0) return Inconclusive("no-entropy: neither side's entropy is recorded");
+    if (std::string doubt = s.drift == nullptr ? "" : s.drift->MaskDoubt(); !doubt.empty())
+      return Inconclusive(doubt);
+    if (test.missing().depend()) {
+      return Inconclusive(
+          absl::StrCat("missing-by-token: ", test.missing().Words(),
+                       ", so the recorded tokens are sharper or flatter than the sampled ones"));
+    }
     if (test.tokens() < kFewSampled) {
       return Inconclusive(absl::StrCat("few-tokens: ", test.tokens(),
                                        " tokens were used; the rule needs ", kFewSampled));
@@ -284,7 +302,9 @@ class SamplerMismatch : public Rule {
       list.push_back("no sequence was dropped because of its content (selection is not recorded)");
     if (s.test.by() == By::kTrainer)
       list.push_back("the rollout's distribution can draw every token that the trainer's can");
-    if (s.test.non_finite() > 0)
+    if (s.drift != nullptr && s.drift->statistics.copies > 0)
+      list.push_back(CopiesAssumed(s.drift->statistics));
+    if (s.test.non_finite() > 0 && !s.test.missing().depend())
       list.push_back("whether a value is missing does not depend on the token drawn");
     return list;
   }
@@ -298,6 +318,7 @@ class SamplerMismatch : public Rule {
     count("non_finite", test.non_finite());
     count("tokens_of_cut_support", test.cut());
     count("later_epoch_sequences", test.left_out(SamplerTest::Entry::kLaterEpoch));
+    count("copied_sequences", test.left_out(SamplerTest::Entry::kCopy));
     count("filtered_sequences", test.left_out(SamplerTest::Entry::kFiltered));
     count("rescored_sequences", test.left_out(SamplerTest::Entry::kRescored));
     if (test.tokens() == 0) return;

@@ -42,9 +42,10 @@ that the record has:
 
 **Strength.** `statistical`, 99 % by sequences, a note.
 
-**Inconclusive when** neither a lag nor a third pass is recorded, no token has lag 0 and no sequence saw an update
-(then a cannot be distinguished from the rest), none is stale, fewer than 8 sequences have what is needed, or the record is not
-true.
+**Inconclusive when** neither a lag nor a third pass is recorded (`no-lag`), no token has lag 0 and no sequence saw an update
+(then a cannot be distinguished from the rest: `no-fresh-tokens`), none is stale (`no-stale-tokens`), fewer than 8 sequences have
+what is needed (`few-sequences`), the record is not true (`record-invalid`, `supports-differ`),
+both columns are the same numbers (`same-numbers`), or the sides redacted their ids under different keys (`keys-differ`).
 
 **What it cannot see.** Staleness and sharpening of one lag only; the exponent of lag is printed and nothing is inferred from
 it: independent updates give 1, one push or momentum 2. Sequences drawn by the same weights share their change, so with few

@@ -42,6 +42,46 @@ void EdgeDifferences(const RoutedToken& a, const RoutedToken& b, size_t k,
   }
 }
 
+bool ChoseItsBest(const RoutedToken& t) {
+  return t.ranked.size() >= t.chosen.size() &&
+         std::all_of(t.chosen.begin(), t.chosen.end(), [&](int16_t expert) {
+           const auto end = t.ranked.begin() + static_cast<std::ptrdiff_t>(t.chosen.size());
+           return std::any_of(t.ranked.begin(), end,
+                              [&](const EdgeScore& e) { return e.expert == expert; });
+         });
+}
+
+// Returns true if the noise of this one token explains its flip. Tokens have unequal noise (scales
+// of fp8 and int8, outlier channels), so the layer's median difference does not bound it. Let s be
+// the root mean square of the differences of the n experts that both sides chose or both left out.
+// If the token's noise is equal for all experts, a flip with smaller margin m needs a difference of
+// 2 m between two of them. Then 2 m > 8 * 0.6745 s (1 + 28 / n^2), for a factor of 4, has a chance
+// of 1e-3 by Student's t with n degrees of freedom. Noise of more than an eighth of the layer's spread
+// is no rounding (int8 with one channel 60 times the others has that): s exceeds it by the factor
+// 1 + 2.3 / sqrt(n) with a chance of 1e-3 by chi-square. If n is 0, only this counts.
+bool OwnNoiseExplains(const RoutedToken& a, const RoutedToken& b, double factor, double spread) {
+  if (!ChoseItsBest(a) || !ChoseItsBest(b)) return false;
+  const auto chose = [](const RoutedToken& t, int16_t expert) {
+    return std::find(t.chosen.begin(), t.chosen.end(), expert) != t.chosen.end();
+  };
+  double all = 0, squares = 0, common = 0, n = 0;
+  for (const EdgeScore& here : a.ranked) {
+    const auto there = std::find_if(b.ranked.begin(), b.ranked.end(), [&](const EdgeScore& e) {
+      return e.expert == here.expert;
+    });
+    if (there == b.ranked.end()) continue;
+    const double square = std::pow(double{here.value} - double{there->value}, 2);
+    all += square;
+    ++common;
+    if (chose(a, here.expert) != chose(b, here.expert)) continue;
+    squares += square;
+    ++n;
+  }
+  const double noise = n > 0 ? std::sqrt(squares / n) : std::sqrt(all / common);
+  if (!(noise <= spread / 8 * (1 + 2.3 / std::sqrt(n > 0 ? n : common)))) return false;
+  return n == 0 || std::min(a.margin, b.margin) <= factor * 0.6745 * (1 + 28 / (n * n)) * noise;
+}
+
 double Median(std::vector<double>& v) {
   if (v.empty()) return 0;
   const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
@@ -182,6 +222,10 @@ class Comparer {
       const double margin = std::min(p.train->margin, p.infer->margin);
       margins.push_back(margin);
       if (p.train->tied || p.infer->tied || !(margin > factor_ * c_.difference)) continue;
+      if (OwnNoiseExplains(*p.train, *p.infer, factor_, c_.spread)) {
+        ++c_.noisy_flips;
+        continue;
+      }
       ++c_.large_flips;
       c_.large.push_back({*p.train, *p.infer, true});
     }
@@ -325,6 +369,7 @@ void DescribeRouting(const RoutingComparison& c, google::protobuf::Struct& detai
   Put(details, "largest_gate_difference", c.largest_gate_difference);
   if (!c.unmarked.empty()) return;
   Put(details, "large_flip_share", share(c.large_flips));
+  Put(details, "noisy_flip_share", share(c.noisy_flips));
   Put(details, "median_score_difference", c.difference);
   Put(details, "score_spread", c.spread);
   Put(details, "median_flip_margin", c.median_flip_margin);

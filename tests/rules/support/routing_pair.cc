@@ -29,7 +29,7 @@ class Pair {
     for (int layer = 0; layer < spec_.layers; ++layer) {
       const std::vector<float> truth = Logits();
       std::vector<float> seen = spec_.other_tokens ? Logits() : truth;
-      for (float& x : seen) x += static_cast<float>(spec_.noise * draw_.Normal());
+      AddNoise(seen);
       if (layer >= spec_.flip_layer) Flip(seen);
       Poison(seen);
       Call(layer, truth, false, &batches[0]);
@@ -54,6 +54,28 @@ class Pair {
     std::vector<float> x(Cells());
     for (float& v : x) v = static_cast<float>(Score());
     return x;
+  }
+
+  // Returns the noise of one token's logits.
+  double NoiseOfToken() {
+    if (spec_.unequal == "outliers")
+      return spec_.noise * (draw_.Uniform() < 0.05 ? spec_.unequal_by : 1);
+    if (spec_.unequal == "lognormal")
+      return spec_.noise * std::exp(std::log(spec_.unequal_by) * draw_.Normal());
+    if (spec_.unequal != "int8") return spec_.noise;
+    // The scale is 1/127 of the largest channel: 4 deviations of the others, or the outlier.
+    const double largest = draw_.Uniform() < 0.1 ? spec_.unequal_by : 4;
+    return largest / 127 / std::sqrt(12.0);
+  }
+
+  void AddNoise(std::vector<float>& x) {
+    for (int row = 0; row < rows_; ++row) {
+      const double noise = NoiseOfToken();
+      for (int e = 0; e < spec_.experts; ++e) {
+        x[static_cast<size_t>(row * spec_.experts + e)] += static_cast<float>(
+            noise * draw_.Normal() + (e < spec_.biased_experts ? spec_.bias : 0));
+      }
+    }
   }
 
   void Flip(std::vector<float>& x) {
@@ -166,9 +188,12 @@ void Set(RoutingPairSpec& spec, const std::string& key, const std::string& value
                       {"flip_layer", &spec.flip_layer},
                       {"sentinel_every", &spec.sentinel_every},
                       {"zero_gates_every", &spec.zero_gates_every},
-                      {"cut", &spec.cut}},
+                      {"cut", &spec.cut},
+                      {"biased_experts", &spec.biased_experts}},
             .number = {{"noise", &spec.noise},
                        {"flip_share", &spec.flip_share},
+                       {"unequal_by", &spec.unequal_by},
+                       {"bias", &spec.bias},
                        {"flip_size", &spec.flip_size}},
             .flag = {{"last_missing", &spec.last_missing},
                      {"last_sentinel", &spec.last_sentinel},
@@ -179,7 +204,7 @@ void Set(RoutingPairSpec& spec, const std::string& key, const std::string& value
                      {"scores", &spec.scores},
                      {"rollout_role", &spec.rollout_role},
                      {"live", &spec.live}},
-            .text = {{"law", &spec.law}, {"poison", &spec.poison}}},
+            .text = {{"law", &spec.law}, {"unequal", &spec.unequal}, {"poison", &spec.poison}}},
            key, value);
 }
 

@@ -19,6 +19,15 @@ struct RoutingPairSpec {
   // (integers), "relu" (half of them 0).
   std::string law = "normal";
   double noise = 0.004;  // deviation of inference's logits from training's
+  // Distribution of the noise over tokens: "" equal; "outliers": one token in twenty has
+  // `unequal_by` times the noise; "lognormal": e^N(0, ln unequal_by); "int8": each token's hidden
+  // vector is quantised at inference with one scale, and one channel is `unequal_by` times the
+  // others in one token of ten.
+  std::string unequal;
+  double unequal_by = 20;
+  // The first `biased_experts` have `bias` added to their logits at inference.
+  int biased_experts = 0;
+  double bias = 0;
   // Share of tokens, from layer `flip_layer` on, whose logits are wrong by `flip_size` at
   // inference.
   double flip_share = 0;

@@ -45,6 +45,7 @@ void Set(RolloutSpec& s, const std::string& key, const std::string& value) {
                       {"decimals", &s.decimals},
                       {"mask_every", &s.mask_every},
                       {"poison_every", &s.poison_every},
+                      {"null_beyond_rank", &s.null_beyond_rank},
                       {"epochs", &s.epochs}},
             .number = {{"sharpness", &s.sharpness},
                        {"noise_scale", &s.noise_scale},
@@ -175,6 +176,12 @@ void RolloutSimulator::Sin(int step, RolloutSequence* s, Draw& draw) {
     t.train = trained[i].cell->train[static_cast<size_t>(trained[i].token)];
     const bool zero = sinful && spec_.sin == "zero-filled" && draw.Uniform() < spec_.share;
     if (zero) t.rollout = 0;
+    if (spec_.null_beyond_rank > 0) {
+      const std::vector<double>& all = origins_[i].cell->rollout;
+      const double own = t.rollout;
+      const auto above = std::count_if(all.begin(), all.end(), [&](double v) { return v > own; });
+      if (above >= spec_.null_beyond_rank) t.rollout = kNotRecorded;
+    }
     if (spec_.entropy) t.train_entropy = trained[i].cell->of_train.entropy;
     if (spec_.varentropy) t.train_varentropy = trained[i].cell->of_train.varentropy;
     if (spec_.rollout_entropy) t.rollout_entropy = origins_[i].cell->of_rollout.entropy;

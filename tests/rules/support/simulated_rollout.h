@@ -92,6 +92,7 @@ struct RolloutSpec {
   int mask_every = 0;     // every n-th token is masked and contains garbage
   int poison_every = 0;   // every n-th token's values are, in turn, NaN on the rollout's side, NaN
                           // on the trainer's, -inf on the rollout's
+  int null_beyond_rank = 0;  // the rollout's values of less likely tokens are NaN
   bool far = false;       // every |d| is 20, alternating in sign
   int epochs = 1;         // how often each step's sequences are sent, with a later trainer
   bool halves = false;    // the rollout process and the trainer send their halves separately

@@ -1,0 +1,100 @@
+#include "analysis/drift/part_cause.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/drift/marks.h"
+
+namespace plumbline::analysis {
+namespace {
+
+using OfPart = std::optional<DriftCause>;
+
+DriftCause ByMark(const DriftMark& mark, std::string words, std::string fix) {
+  return {mark.cause, mark.confidence, std::move(words), std::move(fix)};
+}
+
+constexpr char kKeepFp32[] =
+    "Compute log-softmax and keep log-probabilities in fp32 (cast the logits to fp32 first).";
+
+std::string GriddedSides(const DriftStatistics& s) {
+  const bool both = s.gridded_train > 0 && s.gridded_rollout > 0;
+  return both ? "both sides'" : s.gridded_train > 0 ? "the trainer's" : "the rollout's";
+}
+
+}  // namespace
+
+OfPart RoundedCause(const DriftStatistics& s) {
+  if (s.rounding_share() >= kGridExplains) {
+    return ByMark(
+        kByGrid,
+        GriddedSides(s) + " values are on a 16-bit grid, and this rounding explains the drift",
+        kKeepFp32);
+  }
+  const Lattice lattice = s.lattice.Find();
+  if (!lattice.found) return {};
+  return ByMark(kByLattice,
+                absl::StrFormat("d is a multiple of 2^%d (%.0f %% of %d tokens within a tenth): "
+                                "the logits of both sides are rounded to 16 bits",
+                                std::ilogb(lattice.unit), 100 * lattice.share, lattice.tokens),
+                kKeepFp32);
+}
+
+// An error that is uniform between 0 and a unit has four times the mean square of one within half a
+// unit, and a squared mean of three quarters of it, less if the units differ.
+OfPart CutCause(const DriftStatistics& s) {
+  constexpr double kOneSign = 0.25;
+  const double mean = s.fresh.mean(), square = 2 * s.fresh.k2();
+  if (!(s.rounding_share() >= kGridExplainsCut) || !(mean * mean > kOneSign * square)) return {};
+  return ByMark(kByGrid,
+                absl::StrFormat("%s values are on a 16-bit grid, and d is %+.2g on average: they "
+                                "are cut to 16 bits, not rounded",
+                                GriddedSides(s), mean),
+                kKeepFp32);
+}
+
+OfPart FirstTokensCause(const DriftStatistics& s) {
+  const FirstTokensExcess first = s.first_tokens.Excess();
+  if (!first.found) return {};
+  const std::string words = absl::StrFormat(
+      "the first %d tokens of the responses have a mean d^2 of %.2g, later tokens of equal "
+      "probability %.2g",
+      FirstTokens::kFirst, first.square, first.expected);
+  const char* fix =
+      "Empty the engine's prefix cache with every weight update (vLLM: reset_prefix_cache; SGLang: "
+      "flush_cache).";
+  // Without versions, first tokens may be those of older weights.
+  if (s.with_lag > 0 || first.sharp) {
+    return ByMark(kByFirstTokens,
+                  words + ": the prefix cache holds keys and values of older weights", fix);
+  }
+  return DriftCause{"unknown", 0,
+                    words + ": a prefix cache with values of older weights, or weights that were "
+                            "updated inside sequences (weight_versions would show this)",
+                    fix};
+}
+
+OfPart OneWorkerCause(const DriftStatistics& s) {
+  const DriftStrata::Dominant dominant = s.strata.DominantWorker();
+  if (dominant.worker.empty()) return {};
+  return ByMark(kByWorker,
+                absl::StrFormat("worker %s has %.0f %% of d^2: its settings or weights differ from "
+                                "those of the other workers",
+                                dominant.worker, 100 * dominant.share),
+                absl::StrCat("Compare the temperature, the weights' checksums, the dtype and the "
+                             "engine's version of worker ",
+                             dominant.worker, " with those of another worker."));
+}
+
+OfPart LikeliestCause(const DriftStatistics& s) {
+  if (!LogsLikeliest(s)) return {};
+  return DriftCause{"unknown", 0,
+                    "log mu is never below log pi, and pi + mu hardly ever exceeds 1 where they "
+                    "differ: the likeliest token's log-probability was logged instead of the "
+                    "sampled one's, or a grammar allows few tokens",
+                    "Log the log-probability of the sampled token id. Compare one response's "
+                    "logged ids with the ids that the log-probabilities belong to."};
+}
+
+}  // namespace plumbline::analysis
