@@ -15,10 +15,10 @@ bool ReadsAs(const v1::Tensor& tensor, DType dtype, size_t size) {
 
 LeftGradient::Kind KindOf(const LeftGradient& seen, bool found_any, bool poisoned) {
   using Kind = LeftGradient::Kind;
-  if (poisoned && seen.informative == 0) return Kind::kPoisoned;
+  if (poisoned && seen.non_zero == 0) return Kind::kPoisoned;
   if (!found_any) return Kind::kCleared;
-  if (seen.informative < LeftGradient::kFewElements) return Kind::kFew;
-  return seen.same == seen.informative ? Kind::kStale : Kind::kChanged;
+  if (seen.non_zero < LeftGradient::kFewElements) return Kind::kFew;
+  return seen.same == seen.non_zero ? Kind::kStale : Kind::kChanged;
 }
 
 uint64_t OffsetOf(const v1::Tensor& offsets, size_t i) {
@@ -44,7 +44,7 @@ LeftGradient LookAtLeft(const v1::ReductionSample& sample) {
     found_any |= is != 0;  // also true for NaN
     poisoned |= !std::isfinite(was);
     if (!std::isfinite(was) || was == 0) continue;
-    ++seen.informative;
+    ++seen.non_zero;
     if (is != was) continue;  // same dtype and not zero: equal values have equal bits
     if (seen.same++ > 0) continue;
     seen.example = was;
@@ -66,21 +66,21 @@ void CarriedSum::Take(int64_t of_step, const Accumulation& sum) {
 }
 
 void CarriedSum::Compare(int64_t of_step, const Accumulation& sum) {
-  size_t same = 0, reported = 0;
+  size_t same = 0, compared = 0;
   for (size_t i = 0; i < sum.samples; ++i) {
     const auto before = result_.find(sum.offsets[i]);
     if (before == result_.end() || !std::isfinite(before->second) || before->second == 0) continue;
     const double begins = sum.has_start ? sum.start[i] : sum.addend(0, i);
-    ++reported;
+    ++compared;
     same += begins == before->second ? 1 : 0;
   }
-  if (reported < LeftGradient::kFewElements) return;
-  if (same < reported) {
+  if (compared < LeftGradient::kFewElements) return;
+  if (same < compared) {
     ++anew;
     return;
   }
   if (steps++ == 0) step_first = of_step;
-  informative = reported;
+  non_zero = compared;
 }
 
 }  // namespace plumbline::analysis

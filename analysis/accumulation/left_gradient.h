@@ -26,10 +26,10 @@ struct LeftGradient {
     kMalformed
   };
   Kind kind = Kind::kMalformed;
-  size_t informative = 0;  // finite non-zero elements
-  size_t same = 0;         // of these: those with the same bits now
-  double example = 0;      // the first of them
-  uint64_t element = 0;    // and its place, C order
+  size_t non_zero = 0;   // finite non-zero elements
+  size_t same = 0;       // of these: those with the same bits now
+  double example = 0;    // the first of them
+  uint64_t element = 0;  // and its place, C order
 };
 LeftGradient LookAtLeft(const v1::ReductionSample& sample);
 
@@ -40,11 +40,11 @@ struct CarriedSum {
   uint64_t anew = 0;   // steps that did not
   uint64_t gaps = 0;   // records without the previous step
   int64_t step_first = 0;
-  int64_t step = -1;       // the newest
-  size_t informative = 0;  // elements in the last step that did
+  int64_t step = -1;    // the newest
+  size_t non_zero = 0;  // elements in the last step that did
 
   void Take(int64_t of_step, const Accumulation& sum);
-  void Persist(Archive& a) { a(steps, anew, gaps, step_first, step, informative, result_); }
+  void Persist(Archive& a) { a(steps, anew, gaps, step_first, step, non_zero, result_); }
 
  private:
   void Compare(int64_t of_step, const Accumulation& sum);

@@ -6,4 +6,5 @@
 #include "analysis/collective/broken.h"                // IWYU pragma: export
 #include "analysis/collective/compression_verdict.h"   // IWYU pragma: export
 #include "analysis/collective/errors.h"                // IWYU pragma: export
+#include "analysis/collective/narrow_verdict.h"        // IWYU pragma: export
 #include "analysis/collective/reduction_statistics.h"  // IWYU pragma: export

@@ -138,7 +138,7 @@ class Taker {
   }
 
   absl::Status Replayed(const std::vector<SumModel>& models) {
-    const auto answers = QueryRandom(&prober_, options_.seed ^ 0x5eed, options_.samples);
+    const auto answers = AnswersOnRandom(&prober_, options_.seed ^ 0x5eed, options_.samples);
     if (!answers.ok()) return answers.status();
     SearchResult search = SearchModel(models, *answers);
     out_.samples = options_.samples;

@@ -64,7 +64,7 @@ void Consider(const SumModel& model, const Answers& answers, SearchResult* best)
 
 }  // namespace
 
-absl::StatusOr<Answers> QueryRandom(Prober* prober, uint64_t seed, int samples) {
+absl::StatusOr<Answers> AnswersOnRandom(Prober* prober, uint64_t seed, int samples) {
   Random random(seed);
   Answers answers;
   for (int k = 0; k < samples; ++k) {

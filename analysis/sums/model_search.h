@@ -16,7 +16,7 @@ struct Answers {
   std::vector<Addends> addends;
   std::vector<double> y;
 };
-absl::StatusOr<Answers> QueryRandom(Prober* prober, uint64_t seed, int samples);
+absl::StatusOr<Answers> AnswersOnRandom(Prober* prober, uint64_t seed, int samples);
 
 // Returns on how many samples the model gives the exact result (zeros compare equal, and so do
 // NaNs). Stops after more than `most_misses` mismatches.

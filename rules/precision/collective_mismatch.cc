@@ -44,6 +44,8 @@ first call of a site, and each change of size), so that it is known even if the 
 
 **Inconclusive when** only one rank's statement was recorded.
 
+**Reasons.** `one-record`: one record describes all ranks, so the calls of single ranks were not compared.
+
 **What it cannot see.** Ranks that did not report; calls whose numbers were not recorded and that the ranks made in
 different order.
 

@@ -55,6 +55,8 @@ as large, overflow.
 **Inconclusive when** the call cannot be decoded (missing ranks, malformed tensors) or every sample has an input that
 is not finite.
 
+**Reasons.** `non-finite`: every sample has an input that is not finite. Those of precision/collective-sum for calls that cannot be decoded.
+
 **What it cannot see.** Elements that were not sampled: one infinity in a million is seen by `precision/non-finite`.
 
 **Cost.** None in addition to `precision/collective-sum`.

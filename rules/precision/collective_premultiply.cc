@@ -55,6 +55,9 @@ or where the trainer states the factor; `statistical` from the interval.
 **Inconclusive when** no candidate is accepted and the interval is too wide, or candidates that divide and that
 multiply tie.
 
+**Reasons.** `tie`: a division and a multiplication both give the averages; `unexplained`: no candidate gives the averages, and the interval is too wide. Those of
+precision/collective-sum for calls that cannot be decoded.
+
 **What it cannot see.** A factor applied before the inputs were recorded and not stated in `prescale`.
 
 **Cost.** None in addition to `precision/collective-sum`.

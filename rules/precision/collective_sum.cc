@@ -102,6 +102,23 @@ declares that it is not a plain sum (`powersgd`, `one-bit`, `top-k`, `int8-scale
 (named) or disagree, tensors are malformed, no candidate explains the sums
 and they show no bias, or no call came with a sample. From calls alone (dtype and ranks) a bias is predicted, as a note.
 
+**Reasons.** `few-samples`: a bias on too few sums for a finding; `no-sample`: no call, or not every rank, was
+recorded with values; `no-samples`: the sample is empty; `no-result`: no rank recorded the result; `one-rank`: values
+of a single rank; `non-finite`: every sample has an input that is not finite; `unexplained`: no candidate gives the
+sums, and they show no bias; `unlike-sums`: biased, and unlike sums in any order; `stored-narrower`: every result has
+fewer bits than its sum; `common-factor`: one factor times the sums; within a tenth of 1 only if no more than the
+rounding of the result is left; `postscaled`: the sums times the declared `postscale`; `clipped`: cut to one
+magnitude; `sparsified`: only the largest sums are kept; `compressed`: `algorithm` declares a compression;
+`compressed-unsaid`: close to the sums but not equal, and no `algorithm` is declared; `not-shared`: the judged rank
+does not get the sums (a scatter, a reduce to another rank); `not-a-sum`: the operation is neither a sum nor an
+average; `integer-wire`: integer sums are exact; `missing-ranks`: ranks did not report; `ranks-disagree`: see
+precision/collective-mismatch; `ambiguous-group`: records of one call cannot be one call; `offsets-differ`: ranks
+sampled different elements; `offset-out-of-range`: an offset is outside the buffer; `bad-tensor`: a tensor has the
+wrong shape or dtype; `bad-count`, `bad-channels`, `bad-ring-order`, `count-too-small`, `too-large`: a declared number
+is impossible or above its limit; `few-steps`: too few steps to distinguish late values of a compression from lost
+ones; `elements-change`: each step recorded different elements; `no-persistent-part`: the gradients of the steps have
+no common part.
+
 **What it cannot see.** An arithmetic that is not listed and agrees with a listed one on every sample; undeclared
 ring orders of more than 8 ranks; rings of more than 2,048 ranks (nothing is proved there); errors before the
 collective. Of more than 16 calls of a site in one step the first 16 are replayed.
@@ -152,7 +169,7 @@ class CollectiveSum : public Rule {
       out.Add(Biased(key, tally, *accused, false));
     } else if (tally.reported == v1::LEVEL_UNSPECIFIED && tally.growth) {
       tally.reported = v1::LEVEL_NOTE;
-      out.Add(Narrow(key, tally));
+      out.Add(Complete(key, tally, NarrowVerdict(tally, kFix), &tally.narrow->replay, true));
     }
   }
 
@@ -244,54 +261,6 @@ class CollectiveSum : public Rule {
         return absl::StrFormat("With %s, the same inputs give %+.2g. ", w.model, w.mean);
     }
     return "";
-  }
-
-  static v1::Verdict Narrow(const Key& key, const ReductionStatistics& tally) {
-    const ReductionReplay& replay = tally.narrow->replay;
-    const int breaks = tally.growth->breaks_at();
-    FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
-    found.Title("a collective keeps its partial sums in 16 bits");
-    std::string grown = "A simulation with similar addends shows no bias up to 2,048 ranks";
-    if (tally.growth->tried.empty()) grown = "More ranks were not simulated";
-    if (breaks > 0) {
-      const GrownBias& g = tally.growth->tried.back();
-      grown = absl::StrFormat(
-          "In a simulation with similar addends, the sum over %d ranks has a bias of %+.2g %s "
-          "(%+.2g %%)",
-          breaks, g.mean, tally.unit(), 100 * g.relative);
-    }
-    const BiasStream& stream = tally.stream;
-    std::string now = absl::StrFormat("%d ranks show no bias so far", tally.narrow->c.ranks);
-    if (stream.interval_side() != BiasSide::kNone) {
-      now = absl::StrFormat("%d ranks have a bias of %+.3g %s, on too few samples for a finding",
-                            tally.narrow->c.ranks, stream.mean(), tally.unit());
-    }
-    found
-        .Explain(absl::StrFormat("%s. %s. %s.%s",
-                                 Capitalised(ReductionStatistics::ModelText(replay)), now, grown,
-                                 tally.SinceText()))
-        .Cause("16-bit-partial-sums", 1);
-    MeasureGrowth(tally, found.finding());
-    found.Samples(static_cast<uint64_t>(replay.matches))
-        .Assume(
-            "the model is proved; the forecast is a simulation of normal addends with the mean and "
-            "the standard deviation over ranks of the sampled elements")
-        .Fix(kFix);
-    return Complete(key, tally, found.Take(), &replay, true);
-  }
-
-  // Sets the bias of the last simulated group and the allowed bias, in one unit.
-  static void MeasureGrowth(const ReductionStatistics& tally, v1::Finding& f) {
-    const std::vector<GrownBias>& tried = tally.growth->tried;
-    const int ranks = tried.empty() ? tally.narrow->c.ranks : tried.back().ranks;
-    const double mean = tried.empty() ? tally.stream.mean() : tried.back().mean;
-    const double half = tried.empty() ? tally.stream.half_width() : tried.back().half_width;
-    f.mutable_measured()->set_name(
-        absl::StrCat(tried.empty() ? "" : "simulated ", "bias over ", ranks, " ranks, at least"));
-    f.mutable_measured()->set_value(std::max(std::fabs(mean) - half, 0.0));
-    f.mutable_measured()->set_unit(tally.unit());
-    f.mutable_threshold()->set_value(kBiasBudgetUlp);
-    f.mutable_threshold()->set_source(absl::StrCat("limit of the bias test, in ", tally.unit()));
   }
 
   // If a bias was already reported together with what to declare, it does not count.

@@ -51,6 +51,11 @@ the contract's tree and arithmetic. One element that differs is a finding.
 **Inconclusive when** something is added to a product that a contract holds; where none does, no candidate explains a call (an unknown arithmetic may be the same or another), or the
 reference misses some elements, but fewer than would prove it.
 
+**Reasons.** `non-finite`: every sample has a NaN or infinite factor; `unexplained`: no candidate gives every element;
+`too-many-shapes`: 65,536 shapes are kept; `addend`: a value was added to the product, which the contract does not
+describe; `few-samples`: the reference differs on too few elements. Those of precision/gemm-accumulator for calls that
+cannot be decoded.
+
 **What it cannot see.** Changes between arithmetics that agree on every sampled element; shapes that occur once.
 
 **Cost.** None beyond `precision/gemm-accumulator`'s.

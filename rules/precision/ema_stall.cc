@@ -66,6 +66,11 @@ added), or (in checkpoints) an average in f32 does not change (it may not be upd
 rounding gives no change for this long with a probability above 1e-5. That chance is multiplied
 over the steps since the average last moved: long averages are reported late.
 
+**Reasons.** `few-elements`: too few sampled elements of the average had to change; `few-checkpoints`: too few
+checkpoints; `moves-otherwise`: elements changed that one rounding to nearest would keep, and not by the intended
+change; `not-rounding`: elements did not change though rounding does not prevent it; `stochastic-possible`: stochastic
+rounding could also change so few elements; `poisoned`: averages or weights are NaN or infinite.
+
 **What it cannot see.** An average that moves a little on 10 % of its elements and lags on the others; a
 decay that is simply too long.
 

@@ -50,6 +50,11 @@ lost it. The share of v below eps² is in the details alone.
 **Inconclusive when** eps was not recorded, no dtype is known in which it is added, the moments are 8-bit
 (they are widened before they are used), or all gradients of the step that are not zero are NaN or infinite.
 
+**Reasons.** `eps-unknown`: the update does not contain its eps; `dtype-unknown`: neither `eps_dtype` nor the moments
+show the dtype in which eps is added; `8-bit-moments`: moments in 8 bits are widened before eps is added;
+`eps-elsewhere`: weights with a moment of 0 are finite, so eps is added in a wider dtype; `poisoned`: gradients or
+moments are NaN or infinite.
+
 **What it cannot see.** An optimizer that stores fp16 moments and adds eps in fp32: declare `eps_dtype`. Where
 elements with v = 0 have a finite step, the rule takes it that eps was not 0.
 

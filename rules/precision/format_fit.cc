@@ -86,6 +86,10 @@ is cast again.
 **Inconclusive when** there are fewer than 100 finite non-zero values, or the tensor is already stored in
 the format: what it lost is lost.
 
+**Reasons.** `few-values`: too few values; `few-blocks`: too few blocks with a value; `already-stored`: the values are
+already in this format; `not-measured`: the probe does not measure this format; `contradictory`: the counts of the
+tensor do not add up.
+
 **What it cannot see.** Precision: values that fit and keep two bits; scales that are applied later. Formats with a scale a
 block are measured where a dump is read, not by the live probes: there the details' `e4m3_block32` and `e4m3_block128` are what
 a power-of-two scale would leave lost. In stored values, zeros from rounding cannot be distinguished from original zeros.

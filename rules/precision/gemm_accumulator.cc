@@ -84,6 +84,16 @@ elements and all lie within the bound (the best two are
 named), the class keeps few bits but too few elements exclude wider sums, every sample has a factor that is not
 finite, or the call came without rows and columns.
 
+**Reasons.** `non-finite`: every sample has a NaN or infinite factor; `stochastic-store`: every element is one of the
+two values next to its sum, without bias; `common-factor`: every element is one factor times its sum, with no more
+than the rounding of f32 sums left; declare `scale`; `fast-multiplication`: a Strassen or Winograd product;
+`not-stochastic`: elements are on one side of their sums more often than the declared stochastic rounding allows;
+`few-samples`: sums with more bits differ on too few elements; `unexplained`: no candidate gives every element;
+`no-sample`: the call was recorded without rows and columns; `no-samples`: the sample is empty; `bad-tensor`: a tensor
+has the wrong shape or dtype; `bad-scale`: a scale is missing or not finite; `bad-config`: the declared accumulator is
+no floating-point dtype; `input-format`: a value does not exist in the declared format; `f64-inputs`: products of at
+most f32 are judged; `f64-output`: results of at most f32 are judged; `too-large`: more products than the limit.
+
 **What it cannot see.** An arithmetic that is not listed and agrees with a listed one on every sample;
 elements that were not sampled. A fingerprint belongs to a kernel and shape, not to a GPU.
 

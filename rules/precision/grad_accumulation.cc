@@ -73,6 +73,14 @@ it assumes that longer sums have addends like these.
 sum between two of them, every sample holds a NaN or an infinity, or the samples are too few for any bias to
 raise the alarm.
 
+**Reasons.** `unexplained`: no candidate gives the sums, and the interval is too wide to exclude a bias;
+`few-samples`: the sums are too few to show any bias; `no-sample`: no step contained values; `no-sum`: the
+accumulation is neither a sum nor a mean; `malformed`: tensors do not fit each other or their bytes; `repeated-call`:
+a micro-batch was recorded twice; `missing-calls`: a micro-batch has no values; `offsets-differ`: micro-batches have
+different sampled elements; `dtypes-differ`: the dtype changed within a step; `changed-between`: something changed the
+sum between two micro-batches; `too-large`: more values than the limit; `non-finite`: every sampled sum holds a NaN or
+an infinity; `zero-sums`: every sampled sum is exactly zero.
+
 **What it cannot see.** Rounding of the addends before they were recorded; sums within a kernel
 (`precision/gemm-accumulator`); elements that were not drawn.
 

@@ -54,6 +54,13 @@ unrounded fp32, some five of two decimals), and a step whose logged value is nei
 too close to distinguish, each rank logs its own mean, a rank is missing, the logged value is neither, or it met the mean of
 means in too few steps yet.
 
+**Reasons.** `neither`: the logged loss is neither mean;
+`coincidence-possible`: the logged loss equals the mean of means, but with so few decimals or steps that
+this can be chance; `missing-ranks`: the sums of some ranks are missing; `broken`: a sum or a count is missing,
+negative or not finite; `one-sum`: only one rank logs a sum and a count; `equal-counts`: with equal token counts both
+means are the same; `no-loss`: no finite loss was logged in a step with several sums; `too-close`: both means are
+equal within the rounding of the log; `local`: ranks log their own means.
+
 **What it cannot see.** Gradients that are averaged otherwise than the loss that is logged; smoothing.
 
 **Cost.** Three scalars a rank and step.

@@ -77,6 +77,11 @@ units in the last place were intended that stochastic rounding could have done t
 probability above 1e-5, or `optimizer` states that rounding errors are stored with the weights ("adamw-kahan", "compensated"):
 declare it, because the weights of one step cannot show it. A tensor that once moved as only stochastic rounding moves is not accused again.
 
+**Reasons.** `compensated`, `stochastic`: the optimizer declares that it keeps or spreads what rounding drops;
+`no-mass`: the intended change cannot be summed; `few-elements`: too few elements had an intended change;
+`not-rounding`: elements stayed or changed for another reason than rounding; `stochastic-possible`: stochastic
+rounding could apply as little.
+
 **What it cannot see.** A bf16 copy of an fp32 master also does not change until the master has left
 its grid point: that the values are what the optimizer keeps is an assumption. Losses in the gradients before
 Δ (`grad-accumulation`, `collective-sum`) or in averages (`ema-stall`).

@@ -71,6 +71,13 @@ falls by design. Elements that no step could
 have touched (no gradient, nothing moved: rows of a sparse embedding) and moments below eps² (their root is small
 compared with eps) are excluded.
 
+**Reasons.** `skipped`: no step was made;
+`not-recorded`: the gradient and the second moment before and after are needed; `few-elements`: too few
+sampled elements; `few-checkpoints`: too few checkpoints; `amsgrad`: the maximum never falls, by design;
+`not-rounding`: no replay of the update gives the recorded moments; `early`: the average is still in its start phase;
+`still`: no sampled element changed between checkpoints; `rising`: no moment fell, though its dtype can hold its
+decay; `poisoned`: moments are NaN or infinite.
+
 **What it cannot see.** A first moment that stalls (β1 = 0.9 decays by 10 %, which every dtype shows); a
 gradient that was scaled or clipped after it was recorded, where that changes the replay.
 

@@ -54,6 +54,9 @@ many probabilities as whole rows hold (every key masked).
 
 **Late evidence** (its steps were closed without it) is judged rank by rank when it comes; gradients under a loss scale are not.
 
+**Reasons.** `no-values`: the observations contain no values and no counts; `masks`: only -inf, or rows of NaN, among
+finite values, as masks produce them.
+
 **What it cannot see.** Operations without an observation: the first *observed* one is named. Without an
 order of observation (single dumps without `order`) sites are ordered by name, and the finding states this. Each rank
 numbers its own observations; two ranks are put in order by what either saw of the other's site, and where they share

@@ -61,6 +61,12 @@ the vocabulary, a top-k that was not renormalised), or values that are few level
 scale). Rows of zeros or with NaN (fully masked) are set aside. Up to 2⁻¹³ beyond the bound it is inconclusive
 too: `exp(x - logsumexp(x))` of fp32 logits in the thousands errs so.
 
+**Reasons.** `not-shares`: values are below zero or above one; `one-factor`: different rows have the same sum, so they
+were scaled; `dropout-factor`: rows are scaled as dropout scales rows without a dropped value; `not-distributions`:
+sums differ from one by more than any 16-bit sum explains; `near-one`: rows exceed the bound by less than the error of
+exp; `no-probabilities`: the values are not floating point; `no-rows`: there are no complete rows of at least two
+finite values.
+
 **What it cannot see.** Sums that err downwards only; attention with dropout; layer norms (record a row of their weights).
 
 **Cost.** One pass over the sampled rows.

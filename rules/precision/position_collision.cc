@@ -51,6 +51,10 @@ a warning, `bounded`, with the first such position.
 **Inconclusive when** equal neighbours have no such explanation (padding, sums that stop), or the values
 do not count up at all (angle tables, random positions).
 
+**Reasons.** `no-rows`: there are no complete rows of positions; `not-positions`: the values are too coarse in their
+dtype to show a count; `repeated`: some neighbours are equal and no rounded count explains them; `no-count`: the
+values do not increase by a constant step; `not-geometric`: the values are not powers of one ratio that fall from 1.
+
 **What it cannot see.** Positions that are exact here and rounded later, inside the model; relative positions.
 
 **Cost.** One pass over the sampled rows, a few candidates a stretch.

@@ -58,9 +58,9 @@ evidence itself shows that they are copies: they were equal, not constant, and c
 earlier steps; or they were so once, or a strict majority of at least three ranks is so now, and the odd one agrees
 with it on 63 of 64 of at least 64 sampled elements that are not zero.
 
-**Inconclusive when** tensors of undeclared ranks differ and nothing shows that they are copies (shards differ
+**Inconclusive when** tensors of undeclared ranks differ and nothing shows that they are copies (`not-declared`: shards differ
 by design, and so do replicas between the steps of a training that synchronises now and then: set `replicas`
-where they must not), declared copies differ in shape or dtype, or each copy holds as many NaN and they differ in
+where they must not), declared copies differ in shape or dtype (`not-comparable`), or each copy holds as many NaN (`nan`) and they differ in
 nothing else that was sampled: a NaN's bits mean nothing.
 
 **What it cannot see.** Copies that went wrong together; a rank that reports nothing; results of a reduction that

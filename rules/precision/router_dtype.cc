@@ -61,6 +61,10 @@ recording.
 **Inconclusive when** no evidence contains the dtype (a recording without samples, made before the
 dtype was recorded), every score is NaN or infinite, or fewer than 1,000 tokens were seen.
 
+**Reasons.** `dtype-unknown`: no evidence contains the dtype of the scores; `non-finite`: every row holds a NaN or
+infinite score; `untrained`: every token of every call has tied scores, as with a router initialised to zero;
+`few-tokens`: too few tokens.
+
 **What it cannot see.** Scores that are handed to the probe in another dtype than the router used; a top-k
 taken on the softmax of the logits, which ties more.
 

@@ -40,6 +40,10 @@ finding is a class whose every member cuts, while every candidate that does not 
 **Inconclusive when** the factors fit 11 bits anyway (bf16 weights in f32 storage: cut and uncut products are the
 same), or no candidate explains the elements.
 
+**Reasons.** `non-finite`: every sample has a NaN or infinite factor; `unexplained`: no candidate gives every element;
+`few-samples`: too few elements distinguish rounded factors from unchanged ones; `factors-fit`: rounded and unchanged
+factors give the same elements. Those of precision/gemm-accumulator for calls that cannot be decoded.
+
 **What it cannot see.** Products in three tf32 or bf16 passes, which restore most bits; elements not sampled.
 
 **Cost.** None beyond `precision/gemm-accumulator`'s.

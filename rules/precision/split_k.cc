@@ -39,6 +39,10 @@ other candidate fails on k = ln(10^6 C) samples. It names the length of a part w
 **Inconclusive when** no candidate explains the elements, or the class holds members with and without 16-bit
 parts (too few elements distinguish them: sample more).
 
+**Reasons.** `non-finite`: every sample has a NaN or infinite factor; `unexplained`: no candidate gives every element;
+`few-samples`: both 16-bit partial sums and other arithmetics give every element. Those of precision/gemm-accumulator
+for calls that cannot be decoded.
+
 **What it cannot see.** Splits whose parts are kept in f32 (harmless; they are `promoted` sums).
 
 **Cost.** None beyond `precision/gemm-accumulator`'s.

@@ -70,6 +70,12 @@ elements, fewer than 64 of the
 elements were not zero, only one step was looked at, all values are NaN or infinite, or something changed the gradient
 between the steps without clearing it.
 
+**Reasons.** `changed`: the first addend is not the gradient left by the step before;
+`not-looked`: the gradient between two steps was not observed; `malformed`: the gradients before and
+after differ in shape or dtype, or are empty; `one-step`: one step started with the gradient of the previous step; a
+second one would prove the fault; `poisoned`: gradients are NaN or infinite; `few-elements`: too few elements to
+compare; `few-steps`: fewer than 8 steps were looked at.
+
 **What it cannot see.** Parameters that `watch_accumulation` does not watch (16, the largest); weights that
 are written without torch's knowledge (`p.data.copy_(master)`): then the update in between is not visible. Sums over
 several steps of the trainer's count are not a fault, and are not reported: there is no update in between.
@@ -215,13 +221,13 @@ class StaleGradient : public ScalarRule {
     for (const auto& [rank, of_rank] : parameter.carried) {
       if (Always(of_rank)) ranks.insert(rank);
     }
-    FindingBuilder found = Begin(carried.steps, carried.informative);
+    FindingBuilder found = Begin(carried.steps, carried.non_zero);
     found
         .Explain(
             absl::StrFormat("On rank %d the first addend of each of %d steps (the first is step "
                             "%d) is the sum of the step before: all %d non-zero elements recorded "
                             "in both have the same bits. The gradients are never cleared.",
-                            *ranks.begin(), carried.steps, carried.step_first, carried.informative))
+                            *ranks.begin(), carried.steps, carried.step_first, carried.non_zero))
         .Witness("step", static_cast<double>(carried.step_first))
         .Witness("rank", *ranks.begin())
         .Assume(
@@ -233,7 +239,7 @@ class StaleGradient : public ScalarRule {
   }
 
   // Begins the finding for both ways of observation.
-  static FindingBuilder Begin(uint64_t steps, size_t informative) {
+  static FindingBuilder Begin(uint64_t steps, size_t non_zero) {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title(kInfo.title)
         .Cause("not-cleared", 1)
@@ -241,7 +247,7 @@ class StaleGradient : public ScalarRule {
                   static_cast<double>(steps), "steps")
         .Threshold(static_cast<double>(kFewSteps), "steps, with at least 64 equal elements each")
         .Fix("Call optimizer.zero_grad() once per step (for each optimizer), or model.zero_grad().")
-        .Samples(informative);
+        .Samples(non_zero);
     return found;
   }
 
@@ -282,13 +288,13 @@ class StaleGradient : public ScalarRule {
     const uint32_t rank = item.source->rank();
     std::set<uint32_t> ranks;
     for (const auto& [other, of_rank] : parameter.stale) ranks.insert(other);
-    FindingBuilder found = Begin(stale.steps, seen.informative);
+    FindingBuilder found = Begin(stale.steps, seen.non_zero);
     found
         .Explain(absl::StrFormat(
             "On rank %d, step %d starts with the gradient of the previous step, which the "
             "optimizer has already used: all %d non-zero sampled elements have the same bits. This "
             "was so in %d steps, first in step %d: the gradients are never cleared.",
-            rank, step.step, seen.informative, stale.steps, stale.step_first))
+            rank, step.step, seen.non_zero, stale.steps, stale.step_first))
         .Witness("element", static_cast<double>(seen.element))
         .Witness("value", seen.example)
         .Witness("step", static_cast<double>(step.step))

@@ -12,7 +12,7 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr uint64_t kFewInformative = 64;
+constexpr uint64_t kFewestNonZero = 64;
 // If there are more different results, they do not belong to one reduction.
 constexpr size_t kMostResults = 8;
 
@@ -76,8 +76,8 @@ std::optional<Rows> RowsOf(const JoinedReduction& joined) {
 }
 
 struct Comparison {
-  uint64_t informative = 0;  // not zero in the first row
-  uint64_t agree = 0;        // of these
+  uint64_t non_zero = 0;  // not zero in the first row
+  uint64_t agree = 0;     // of these
   uint64_t differ = 0;
   int64_t first = -1;
 };
@@ -88,9 +88,9 @@ Comparison Compare(const Rows& all, size_t a, size_t b) {
   for (int64_t i = 0; i < all.count; ++i) {
     const double x = all.Value(a, i), y = all.Value(b, i);
     const bool same = SameResult(x, y);
-    const bool informative = x != 0 && std::isfinite(x);
-    c.informative += informative ? 1 : 0;
-    c.agree += informative && same ? 1 : 0;
+    const bool non_zero = x != 0 && std::isfinite(x);
+    c.non_zero += non_zero ? 1 : 0;
+    c.agree += non_zero && same ? 1 : 0;
     if (same) continue;
     ++c.differ;
     if (c.first < 0) c.first = i;
@@ -139,14 +139,14 @@ std::optional<OutputSplit> SplitOutputs(const JoinedReduction& joined) {
   split.majority =
       2 * static_cast<size_t>(std::count(classes->begin(), classes->end(), reference)) >
       classes->size();
-  bool reported = false;
+  bool found = false;
   for (size_t r = 0; r < classes->size(); ++r) {
     split.ranks.push_back(all->rows[r].rank);
     if ((*classes)[r] == reference) continue;
     const Comparison c = Compare(*all, reference, r);
-    if (c.informative < kFewInformative || 2 * c.agree < c.informative) return std::nullopt;
+    if (c.non_zero < kFewestNonZero || 2 * c.agree < c.non_zero) return std::nullopt;
     split.odd.push_back(all->rows[r].rank);
-    if (std::exchange(reported, true)) continue;
+    if (std::exchange(found, true)) continue;
     split.differ = c.differ;
     split.element = ElementOf(*all, c.first);
     split.rank_a = all->rows[reference].rank;
