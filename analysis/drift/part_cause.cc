@@ -70,8 +70,9 @@ OfPart FirstTokensCause(const DriftStatistics& s) {
                   words + ": the prefix cache holds keys and values of older weights", fix);
   }
   return DriftCause{"unknown", 0,
-                    words + ": a prefix cache with values of older weights, or weights that were "
-                            "updated inside sequences (weight_versions would show this)",
+                    words +
+                        ": a prefix cache with values of older weights, or weights that were "
+                        "updated inside sequences (weight_versions would show this)",
                     fix};
 }
 

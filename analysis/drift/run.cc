@@ -137,11 +137,12 @@ std::string DriftSite::MaskDoubt() const {
   const bool down = record.alarmed_down() && !RecordAlarmedDown();
   const bool sampled = SideOf(sampler, ended) != SamplerAlarm(ended);
   if (!up && !down && !sampled) return "";
-  return absl::StrCat("mask-follows-ratio: without the ", with_masked.tokens,
-                      " masked tokens that hold values of both sides the test fails, with them it "
-                      "does not: a mask that follows the ratio (IcePop, truncated importance "
-                      "sampling) is no mask that was known before the tokens were drawn; record the "
-                      "mask before rejection");
+  return absl::StrCat(
+      "mask-follows-ratio: without the ", with_masked.tokens,
+      " masked tokens that hold values of both sides the test fails, with them it "
+      "does not: a mask that follows the ratio (IcePop, truncated importance "
+      "sampling) is no mask that was known before the tokens were drawn; record the "
+      "mask before rejection");
 }
 
 StepChange DriftSite::Jump() const {

@@ -50,8 +50,7 @@ TemperatureMark MarkOf(const DriftSlopes& slopes, double tokens, double deviatio
   // Noise of log mu itself moves d against it by at most var(d) / var(log mu).
   const double noise = mark.fit.variance_y / mark.fit.variance_x;
   const double above = std::fabs(mark.fit.slope) - std::max(noise, 0.01);
-  mark.by_rollout =
-      NormalOf(above / mark.fit.standard_error, mark.fit.sequences) > deviations;
+  mark.by_rollout = NormalOf(above / mark.fit.standard_error, mark.fit.sequences) > deviations;
   return mark;
 }
 

@@ -34,8 +34,8 @@ struct TemperatureMark {
   bool found() const { return by_entropy || by_rollout; }
 };
 
-// Tests the pool, then its parts of at least 8 sequences, by Student's t. `most` is the false-alarm probability of
-// all these tests together at one look; each part has its share of it.
+// Tests the pool, then its parts of at least 8 sequences, by Student's t. `most` is the false-alarm
+// probability of all these tests together at one look; each part has its share of it.
 TemperatureMark FindTemperature(const RolloutSlices<DriftSlopes>& slopes, double tokens,
                                 double most);
 

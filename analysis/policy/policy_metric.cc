@@ -16,7 +16,7 @@ std::string Words(std::string_view op) {
   return words + ' ';
 }
 
-struct Name {
+struct MetricName {
   std::string words;
   bool Has(std::string_view word) const { return words.find(word) != std::string::npos; }
   bool Ends(std::string_view word) const { return words.ends_with(word); }
@@ -34,13 +34,13 @@ PolicyMetric OfThePast(double floor, MismatchScale scale = MismatchScale::kAbsol
 }
 
 // In bf16 a mean is 0.003 to 0.02; a single token may differ by more than 1.
-PolicyMetric LogProbabilities(const Name& name) {
+PolicyMetric LogProbabilities(const MetricName& name) {
   if (name.Has(" min ") || name.Has(" std ")) return {PolicyKind::kOther};
   if (name.Has(" max ")) return OfThePast(1);
   return Mismatch(MismatchScale::kAbsolute, 0.1, 0.02, "the limit of slime's tests");
 }
 
-PolicyMetric Probabilities(const Name& name) {
+PolicyMetric Probabilities(const MetricName& name) {
   if (name.Has(" corr ")) return Mismatch(MismatchScale::kShare, 0.1, 0.05, "customary");
   if (name.extreme() || name.Has(" valid ")) return {PolicyKind::kOther};
   return Mismatch(MismatchScale::kAbsolute, 0.05, 0.01,
@@ -48,7 +48,7 @@ PolicyMetric Probabilities(const Name& name) {
 }
 
 // Names that end in `error` are NeMo-RL's, whose limit is a hundredth of verl's.
-PolicyMetric Divergence(const Name& name) {
+PolicyMetric Divergence(const MetricName& name) {
   if (name.Has(" min ") || name.Has(" std ")) return {PolicyKind::kOther};
   if (name.Has(" max ")) return OfThePast(1);
   if (name.Ends(" error "))
@@ -57,13 +57,13 @@ PolicyMetric Divergence(const Name& name) {
 }
 
 // One long sequence decides a factor over sequences.
-PolicyMetric Factor(const Name& name) {
+PolicyMetric Factor(const MetricName& name) {
   if (name.Has(" seq ") || name.extreme()) return OfThePast(1, MismatchScale::kFactor);
   return Mismatch(MismatchScale::kFactor, 0.05, 0.02, "NeMo-RL's documentation");
 }
 
 // The mean weight is 1 in expectation, whatever the two distributions are.
-PolicyMetric Weights(const Name& name) {
+PolicyMetric Weights(const MetricName& name) {
   if (name.Has(" eff ") || name.Ends(" ess "))
     return Mismatch(MismatchScale::kSample, 1 / 0.3, 1 / 0.3, "verl: at least 0.3");
   if (name.extreme()) return {PolicyKind::kOther};
@@ -71,14 +71,14 @@ PolicyMetric Weights(const Name& name) {
 }
 
 // A count of groups has no known total.
-PolicyMetric Spread(const Name& name) {
+PolicyMetric Spread(const MetricName& name) {
   if (name.Has(" count ")) return {PolicyKind::kOther};
   const bool share = name.Has(" frac ") || name.Has(" zero ") || name.Has(" pct ");
   return {share ? PolicyKind::kSpreadlessShare : PolicyKind::kRewardSpread};
 }
 
 // Preference training logs margins and both sides of a pair under `rewards/`.
-PolicyMetric Reward(const Name& name) {
+PolicyMetric Reward(const MetricName& name) {
   if (name.Has(" margin ") || name.Has(" margins ")) return {PolicyKind::kMargin};
   const bool preference =
       name.Has(" chosen ") || name.Has(" rejected ") || name.Has(" accuracies ");
@@ -105,7 +105,7 @@ double PolicyMetric::Distance(double value) const {
 }
 
 PolicyMetric PolicyMetricOf(std::string_view op, SeriesRole role) {
-  const Name name{Words(op)};
+  const MetricName name{Words(op)};
   switch (role) {
     case SeriesRole::kMismatch:
       return LogProbabilities(name);

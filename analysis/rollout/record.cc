@@ -61,7 +61,8 @@ double RecordTest::Part::LogDown(double kappa) const {
 double RecordTest::Part::LogUp(bool missing_counts) const {
   if (!missing_counts || missing == 0) return up.log();
   std::array<double, kUp> logs = up.logs();
-  for (size_t j = 0; j < kUp; ++j) logs[j] += static_cast<double>(missing) * std::log1p(-kLambda[j]);
+  for (size_t j = 0; j < kUp; ++j)
+    logs[j] += static_cast<double>(missing) * std::log1p(-kLambda[j]);
   return Wealth<kUp>::LogMean(logs);
 }
 

@@ -25,16 +25,16 @@
 // draw. Its second moment 2 k2 bounds what it adds to E[rho], to second order: rho is divided by 1
 // + 2 k2.
 //
-// The test needs masks that are known before the token is drawn. A loss that rejects tokens by their
-// ratio (IcePop, truncated importance sampling) masks afterwards. Therefore a second test, which
-// uses masked tokens that hold values of both sides too (UseMasked), must agree. If the mask was
-// known before, the first one is valid, else the second one is, and both alarm with at most the
+// The test needs masks that are known before the token is drawn. A loss that rejects tokens by
+// their ratio (IcePop, truncated importance sampling) masks afterwards. Therefore a second test,
+// which uses masked tokens that hold values of both sides too (UseMasked), must agree. If the mask
+// was known before, the first one is valid, else the second one is, and both alarm with at most the
 // probability of the valid one.
 //
 // If values are missing for some tokens (rollout/missing.h), the others sum mu pi/mu = pi over a
 // part of mu's support, at most 1 where mu's share of it is also 1. So with rho = 0 for the missing
-// ones, the upward factor has a mean of at most 1 whatever decides which values are missing. This is
-// done if they depend on the token; then the downward side has no evidence.
+// ones, the upward factor has a mean of at most 1 whatever decides which values are missing. This
+// is done if they depend on the token; then the downward side has no evidence.
 //
 // Every product is kept for the pool and for its parts (rollout/slices.h). The test uses the sum of
 // their wealths, each times its share.

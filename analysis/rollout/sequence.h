@@ -41,10 +41,11 @@ struct RolloutToken {
   int64_t lag = kNoLag;  // train version minus the version of the weights that drew the token
   int64_t version = kNoVersion;  // of the weights that drew the token
   int64_t position = 0;
-  int64_t turn = -1;       // of a conversation; -1 if not recorded
-  bool judged = true;      // not masked, and recorded on both sides
-  // Masked, with values of both sides that are no placeholders (0, or equal in neighbours), and not of the prompt (a
-  // masked start of a sequence that has judged tokens). A loss may have rejected it by its ratio.
+  int64_t turn = -1;   // of a conversation; -1 if not recorded
+  bool judged = true;  // not masked, and recorded on both sides
+  // Masked, with values of both sides that are no placeholders (0, or equal in neighbours), and not
+  // of the prompt (a masked start of a sequence that has judged tokens). A loss may have rejected
+  // it by its ratio.
   bool masked_with_values = false;
   bool same_token = true;  // false if the halves have different ids here
 };
@@ -78,9 +79,9 @@ struct RolloutSequence {
 };
 
 // Joins two halves by position. For a whole sequence, `train` and `rollout` are the same message.
-// Overwrites `out` but keeps its memory. The caller must set `step`, `later_epoch` and `copy`. Returns
-// FailedPrecondition "bad-tensor: ..." if a tensor's dtype, shape and bytes do not agree. Pure,
-// thread-safe.
+// Overwrites `out` but keeps its memory. The caller must set `step`, `later_epoch` and `copy`.
+// Returns FailedPrecondition "bad-tensor: ..." if a tensor's dtype, shape and bytes do not agree.
+// Pure, thread-safe.
 absl::Status DecodeRollout(const v1::LogprobsSequence& train, const v1::LogprobsSequence& rollout,
                            RolloutSequence* out);
 

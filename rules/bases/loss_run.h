@@ -122,9 +122,9 @@ class LossRun {
   // By the role of processes.
   const std::map<v1::Role, Phases>& phases() const { return phases_; }
 
-  // Not stored: reported_, touched_, late_reported_, late_touched_, late_round_ and late_heard_ belong
-  // to one call, taken_ and taken_from_ to one batch. places_, known_, whole_, rates_now_ and
-  // training_ are recomputed.
+  // Not stored: reported_, touched_, late_reported_, late_touched_, late_round_ and late_heard_
+  // belong to one call, taken_ and taken_from_ to one batch. places_, known_, whole_, rates_now_
+  // and training_ are recomputed.
   void Persist(Archive& a);
 
  private:

@@ -56,9 +56,9 @@ bool ChoseItsBest(const RoutedToken& t) {
 // the root mean square of the differences of the n experts that both sides chose or both left out.
 // If the token's noise is equal for all experts, a flip with smaller margin m needs a difference of
 // 2 m between two of them. Then 2 m > 8 * 0.6745 s (1 + 28 / n^2), for a factor of 4, has a chance
-// of 1e-3 by Student's t with n degrees of freedom. Noise of more than an eighth of the layer's spread
-// is no rounding (int8 with one channel 60 times the others has that): s exceeds it by the factor
-// 1 + 2.3 / sqrt(n) with a chance of 1e-3 by chi-square. If n is 0, only this counts.
+// of 1e-3 by Student's t with n degrees of freedom. Noise of more than an eighth of the layer's
+// spread is no rounding (int8 with one channel 60 times the others has that): s exceeds it by the
+// factor 1 + 2.3 / sqrt(n) with a chance of 1e-3 by chi-square. If n is 0, only this counts.
 bool OwnNoiseExplains(const RoutedToken& a, const RoutedToken& b, double factor, double spread) {
   if (!ChoseItsBest(a) || !ChoseItsBest(b)) return false;
   const auto chose = [](const RoutedToken& t, int16_t expert) {
@@ -66,9 +66,8 @@ bool OwnNoiseExplains(const RoutedToken& a, const RoutedToken& b, double factor,
   };
   double all = 0, squares = 0, common = 0, n = 0;
   for (const EdgeScore& here : a.ranked) {
-    const auto there = std::find_if(b.ranked.begin(), b.ranked.end(), [&](const EdgeScore& e) {
-      return e.expert == here.expert;
-    });
+    const auto there = std::find_if(b.ranked.begin(), b.ranked.end(),
+                                    [&](const EdgeScore& e) { return e.expert == here.expert; });
     if (there == b.ranked.end()) continue;
     const double square = std::pow(double{here.value} - double{there->value}, 2);
     all += square;

@@ -16,9 +16,9 @@ namespace plumbline::audit {
 namespace {
 
 // Counts what the first objects hold.
-class Look : private JsonRecord::Taker {
+class JsonLook : private JsonRecord::Taker {
  public:
-  explicit Look(const std::string& step) : choice_(step) {}
+  explicit JsonLook(const std::string& step) : choice_(step) {}
 
   void Object(JsonCursor* cursor, std::string_view text) {
     stepped_ = valued_ = false;
@@ -53,7 +53,7 @@ class Look : private JsonRecord::Taker {
 
 bool LooksLikeLines(std::string_view path, std::string_view text, bool all,
                     const std::string& step) {
-  Look look(step);
+  JsonLook look(step);
   size_t good = 0, bad = 0;
   while (!text.empty() && good < kLookObjects) {
     const size_t end = text.find('\n');
@@ -74,7 +74,7 @@ bool LooksLikeLines(std::string_view path, std::string_view text, bool all,
 
 // Objects over several lines, one after the other, commas between them or not.
 bool LooksLikeObjects(std::string_view text, const std::string& step) {
-  Look look(step);
+  JsonLook look(step);
   while (look.objects() < kLookObjects) {
     const size_t begin = text.find_first_not_of(" \t\r\n,");
     if (begin == std::string_view::npos) break;
@@ -90,7 +90,7 @@ bool LooksLikeObjects(std::string_view text, const std::string& step) {
 }
 
 bool LooksLikeList(std::string_view text, const std::string& step) {
-  Look look(step);
+  JsonLook look(step);
   JsonCursor cursor(text);
   cursor.EnterList();
   while (look.objects() < kLookObjects && cursor.NextElement()) {

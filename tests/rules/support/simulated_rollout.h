@@ -93,10 +93,10 @@ struct RolloutSpec {
   int poison_every = 0;   // every n-th token's values are, in turn, NaN on the rollout's side, NaN
                           // on the trainer's, -inf on the rollout's
   int null_beyond_rank = 0;  // the rollout's values of less likely tokens are NaN
-  bool far = false;       // every |d| is 20, alternating in sign
-  int epochs = 1;         // how often each step's sequences are sent, with a later trainer
-  bool halves = false;    // the rollout process and the trainer send their halves separately
-  bool logits = false;    // the evidence is Logits with rows, at op "logits", instead of Logprobs
+  bool far = false;          // every |d| is 20, alternating in sign
+  int epochs = 1;            // how often each step's sequences are sent, with a later trainer
+  bool halves = false;       // the rollout process and the trainer send their halves separately
+  bool logits = false;  // the evidence is Logits with rows, at op "logits", instead of Logprobs
 };
 
 void Set(RolloutSpec& spec, const std::string& key, const std::string& value);
