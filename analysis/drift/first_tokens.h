@@ -27,6 +27,9 @@ class FirstTokens {
 
   // Takes one fresh token of the open sequence; `bin` is its probability stratum.
   void Add(double d, size_t bin, ContextKey context);
+  // Passes over a token of older weights: tokens drawn after an update inside a sequence attend to
+  // caches of older weights and are no first tokens.
+  void Skip() { ++index_; }
   void EndSequence();
   FirstTokensExcess Excess() const;
   // index_ belongs to one sequence, so it is not stored.

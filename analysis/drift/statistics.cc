@@ -130,7 +130,11 @@ void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutTo
   }
   TakeBehaviour(token, lag_known && token.lag == 0, context);
   with_entropy += std::isfinite(token.train + token.train_entropy);
-  if (is_fresh) TakeFresh(sequence, token, d, context);
+  if (is_fresh) {
+    TakeFresh(sequence, token, d, context);
+  } else {
+    first_tokens.Skip();
+  }
 }
 
 // Uses a third forward pass: the trainer's weights at the time of the rollout. It splits d into the

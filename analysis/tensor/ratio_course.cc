@@ -21,7 +21,7 @@ void AddToMean(double x, uint64_t& count, double& mean, uint64_t newest = kNewes
 
 }  // namespace
 
-void RateAtWork::Emit(double rate) {
+void RateAtWork::Take(double rate) {
   if (!std::isfinite(rate) || rate < 0) return;
   newest_ = rate;
   // A rounding error in a schedule's arithmetic is not a warm-up.

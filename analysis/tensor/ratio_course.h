@@ -18,7 +18,7 @@ namespace plumbline::analysis {
 class RateAtWork {
  public:
   // Takes a recorded rate. Non-finite and negative values are ignored.
-  void Emit(double rate);
+  void Take(double rate);
   bool reported() const { return highest_ >= 0; }
   // True if the last kSettled values set no new maximum, and the newest is at least a tenth of it.
   // A rate of 0 is never active: health/learning-rate reports it.

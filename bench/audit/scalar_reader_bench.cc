@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "audit/readers/scalars/block_reader.h"
+#include "audit/readers/input/block_reader.h"
 #include "audit/readers/scalars/scalar_reader.h"
 #include "audit/session/audit.h"
 #include "base/crc32c.h"

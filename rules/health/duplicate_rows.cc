@@ -70,8 +70,7 @@ constexpr RuleInfo kInfo = {"health/duplicate-rows",
                             kPage,
                             kOptions};
 
-constexpr size_t kMostReportedRows =
-    4096;  // that a checkpoint tells: at so many it may have left some
+constexpr size_t kMostReportedRows = 4096;  // a checkpoint with this number may have omitted some
 constexpr size_t kMostRowWeights = size_t{1} << 18;
 constexpr uint64_t kFewestOfExpert = 64;  // elements
 

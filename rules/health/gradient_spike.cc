@@ -98,7 +98,7 @@ struct RateTurns {
   double high = 0, low = 0;  // since the last restart
   void Persist(Archive& a) { a(high, low); }
 
-  bool Emit(double rate) {
+  bool Take(double rate) {
     if (!std::isfinite(rate) || rate < 0) return false;
     const bool restarts = low <= 0.75 * high && rate >= 1.5 * low && rate > 0 && high > 0;
     if (restarts || rate > high) {
@@ -172,13 +172,12 @@ class GradientSpike : public ScalarRule {
     });
     StepEnd step = rows.end;
     size_t row = first;
-    for (bool reported = false; row < rows.size() && !reported; ++row) {
+    for (bool any = false; row < rows.size() && !any; ++row) {
       step.step = rows.steps[row];
       rate_ = LargestOf(rates, row);
       Turn(step.role);
       for (size_t i = 0; i < norms.size(); ++i)
-        reported |=
-            Take(step, places[i]->first, norms[i].value(row), *places[i]->second.series, out);
+        any |= Take(step, places[i]->first, norms[i].value(row), *places[i]->second.series, out);
     }
     rate_.reset();
     return row - first;
@@ -236,7 +235,7 @@ class GradientSpike : public ScalarRule {
 
   // The rate of the step is known.
   void Turn(v1::Role role) {
-    if (!rate_ || !turns_[role].Emit(*rate_)) return;
+    if (!rate_ || !turns_[role].Take(*rate_)) return;
     for (auto& [key, series] : series_) {
       if (std::get<0>(key) == role) series.detector.RestartRate();
     }

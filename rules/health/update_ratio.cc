@@ -166,7 +166,7 @@ class UpdateRatio : public ScalarRule {
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     changes_.Close(step, out);
     RateAtWork& rate = rates_[step.role];
-    if (rate_) rate.Emit(*rate_);
+    if (rate_) rate.Take(*rate_);
     for (const auto& [place, point] : open_) {
       if (!point.reported && IsOneAxis(place.first)) continue;
       RatioSite* site = Find(step, place);
@@ -188,7 +188,7 @@ class UpdateRatio : public ScalarRule {
     const std::vector<ScalarColumn> reported = of(SeriesRole::kRate);
     RateAtWork& rate = rates_[rows.end.role];
     for (size_t row = first; !reported.empty() && row < rows.size(); ++row) {
-      if (const auto largest = LargestOf(reported, row)) rate.Emit(*largest);
+      if (const auto largest = LargestOf(reported, row)) rate.Take(*largest);
     }
     return rows.size() - first;
   }
@@ -277,8 +277,7 @@ class UpdateRatio : public ScalarRule {
   // NaN: it cannot be told. nullopt: the weight is zero, or nothing was observed beside it.
   std::optional<double> RatioOf(const Place& place, const RatioPoint& point) const {
     // A ratio is never negative: such a value is its log10.
-    if (point.reported)
-      return *point.reported < 0 ? std::pow(10.0, *point.reported) : *point.reported;
+    if (const auto ratio = point.reported) return *ratio < 0 ? std::pow(10.0, *ratio) : *ratio;
     if (point.weight_squares > 0 || std::isnan(point.weight_squares))
       return std::sqrt(point.change_squares / point.weight_squares);
     const auto weight = weights_.find(place.first);
@@ -299,7 +298,7 @@ class UpdateRatio : public ScalarRule {
       ++site.empty;
       return;
     }
-    if (point.lr) site.own_rate.Emit(*point.lr);
+    if (point.lr) site.own_rate.Take(*point.lr);
     const RateAtWork& known = rate.reported() ? rate : site.own_rate;
     std::optional<bool> at_work;
     if (known.reported()) at_work = known.at_work();

@@ -1,8 +1,8 @@
 // libFuzzer: arbitrary bytes as files of SwanLab (and as its records, with valid checksums), Comet,
 // Sacred, as a notebook and as an export of a log service; the first byte selects the format.
 #include "audit/readers/input/json_cursor.h"
-#include "audit/readers/trainer_log/log_export.h"
-#include "audit/readers/trainer_log/notebook.h"
+#include "audit/readers/log_document/log_export.h"
+#include "audit/readers/log_document/notebook.h"
 #include "tests/audit/scalars/scalar_files.h"
 #include "tests/fuzz/point_bytes.h"
 

@@ -19,7 +19,7 @@ bool AfterSign(const char* from, const char* at) {
   return at != from && kSigns[at[-1]];
 }
 
-// At "None", "null", "N/A", "--" behind a sign: a name that has no value here.
+// At "None", "null", "N/A", "--" after a sign: a name that has no value here.
 bool LogPairs::TakeAbsent(LogPair* pair) {
   static constexpr std::string_view kWords[] = {"None", "none", "null", "NULL", "N/A",
                                                 "n/a",  "NA",   "--",   "nil"};

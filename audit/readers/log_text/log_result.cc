@@ -64,7 +64,7 @@ bool LogResult::TakeLine(std::string_view line) {
   return true;
 }
 
-// A name and its value; what is no number is passed over.
+// A name and its value; a text is passed over.
 void LogResult::TakeValue(std::string_view name, std::string_view value) {
   constexpr double kMostSteps = 1e15;
   Trim(&name, kSpaces, kSpaces);

@@ -45,7 +45,7 @@ std::string OrderOf(const std::vector<CsvColumn>& columns, const std::vector<Kep
 // Returns the names, parted by commas.
 std::string ListNames(const std::vector<CsvColumn>& columns);
 
-// If no column has a name that is no number, names them "column 1", ... and returns true.
+// If no column has a name that is not a number, names them "column 1", ... and returns true.
 bool NumberNameless(std::vector<CsvColumn>* columns);
 
 // TensorBoard's "Wall time,Step,Value".

@@ -7,7 +7,7 @@
 
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/text_file.h"
-#include "audit/readers/scalars/wire.h"
+#include "audit/readers/input/wire.h"
 
 namespace plumbline::audit {
 namespace {

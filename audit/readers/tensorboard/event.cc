@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "audit/readers/scalars/wire.h"
+#include "audit/readers/input/wire.h"
 #include "audit/readers/tensorboard/hparams.h"
 #include "base/half.h"
 

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <string>
 
-#include "audit/readers/scalars/wire.h"
+#include "audit/readers/input/wire.h"
 
 namespace plumbline::audit {
 namespace {

@@ -17,7 +17,7 @@
 #include "audit/readers/rollout/known_maps.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
-#include "audit/readers/trainer_log/log_document.h"
+#include "audit/readers/log_document/log_document.h"
 #include "audit/readers/trainer_log/log_line.h"
 
 namespace plumbline::audit {

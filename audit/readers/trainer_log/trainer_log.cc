@@ -18,7 +18,7 @@
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/scalars/text_file.h"
 #include "audit/readers/trainer_log/held_rows.h"
-#include "audit/readers/trainer_log/log_document.h"
+#include "audit/readers/log_document/log_document.h"
 #include "audit/readers/trainer_log/log_line.h"
 #include "audit/readers/trainer_log/log_notes.h"
 #include "audit/readers/trainer_log/log_recognition.h"

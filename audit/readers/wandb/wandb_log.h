@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "audit/readers/scalars/block_reader.h"
+#include "audit/readers/input/block_reader.h"
 
 namespace plumbline::audit {
 

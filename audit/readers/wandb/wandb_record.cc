@@ -9,7 +9,7 @@
 
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
-#include "audit/readers/scalars/wire.h"
+#include "audit/readers/input/wire.h"
 
 namespace plumbline::audit {
 namespace {

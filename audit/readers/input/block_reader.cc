@@ -1,4 +1,4 @@
-#include "audit/readers/scalars/block_reader.h"
+#include "audit/readers/input/block_reader.h"
 
 #include <cstring>
 

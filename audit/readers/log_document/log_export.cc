@@ -1,4 +1,4 @@
-#include "audit/readers/trainer_log/log_export.h"
+#include "audit/readers/log_document/log_export.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "audit/readers/trainer_log/json_texts.h"
+#include "audit/readers/log_document/json_texts.h"
 
 namespace plumbline::audit {
 namespace {

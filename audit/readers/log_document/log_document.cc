@@ -1,9 +1,9 @@
-#include "audit/readers/trainer_log/log_document.h"
+#include "audit/readers/log_document/log_document.h"
 
 #include <algorithm>
 
-#include "audit/readers/trainer_log/log_export.h"
-#include "audit/readers/trainer_log/notebook.h"
+#include "audit/readers/log_document/log_export.h"
+#include "audit/readers/log_document/notebook.h"
 
 namespace plumbline::audit {
 

@@ -1,9 +1,9 @@
-#include "audit/readers/trainer_log/notebook.h"
+#include "audit/readers/log_document/notebook.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "audit/readers/trainer_log/json_texts.h"
+#include "audit/readers/log_document/json_texts.h"
 
 namespace plumbline::audit {
 namespace {
