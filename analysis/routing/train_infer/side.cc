@@ -214,9 +214,10 @@ class CallReader {
 
   void KeepRow(RoutedToken& token) const {
     if (side_->rule.plain() && s_.scores_are_logits()) {
+      const double peak = *std::max_element(x_.begin(), x_.end());
       double sum = 0;
-      for (const double x : x_) sum += std::exp(x - token.ranked[0].value);
-      token.log_sum = static_cast<float>(token.ranked[0].value + std::log(sum));
+      for (const double x : x_) sum += std::exp(x - peak);
+      token.log_sum = static_cast<float>(peak + std::log(sum));
     } else if (!side_->rule.plain() && HashOf(token.key) <= row_limit_) {
       token.row.assign(x_.begin(), x_.end());
     }
