@@ -7,9 +7,7 @@
 #include <vector>
 
 #include "analysis/collective/case/case.h"
-#include "analysis/collective/odd_rank.h"
 #include "analysis/collective/replay/replay.h"
-#include "analysis/collective/rounding_slip.h"
 
 namespace plumbline::analysis {
 
@@ -52,14 +50,7 @@ struct SumBound {
   // Every element is the sum times the postscale that the call declares.
   bool postscaled = false;
 
-  OddRank odd;        // then `excuse` is empty
-  RoundingSlip slip;  // the same
-
-  bool found() const {
-    return explanation.empty() && (broken > 0 || !ranks.empty() || odd.found() || slip.found());
-  }
-  // Returns true if the results show nothing about how partial sums are rounded.
-  bool not_sums() const { return broken > 0 || odd.found() || slip.found(); }
+  bool found() const { return explanation.empty() && (broken > 0 || !ranks.empty()); }
 };
 
 // Returns true if `algorithm` is an order of summation, by the names that libraries give them. A

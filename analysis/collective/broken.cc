@@ -76,105 +76,12 @@ v1::Verdict BrokenFinding(const ReductionAnalysis& a) {
   return found.Take();
 }
 
-uint32_t RankOfRow(const ReductionAnalysis& a, int row) {
-  const auto& items = a.joined->items;
-  const auto i = static_cast<size_t>(row);
-  return items.size() > 1 && i < items.size() ? items[i].source->rank()
-                                              : static_cast<uint32_t>(row);
-}
-
-v1::Verdict OddRankFinding(const ReductionAnalysis& a) {
-  const OddRank& odd = a.bound.odd;
-  const uint32_t rank = RankOfRow(a, odd.row);
-  const bool flipped = odd.kind == OddRank::Kind::kFlipped;
-  const v1::Strength strength = !flipped       ? v1::STRENGTH_STATISTICAL
-                                : odd.replayed ? v1::STRENGTH_PROVED
-                                               : v1::STRENGTH_BOUNDED;
-  FindingBuilder found(flipped ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, strength);
-  if (flipped) {
-    found.Title(absl::StrCat("rank ", rank, " enters the sum with the wrong sign"))
-        .Explain(absl::StrFormat(
-            "The %d sampled results are the sum over %d ranks if the values of rank %d are "
-            "subtracted instead of added: %s.",
-            odd.compared, a.c.ranks, rank,
-            odd.replayed ? "a replay then gives every result bit for bit"
-                         : "every result is then within its rounding, and with no other rank"))
-        .Cause("flipped-sign", odd.replayed ? 1 : 0.9)
-        .Measured("weight of the rank's values in the sum", -1, "share")
-        .Fix(absl::StrCat(
-            "Find what negates the gradients of rank ", rank,
-            " after they are recorded: a reversed loss or gradient-reversal layer on that rank, a "
-            "hook that subtracts, a different build. Its updates go uphill in every step."));
-  } else {
-    found.Title(absl::StrCat("other values of rank ", rank, " were summed than it recorded"))
-        .Explain(absl::StrFormat(
-            "Over %d sampled elements, the recorded values of rank %d have the weight %.2f ± %.2f "
-            "in the results. Values of a similar size that depend on no rank's values are in their "
-            "place, as in a buffer of an earlier step. The other ranks' values are summed.",
-            odd.compared, rank, odd.weight, odd.deviation))
-        .Cause("stale-contribution", 0.8)
-        .Measured("weight of the rank's values in the sum", odd.weight, "share")
-        .FalseAlarm("probability", 1e-6)
-        .Fix(absl::StrCat(
-            "Find what rank ", rank,
-            " hands to the collective: a bucket that is not refilled in this step, a "
-            "communication stream that does not wait for the backward pass, a gradient that is "
-            "replaced after it is recorded."))
-        .Assume("the values of different ranks, and those of earlier steps, are independent");
-  }
-  found.Threshold(1, "a sum adds every rank's values once")
-      .Samples(static_cast<uint64_t>(odd.compared))
-      .Assume("the recorded inputs are the values that each rank hands to the collective");
-  found.verdict().mutable_site()->add_ranks(rank);
-  google::protobuf::Struct& w = *found.finding().mutable_witness();
-  Put(w, "rank", rank);
-  Put(w, "compared", odd.compared);
-  return found.Take();
-}
-
-v1::Verdict SlipFinding(const ReductionAnalysis& a) {
-  const RoundingSlip& slip = a.bound.slip;
-  const bool cut = slip.kind == RoundingSlip::Kind::kCutInputs;
-  const char* dtype = DTypeName(slip.dtype);
-  FindingBuilder found(v1::LEVEL_WARNING, cut ? v1::STRENGTH_BOUNDED : v1::STRENGTH_STATISTICAL);
-  if (cut) {
-    found.Title(absl::StrCat("inputs of a collective are cut to ", dtype, ", not rounded"))
-        .Explain(absl::StrFormat(
-            "All %d sampled results are f32 sums over %d ranks of the inputs cut toward zero to "
-            "%s. %d of them are outside the error bound of the sums of the inputs rounded to "
-            "nearest. The results are wrong by %+.3f %% in the mean.",
-            slip.compared, a.c.ranks, dtype, slip.decisive, 100 * slip.bias))
-        .Cause("cut-inputs", 0.95)
-        .Fix(
-            "Cast with rounding to nearest (tensor.to(torch.bfloat16)) instead of dropping the "
-            "low 16 bits, or send f32.");
-  } else {
-    found.Title("results of a collective are stored away from zero")
-        .Explain(absl::StrFormat(
-            "None of %d inexact results over %d ranks is closer to zero than its exact sum, and "
-            "all are less than one ulp further away. The results are wrong by %+.3f %% in the "
-            "mean, half an ulp each.",
-            slip.decisive, a.c.ranks, 100 * slip.bias))
-        .Cause("stored-away", 0.95)
-        .FalseAlarm("probability", std::max(1e-300, std::exp2(-slip.decisive)))
-        .Fix(absl::StrCat("Round to nearest where the sum is stored in ", dtype,
-                          ", or store it in f32."));
-  }
-  found.Measured("mean relative error of the results", slip.bias, "share")
-      .Threshold(0, "rounding to nearest has no bias")
-      .Samples(static_cast<uint64_t>(slip.compared))
-      .Assume("the recorded inputs are the values that each rank hands to the collective");
-  return found.Take();
-}
-
 }  // namespace
 
 std::optional<v1::Verdict> BrokenCollective(
     const std::vector<std::shared_ptr<const ReductionAnalysis>>& all) {
   for (const auto& a : all) {
     if (!a->blocked.empty() || !a->bound.found()) continue;
-    if (a->bound.odd.found()) return OddRankFinding(*a);
-    if (a->bound.slip.found()) return SlipFinding(*a);
     // If results are almost equal, precision/replica-divergence reports them.
     const auto split = a->bound.broken > 0 ? std::nullopt : SplitOutputs(*a->joined);
     if (!split || split->odd.empty()) return BrokenFinding(*a);

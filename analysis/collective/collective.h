@@ -5,7 +5,6 @@
 #include "analysis/collective/analysis.h"              // IWYU pragma: export
 #include "analysis/collective/broken.h"                // IWYU pragma: export
 #include "analysis/collective/compression_verdict.h"   // IWYU pragma: export
-#include "analysis/collective/differing_sums.h"        // IWYU pragma: export
 #include "analysis/collective/errors.h"                // IWYU pragma: export
+#include "analysis/collective/narrow_verdict.h"        // IWYU pragma: export
 #include "analysis/collective/reduction_statistics.h"  // IWYU pragma: export
-#include "analysis/collective/rounding_slip.h"         // IWYU pragma: export

@@ -97,8 +97,4 @@ class ReductionStatistics {
   std::optional<int64_t> bias_step_;  // the newest step in a stream
 };
 
-// Returns the note on 16-bit partial sums that show no bias yet, with the simulated bias over more
-// ranks. `tally.growth` must be set.
-v1::Verdict NarrowVerdict(const ReductionStatistics& tally, const char* fix);
-
 }  // namespace plumbline::analysis

@@ -104,7 +104,7 @@ double Sum(const Summing& s, std::vector<double>& x) {
   return x[0];
 }
 
-// Random orders of the ranks, equal on every host (SplitMix64).
+// SplitMix64: equal orders on every host.
 class Orders {
  public:
   explicit Orders(size_t n) : rows_(n) { std::iota(rows_.begin(), rows_.end(), 0); }
@@ -115,7 +115,8 @@ class Orders {
 
  private:
   uint64_t Draw() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15ull;
+    state_ += 0x9e3779b97f4a7c15ull;
+    uint64_t z = state_;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
     return z ^ (z >> 31);
@@ -208,8 +209,10 @@ Element Simulate(const ReductionCase& c, int32_t sample, const std::vector<Summi
 double MedianSize(const std::vector<Element>& elements) {
   std::vector<double> sizes;
   for (const Element& e : elements) sizes.push_back(std::fabs(e.exact));
-  std::sort(sizes.begin(), sizes.end());
-  return sizes.empty() ? 0 : sizes[sizes.size() / 2];
+  if (sizes.empty()) return 0;
+  const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
+  std::nth_element(sizes.begin(), middle, sizes.end());
+  return *middle;
 }
 
 // Returns n KL(share, 1/20) if the share is above 1/20, else 0.
@@ -219,12 +222,16 @@ double Surprise(double of, double n) {
   return n * (q * std::log(q / p) + (q < 1 ? (1 - q) * std::log((1 - q) / (1 - p)) : 0));
 }
 
+// ---- what else the results look like ----
+
 // Returns the significand bits that x != 0 needs, including the leading one.
 int BitsOf(double x) {
   int exponent = 0;
   const auto m = static_cast<uint64_t>(std::ldexp(std::frexp(std::fabs(x), &exponent), 53));
   return 53 - std::countr_zero(m);
 }
+
+bool FewOf(size_t some, size_t all) { return 20 * some <= all; }
 
 // Returns the magnitude at which every result outside was cut. If there is none, returns 0.
 double CutAt(const std::vector<Element>& elements, size_t way, DType result) {
@@ -251,24 +258,20 @@ double FactorOf(const std::vector<Element>& elements, size_t way, DType result) 
   }
   const double factor = products / squares;
   if (!(std::fabs(factor) > 0) || !std::isfinite(factor)) return 0;
-  // A factor near 1 may be the bias of sums. It must leave no more than the result's rounding.
-  const bool near = std::fabs(factor - 1) < 0.1;
-  if (!(std::fabs(factor - 1) > 4 * PowerOfTwo(-FormatOf(result).precision))) return 0;
   const auto outside = std::count_if(elements.begin(), elements.end(), [&](const Element& e) {
-    if (!near) return !e.spans[way].Holds(e.y / factor, result);
-    const double stored = std::fabs(factor) * UlpOf(e.exact, result) / 2;
-    return !(std::fabs(e.y - factor * e.exact) <= 0.75 * UlpOf(e.y, result) + stored);
+    return !e.spans[way].Holds(e.y / factor, result);
   });
-  return 20 * static_cast<size_t>(outside) <= elements.size() ? factor : 0;
+  return FewOf(static_cast<size_t>(outside), elements.size()) ? factor : 0;
 }
 
 // Returns true if the results are one rank's inputs, or all zero.
 bool NeverReduced(const ReductionCase& c, const std::vector<Element>& elements) {
   const auto all = [&](auto test) { return std::all_of(elements.begin(), elements.end(), test); };
-  bool never = all([](const Element& e) { return e.y == 0; });
-  for (int r = 0; r < c.ranks && !never; ++r)
-    never = all([&](const Element& e) { return e.y == c.input(r, e.sample); });
-  return never;
+  if (all([](const Element& e) { return e.y == 0; })) return true;
+  for (int r = 0; r < c.ranks; ++r) {
+    if (all([&](const Element& e) { return e.y == c.input(r, e.sample); })) return true;
+  }
+  return false;
 }
 
 std::string ExplanationFor(const ReductionCase& c, const std::vector<Element>& elements,
@@ -312,7 +315,8 @@ void SumLikeness::Take(const ReductionCase& c, std::span<const int32_t> columns)
       ways_.back().precision = FormatOf(s.partial).precision;
     }
   }
-  if (ways_.size() != all.size()) return;  // another wire: only the site's first one is judged
+  if (ways_.size() != all.size())
+    return;  // the site's wire changed; only the first one's is judged
   const size_t most = std::min<size_t>(
       std::max<size_t>(kAddends / static_cast<size_t>(c.ranks), 16), kEnough - elements_);
   const size_t stride = (columns.size() + most - 1) / most;

@@ -118,10 +118,9 @@ class Measure {
     }
     const double factor = products / squares;
     const bool follow = std::all_of(elements_.begin(), elements_.end(), [&](const Element& e) {
-      // Stored, scaled and stored again; a quarter of an ulp for the error of the factor. What is
-      // left is that of f32 sums: sums that are off by more are not excused by a factor.
-      const double store = 1.25 * UlpOf(factor * e.sum, a_.c.d_dtype);
-      return std::abs(e.d - factor * e.sum) <= std::abs(factor) * e.error + store;
+      // The factor itself is only known to a rounding of the elements.
+      const double store = 2 * UlpOf(factor * e.sum, a_.c.d_dtype);
+      return std::abs(e.d - factor * e.sum) <= 4 * std::abs(factor) * e.error + store;
     });
     return follow && std::isfinite(factor) ? factor : 0;
   }

@@ -28,8 +28,6 @@ subnormal instead: the overflow is invisible, what it costs is not.
 |---|---|---|
 | up to a quarter of the dtype's largest value | pass | four times the ranks or the loss scale still fit |
 | above a quarter | note | the next doubling but one of ranks or loss scale overflows |
-| an output that is finite though the exact result does not fit (it saturated) | error | the step uses a wrong
-gradient, and the loss scaler, which looks for infinities, never halves |
 | an output that is infinite though the result fits | error | the step is skipped, or with no scaler the weights
 become NaN; a scaler halves until sums fit and gradients below 6e-8 are lost (Micikevicius et al., 2018) |
 
@@ -47,9 +45,7 @@ become NaN; a scaler halves until sums fit and gradients below 6e-8 are lost (Mi
 **What it checks.** At every sampled element of a collective: finite inputs whose exact result (after the division of
 an average, and the `postscale` that the trainer applies) is finite in the wire's dtype, and an output that is not. The
 order of sum and division is named by replay (`precision/collective-sum`). Where the addends' magnitudes together are
-too small for any partial sum to overflow, the finding states this: something else wrote the NaN or infinity. The
-reverse, too: an exact result beyond the dtype's largest value whose output is that value has saturated. A factor or a
-clip after the sum is excluded: two such results have different exact values, or the smaller results are their sums. A sum or
+too small for any partial sum to overflow, the finding states this: something else wrote the NaN or infinity. A sum or
 partial sum above a quarter of the dtype's largest value is a note: four times as many ranks, or a loss scale four times
 as large, overflow.
 
@@ -95,7 +91,6 @@ struct Look {
   std::vector<Element> others;     // the same, but no partial sum can have overflowed
   Element near_last;               // for finite outputs: the largest sum
   Element near;                    // and the largest partial sum
-  SaturatedSums saturated;
   uint64_t samples = 0;
 };
 
@@ -113,7 +108,7 @@ class CollectiveOverflow : public Rule {
         if (site.blocked.empty()) site.blocked = a->blocked;
         continue;
       }
-      Report(*a, LookAt(*a), site, out);
+      Emit(*a, LookAt(*a), site, out);
     }
   }
 
@@ -167,7 +162,6 @@ class CollectiveOverflow : public Rule {
     const SumMachine machine = MachineOf(a);
     const double half = FormatOf(c.wire_dtype).max_finite / 2;  // margin for the error of rounding
     Look look;
-    look.saturated = FindSaturated(c);
     for (const int32_t column : a.replay.columns) {
       Element e{column};
       std::vector<double> addends;
@@ -201,16 +195,11 @@ class CollectiveOverflow : public Rule {
     return scale == 0 || !std::isfinite(scale) ? 1 : scale;
   }
 
-  static void Report(const ReductionAnalysis& a, const Look& look, Site& site, VerdictSink& out) {
+  static void Emit(const ReductionAnalysis& a, const Look& look, Site& site, VerdictSink& out) {
     const double limit = FormatOf(MachineOf(a).arithmetic.partial).max_finite;
     site.samples += look.samples;
     site.largest_share = std::max(site.largest_share, look.near.largest / limit);
     const bool lost = !look.overflows.empty() || !look.others.empty();
-    if (look.saturated.found() && site.reported < v1::LEVEL_ERROR) {
-      site.reported = v1::LEVEL_ERROR;
-      out.Add(Saturated(a, look.saturated));
-      return;
-    }
     if (lost && site.reported < v1::LEVEL_ERROR) {
       site.reported = v1::LEVEL_ERROR;
       out.Add(look.overflows.empty() ? NotFinite(a, look.others) : Found(a, look.overflows));
@@ -278,31 +267,6 @@ class CollectiveOverflow : public Rule {
     Put(w, "largest_input", LargestInput(c, first.column));
     Put(w, "largest_finite", FormatOf(c.result_dtype()).max_finite);
     found.Fix(kFix);
-    return Complete(a, found.Take());
-  }
-
-  static v1::Verdict Saturated(const ReductionAnalysis& a, const SaturatedSums& sums) {
-    const ReductionCase& c = a.c;
-    const char* dtype = DTypeName(c.result_dtype());
-    const auto element = static_cast<double>(c.offsets[static_cast<size_t>(sums.sample)]);
-    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    found.Title(absl::StrCat("sums beyond the largest ", dtype, " are stored as that value"))
-        .Explain(absl::StrFormat(
-            "%d of %d sampled results over %d ranks are ±%.6g, the largest %s, although their "
-            "exact value is beyond it (%.6g at element %.0f). A loss scaler looks for Inf, so it "
-            "does not notice, and keeps its scale.",
-            sums.saturated, sums.compared, c.ranks, sums.limit, dtype, sums.exact, element))
-        .Cause("saturated", 1)
-        .Measured("results that saturated", sums.saturated, "samples")
-        .Threshold(0, "a sum that does not fit gives Inf")
-        .Samples(static_cast<uint64_t>(sums.compared))
-        .Witness("element", element)
-        .Witness("exact_result", sums.exact)
-        .Witness("largest_finite", sums.limit);
-    found.Fix(
-        "Reduce in fp32 or bf16 (FSDP reduce_dtype=torch.float32, Megatron-LM "
-        "--accumulate-allreduce-grads-in-fp32), or divide before the sum (DeepSpeed "
-        "prescale_gradients). Do not clamp or nan_to_num before the loss scaler has seen Inf.");
     return Complete(a, found.Take());
   }
 

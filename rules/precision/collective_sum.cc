@@ -64,9 +64,7 @@ ring starting at rank 3: 64 of 64 samples; sums over 512 ranks are 13 % too smal
   the wire's significand bits (half of it where nine samples in ten show rounding to nearest). A result beyond it, and
   four times further off than every result within it, is broken: a sign, a spike, a buffer that something else wrote
   to. Where a strict majority of the ranks got the sums, the ranks that got something else are named, however much
-  of theirs is garbage. One rank whose values are subtracted (a replay with its sign flipped gives the results) or replaced
-by others, as from a buffer of an earlier step (its recorded values have the weight 0 in the results), is named. Inputs cut to
-16 bits, not rounded, before an f32 sum, and results stored away from zero are warnings. For f32 inputs without a declared wire dtype, p is 8, because a 16-bit hook is common.
+  of theirs is garbage. For f32 inputs without a declared wire dtype, p is 8, because a 16-bit hook is common.
 
 A model that begins within a run is reported from the first step that shows it, with the last one before it whose partial
 sums were wide. 16-bit partial sums that show no bias yet are a note: addends like these are simulated over twice as many ranks,
@@ -141,15 +139,6 @@ constexpr char kFix[] =
     "Sum in fp32: DDP without a 16-bit compression hook, FSDP reduce_dtype=torch.float32, "
     "Megatron-LM --accumulate-allreduce-grads-in-fp32, DeepSpeed communication_data_type fp32; or "
     "a tree (NCCL_ALGO=Tree), which has few partial sums.";
-
-constexpr char kDivideFix[] =
-    "Sum, then divide by N in fp32 (ReduceOp.SUM and a division instead of AVG; DeepSpeed "
-    "prescale_gradients false), or use a power of two of ranks. The dtype of the sum is not at "
-    "fault.";
-
-constexpr char kStoreFix[] =
-    "Round to nearest where the sum is stored in 16 bits, or store it in fp32. The partial sums "
-    "are wide enough.";
 
 constexpr double kCollectiveHalfAlpha = HalfOfAlpha(kInfo.alpha_weight);
 
@@ -248,7 +237,7 @@ class CollectiveSum : public Rule {
           "selected by e-BH over all sites: the rate is the expected share of false findings among "
           "the selected ones");
     }
-    found.Fix(FixFor(replay));
+    found.Fix(kFix);
     const bool since = known && replay.narrow_partials;
     return Complete(key, tally, found.Take(), &replay, since);
   }
@@ -265,13 +254,6 @@ class CollectiveSum : public Rule {
     return replay.narrow_partials ? "16-bit-partial-sums" : replay.name;
   }
 
-  static const char* FixFor(const ReductionReplay& replay) {
-    const std::string cause = CauseId(replay);
-    if (replay.narrow_partials) return kFix;
-    if (cause == "rounded-reciprocal") return kDivideFix;
-    return cause == "toward-zero" ? kStoreFix : kFix;
-  }
-
   // Returns a text such as "With fp32 accumulation, rounded once, the same inputs give +0. "
   static std::string WhatIfText(const ReductionStatistics& tally) {
     for (const WhatIf& w : tally.what_if) {
@@ -282,7 +264,7 @@ class CollectiveSum : public Rule {
   }
 
   // If a bias was already reported together with what to declare, it does not count.
-  static const BiasStream* UnreportedBias(const ReductionStatistics& tally) {
+  static const BiasStream* UntoldBias(const ReductionStatistics& tally) {
     if (tally.stream.interval_side() != BiasSide::kNone) return &tally.stream;
     const bool other = tally.unknown.interval_side() != BiasSide::kNone && !tally.excused();
     return other ? &tally.unknown : nullptr;
@@ -304,7 +286,7 @@ class CollectiveSum : public Rule {
       return;  // already reported with what to declare
     } else if (!replay.explained) {
       out.Add(Complete(key, tally, Inconclusive("unexplained: " + tally.ModelText())));
-    } else if (const BiasStream* biased = UnreportedBias(tally); biased != nullptr) {
+    } else if (const BiasStream* biased = UntoldBias(tally); biased != nullptr) {
       out.Add(Complete(
           key, tally,
           Inconclusive(absl::StrFormat(

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "analysis/collective/collective.h"
+#include "analysis/collective/case/case.h"
 #include "analysis/frame/frame.h"
 #include "analysis/replicas/replicas.h"
 #include "rules/catalogue.h"
@@ -45,9 +45,7 @@ each rank of a step, micro-batch by micro-batch. Ranks that declare one `replica
 majority names the odd ranks; of two, both are named and neither is accused. With sampled values the first
 differing element is named, its bits on either side and how many of them differ. The results of a sampled
 reduction are copies too: each rank's values at the sampled elements are compared, where half of them at least are
-the same (a reduce to one rank, a scatter or an average that ranks keep apart shows none), or where every rank's values
-are the sums of all inputs within the bound of rounding, however few bits agree, and their errors do not depend on single
-ranks (`bounded`, or `proved` where the errors are far below each rank's part). If a trainer records the
+the same (a reduce to one rank, a scatter or an average that ranks keep apart shows none). If a trainer records the
 series `weights_checksum` (`run.watch` does, under DistributedDataParallel: 48 bits over all weights that ranks hold
 copies of, after each update, or as often as it stays cheap), a divergence is reported in the first step in
 which the ranks' numbers differ, with the last in which they agreed; the next observation of the weights names the tensor.
@@ -60,14 +58,10 @@ evidence itself shows that they are copies: they were equal, not constant, and c
 earlier steps; or they were so once, or a strict majority of at least three ranks is so now, and the odd one agrees
 with it on 63 of 64 of at least 64 sampled elements that are not zero.
 
-**Inconclusive when** tensors of undeclared ranks differ and nothing shows that they are copies (shards differ
+**Inconclusive when** tensors of undeclared ranks differ and nothing shows that they are copies (`not-declared`: shards differ
 by design, and so do replicas between the steps of a training that synchronises now and then: set `replicas`
-where they must not), declared copies differ in shape or dtype, or each copy holds as many NaN and they differ in
+where they must not), declared copies differ in shape or dtype (`not-comparable`), or each copy holds as many NaN (`nan`) and they differ in
 nothing else that was sampled: a NaN's bits mean nothing.
-
-**Reasons.** `not-comparable`: declared replicas differ in shape or dtype, or lack a digest; `not-declared`: tensors
-of several ranks differ, as shards do, and nothing shows that they are copies; `nan`: each copy has the same number of
-NaN, and no other difference is known.
 
 **What it cannot see.** Copies that went wrong together; a rank that reports nothing; results of a reduction that
 differ in elements that were not sampled.
@@ -222,9 +216,7 @@ class ReplicaDivergence : public ScalarRule {
   // The result of a reduction is a copy on every rank that gets it.
   std::optional<v1::Verdict> JudgeOutputs(const SiteStep& step, const JoinedReduction& joined,
                                           bool* diverged) {
-    std::optional<OutputSplit> split = SplitOutputs(joined);
-    const auto sums = split ? std::nullopt : SplitSums(joined);
-    if (sums) split = sums->split;
+    const std::optional<OutputSplit> split = SplitOutputs(joined);
     if (!split) return std::nullopt;
     std::set<uint32_t>& reported = reported_outputs_[{step.attempt, step.role, step.site.layer(),
                                                       step.site.op(), joined.group}];
@@ -239,7 +231,44 @@ class ReplicaDivergence : public ScalarRule {
     *diverged = true;
     if (reported == odd) return std::nullopt;
     reported = odd;
-    return ResultsDiffer(joined, *split, sums ? &*sums : nullptr);
+    return OutputsDiffer(joined, *split, odd);
+  }
+
+  static v1::Verdict OutputsDiffer(const JoinedReduction& joined, const OutputSplit& split,
+                                   const std::set<uint32_t>& odd) {
+    const std::string names = RankList(odd);
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found
+        .Title(split.majority
+                   ? absl::StrCat(names, " got a different result of a reduction than the others")
+                   : absl::StrCat(names, " got different results of one reduction"))
+        .Explain(absl::StrFormat(
+            "Call %d of %s: %s %d of %d sampled elements differ, first %d: %.9g on rank %d, %.9g "
+            "on rank %d. Tensors updated with it differ from then on.",
+            joined.sequence, GroupWords(joined.group),
+            split.majority
+                ? absl::StrFormat("%d of %d ranks got the same result.",
+                                  split.ranks.size() - odd.size(), split.ranks.size())
+                : "no majority of the ranks has the same result, so the correct one is not known.",
+            split.differ, split.compared, split.element, split.value_a, split.rank_a, split.value_b,
+            split.rank_b))
+        .Cause("reduction-result", 1)
+        .Measured("ranks that differ", static_cast<double>(odd.size()), "ranks")
+        .Threshold(0, "every rank gets the same bits")
+        .Fix(
+            "Test these ranks' memory and links (dcgmi diag -r 3, ECC and NVLink counters, NCCL "
+            "tests with checking on); reload their weights from another replica.");
+    for (const uint32_t rank : odd) found.verdict().mutable_site()->add_ranks(rank);
+    found.Samples(split.compared);
+    google::protobuf::Struct& witness = *found.finding().mutable_witness();
+    Put(witness, "element", static_cast<double>(split.element));
+    Put(witness, absl::StrCat("rank ", split.rank_a), split.value_a);
+    Put(witness, absl::StrCat("rank ", split.rank_b), split.value_b);
+    Put(*found.verdict().mutable_details(), "ranks", static_cast<double>(split.ranks.size()));
+    Put(*found.verdict().mutable_details(), "group", joined.group);
+    found.verdict().add_assumptions(
+        "every rank gets the result (an all-reduce), as most values show");
+    return found.Take();
   }
 
   // Bounds the memory for names that occur only once (a group per step).
@@ -273,9 +302,7 @@ class ReplicaDivergence : public ScalarRule {
   static std::string Cause(const std::optional<Difference>& d) {
     if (!d) return "unknown";
     if (d->differ == 0) return "few-elements";
-    // The only element of a tensor is all of it.
-    if (d->whole && d->differ == 1 && d->compared > 1)
-      return d->flipped_bits == 1 ? "bit-flip" : "one-element";
+    if (d->whole && d->differ == 1) return d->flipped_bits == 1 ? "bit-flip" : "one-element";
     return 2 * d->differ > d->compared ? "unsynchronised" : "part";
   }
 
