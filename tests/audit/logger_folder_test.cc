@@ -134,7 +134,7 @@ TEST(LoggerFolder, TwoFoldersAreComparedLoggerByLogger) {
   EXPECT_EQ(same.status, 0) << same.errors;
   EXPECT_THAT(same.output, Not(HasSubstr("first differs")));
   EXPECT_THAT(same.output, Not(HasSubstr(" alone")));
-  EXPECT_THAT(same.output, HasSubstr("no departure; 0 settings, 0 models and 0 findings differ"));
+  EXPECT_THAT(same.output, HasSubstr("no departure; 0 settings, 0 models and 0 incidents differ"));
 }
 
 TEST(LoggerFolder, FilesThatNoReaderTakes) {

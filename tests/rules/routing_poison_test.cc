@@ -201,9 +201,8 @@ TEST(RoutingNearMiss, ChunksWithoutPoolIdAreNotAccused) {
   }
 }
 
-// Tests scores that were normalised over tokens. They depend on other tokens, so their choices do
-// not prove innocence.
-TEST(RoutingInconclusive, ScoresNormalisedOverTheTokens) {
+// Tests scores that were normalised over tokens. They depend on other tokens.
+TEST(RoutingNearMiss, ScoresNormalisedOverTheTokensAreAWarning) {
   constexpr int kTokens = 64, kExperts = 4;
   for (bool over_tokens : {true, false}) {
     std::mt19937_64 rng(7);
@@ -235,8 +234,11 @@ TEST(RoutingInconclusive, ScoresNormalisedOverTheTokens) {
     sample.mutable_topk_indices()->mutable_data()->assign(
         reinterpret_cast<const char*>(chosen.data()), chosen.size() * sizeof(int64_t));
     const v1::Verdict verdict = Judge(batch);
-    EXPECT_EQ(verdict.kind(), over_tokens ? v1::Verdict::KIND_INCONCLUSIVE : v1::Verdict::KIND_PASS)
+    EXPECT_EQ(verdict.kind(), over_tokens ? v1::Verdict::KIND_FINDING : v1::Verdict::KIND_PASS)
         << verdict.DebugString();
+    if (!over_tokens) continue;
+    EXPECT_EQ(verdict.finding().level(), v1::LEVEL_WARNING);
+    EXPECT_EQ(verdict.finding().strength(), v1::STRENGTH_HEURISTIC);
   }
 }
 

@@ -15,6 +15,10 @@
 namespace plumbline::analysis {
 namespace {
 
+// Variance of log sums between sequences, as a part of that of independent rows, below which sums
+// may have been stored.
+constexpr double kOwnSums = 0.5;
+
 constexpr size_t kFewestAxisRows = 32;
 constexpr double kTests = 5;  // log2 of the statistics, tolerances and groups that are tried
 constexpr double kLeastDistinct = 0.9;
@@ -216,10 +220,10 @@ std::vector<double> LogSums(const RoutingCase& c, const AxisRows& rows) {
 }
 
 // Returns true if sequences have closer log sums than independent rows would have (permutations of
-// one list of tokens), or if there is only one: then sums may have been stored.
+// one list of tokens), or if there are fewer than four: then sums may have been stored.
 bool SequencesAlike(const RoutingCase& c, const AxisRows& rows) {
   const std::vector<AxisRows> groups = GroupedBy(rows, c.sequence);
-  if (groups.size() < 2) return true;
+  if (groups.size() < 4) return true;
   double between = 0, within = 0;
   for (int32_t e = 0; e < c.experts; ++e) {
     const double most = LargestScore(c, rows, e);
@@ -241,7 +245,7 @@ bool SequencesAlike(const RoutingCase& c, const AxisRows& rows) {
     }
     between += squares / (count - 1);
   }
-  return !(between > 0.2 * within);
+  return !(between > kOwnSums * within);
 }
 
 // Returns the bits with which prices explain a row's choice; negative infinity if they do not.

@@ -5,9 +5,9 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
+#include "audit/readers/input/wire.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/text_file.h"
-#include "audit/readers/input/wire.h"
 
 namespace plumbline::audit {
 namespace {

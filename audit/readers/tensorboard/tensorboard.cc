@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
-#include "audit/readers/input/line_reader.h"
 #include "audit/readers/input/block_reader.h"
+#include "audit/readers/input/line_reader.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/tensorboard/event.h"
 #include "base/crc32c.h"

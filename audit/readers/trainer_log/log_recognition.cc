@@ -12,12 +12,12 @@
 
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/line_reader.h"
+#include "audit/readers/log_document/log_document.h"
 #include "audit/readers/log_text/log_bytes.h"
 #include "audit/readers/log_text/log_wrapping.h"
 #include "audit/readers/rollout/known_maps.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
-#include "audit/readers/log_document/log_document.h"
 #include "audit/readers/trainer_log/log_line.h"
 
 namespace plumbline::audit {

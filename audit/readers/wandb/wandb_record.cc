@@ -7,9 +7,9 @@
 #include <limits>
 #include <optional>
 
+#include "audit/readers/input/wire.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
-#include "audit/readers/input/wire.h"
 
 namespace plumbline::audit {
 namespace {
