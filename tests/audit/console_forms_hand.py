@@ -49,7 +49,7 @@ add("train_valid_losses", lambda r, i: f"epoch {i + 1:3d}: train loss={r.loss[i]
 add("tuple_of_losses", lambda r, i: f"Epoch {i + 1}: losses = (train: {r.loss[i]:.4f}, val: {r.val[i]:.4f})", each(), "train")
 add("tensor", lambda r, i: f"epoch {i} loss tensor({r.loss[i]:.4f}, device='cuda:0', grad_fn=<NllLossBackward0>)", each(1, 0))
 
-add("losses_in_braces", lambda r, i: f"step: {5 * i + 5}, lr: 1e-4, losses: {{'ce': {r.loss[i]:.4f}, 'aux': 0.0012}}, total: {r.loss[i]:.4f}", each(5), "losses/ce")
+add("losses_in_braces", lambda r, i: f"step: {5 * i + 5}, lr: 1e-4, losses: {{'ce': {r.loss[i]:.4f}, 'aux': 0.0012}}, total: {r.loss[i]:.4f}", each(5), "ce")
 add("scientific_step", lambda r, i: f"step {1000 * i + 1000:.4e} loss {r.loss[i]:.4f}", each(1000))
 add("step_of_float", lambda r, i: f"step {float(10 * i + 10)} | loss {r.loss[i]:.4f}", each(10))
 add("iter_alone", lambda r, i: f"ITER {5 * i + 5}: {r.loss[i]:.4f}", each(5))
