@@ -247,7 +247,7 @@ for of_row in (1, 4):  # pairs of a name and a value
     add(f"areal_grid_{of_row}", lambda r, i, of_row=of_row: f"{time(i)}.123 StatsLogger INFO: Epoch {epoch(i) + 1}/6 Step {batch(i) + 1}/20 Train step {i + 1}/{ROWS} done.\n"
         f"{time(i)}.123 StatsLogger INFO: Stats (1/1):\n{time(i)}.123 StatsLogger INFO: \n" + console_forms.fancy_grid(
             {"ppo_actor/task_reward/avg": 0.2 + i / 300, "ppo_actor/update/loss/avg": r.loss[i], "ppo_actor/update/grad_norm": r.norm[i], "ppo_actor/update/lr": r.rate[i],
-             "timeperf/rollout": 31.5, "timeperf/train_step": 12.0 + i % 3, "ppo_actor/n_valid_tokens": 4096.0}, of_row), batches(), "ppo_actor/update/loss/avg")
+             "timeperf/rollout": 31.5, "timeperf/train_step": 12.0 + i % 3, "ppo_actor/n_valid_tokens": 4096.0}, of_row), batches(), "ppo_actor/update/loss/avg", judged=False)
 add("big_dl", lambda r, i: f"{time(i)} INFO  DistriOptimizer$:{400 + i} - [Epoch 1 {128 * i}/60000][Iteration {i + 1}][Wall Clock {i}.1s] Trained 128.0 records in 0.1 seconds. Throughput is 1234.5 records/second. "
     f"Loss is {r.loss[i]:.4f}. ", each(), "Loss")
 add("hivemind", lambda r, i: f"Jun 01 12:{i // 60:02d}:{i % 60:02d}.123 [INFO] [__main__.on_step_end:153] Step #{i}\nJun 01 12:{i // 60:02d}:{i % 60:02d}.124 [INFO] [__main__.on_step_end:154] Your current contribution: 100 samples\n"
