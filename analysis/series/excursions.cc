@@ -64,6 +64,15 @@ double MedianOfPart(const std::vector<double>& values, size_t from, size_t count
   return MedianOf(part);
 }
 
+// Returns true if the loss itself rose from the first quarter to the last one of an excursion: by a
+// fifth of its excess over the level at the onset, and by 3 standard errors of the two medians.
+// The excess over a level that is expected to fall grows without that.
+bool RoseOn(double stood, double stands, double scale, size_t quarter) {
+  constexpr double kErrors = 3 * 1.2533;
+  const double noise = kErrors * scale * std::sqrt(2 / static_cast<double>(quarter));
+  return stands - stood >= std::max(0.2 * stood, noise);
+}
+
 double LinearUnit(double level, double scale) {
   return std::max(std::fabs(level), Excursion::kMeans * scale);
 }
@@ -288,7 +297,7 @@ void Excursions::Decide() {
   const bool falls = FallsBack(open.excess, stood, stands);
   open.excess.clear();
   if (is.last_quarter < 0.8 * is.first_quarter) return;
-  if ((is.last_quarter > 1.5 * is.first_quarter && stands > stood) ||
+  if ((is.last_quarter > 1.5 * is.first_quarter && RoseOn(stood, stands, is.scale, quarter)) ||
       (!falls && stands >= PartOf(kThird, is.level, is.scale, is.linear))) {
     is.kind = ExcursionKind::kDivergence;
   } else if (points >= 64) {

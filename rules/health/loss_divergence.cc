@@ -41,7 +41,8 @@ in 2.3 over some thousand steps is the same run earlier, and it is easily missed
 are apart). Points count, not steps.
 - *Divergence.* An excursion (`health/loss-spike` has the definition) that is not back within 128 points, or by the end of
   the data from 16 on, and whose median excess grew to 1.5 times from its first to its last quarter as the loss itself
-  rose, or which stands a third above the level or more by then and does not fall back: an error, with the excursion's onset. It
+  rose (by a fifth of the first quarter's excess over the old level, and by 3 standard errors), or which stands a third above
+  the level or more by then and does not fall back: an error, with the excursion's onset. It
   falls back where its median excess fell by a tenth from its first to its last quarter and the 99 % Theil-Sen interval of its second half
   lies below 0: weights that were pruned, or data that changed, and a model that learns again. `health/loss-spike` reports that.
 - *Drift.* L, the median of the newest n = 8 to 64 points, is 10 % above the lowest L of an earlier block, and by 6 x 1.25

@@ -95,3 +95,20 @@ def bar(i, description="", inside=""):
 
 def time(i):
     return f"2024-05-14 {3 + i // 60:02d}:{i % 60:02d}:10"
+
+
+def fancy_grid(values, of_row):
+    """tabulate's fancy_grid: pairs of a name and a value, `of_row` in a row, sorted down the columns."""
+    cells = [(name, f"{value:.4e}") for name, value in values.items()]
+    height = -(-len(cells) // of_row)
+    rows = [[text for pair in cells[at::height] for text in pair] for at in range(height)]
+    columns = max(map(len, rows))
+    rows = [row + [""] * (columns - len(row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+
+    def rule(left, inner, right, sign):
+        return left + inner.join(sign * (width + 2) for width in widths) + right
+
+    lines = ["\u2502" + "\u2502".join(f" {text:<{width}} " for text, width in zip(row, widths)) + "\u2502" for row in rows]
+    between = "\n" + rule("\u251c", "\u253c", "\u2524", "\u2500") + "\n"
+    return rule("\u2552", "\u2564", "\u2555", "\u2550") + "\n" + between.join(lines) + "\n" + rule("\u2558", "\u2567", "\u255b", "\u2550")

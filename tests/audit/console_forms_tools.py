@@ -2,6 +2,7 @@
 
 import json
 
+import console_forms
 from console_forms import ROWS, Forms, bar, batch, batches, batches_from_0, each, epoch, time
 
 FORMS = Forms()
@@ -242,6 +243,11 @@ add("nemo_rl", lambda r, i: f"========================= Step {i + 1}/{ROWS} ====
     f"  \u2022 Avg Reward: {0.3 + i / 300 + 0.02 * (i % 3):.4f}\n\n\u23f1\ufe0f  Timing:\n  \u2022 Total step time: 45.12s", each(), "Loss")
 add("areal", lambda r, i: f"{time(i)}.123 areal INFO: Epoch {epoch(i) + 1}/6 Step {batch(i) + 1}/20 Train step {i + 1}/{ROWS} done.\n{time(i)}.123 areal INFO: Stats (1/1): \n\u250c{LIGHT * 12}\u252c{LIGHT * 12}\u2510\n"
     f"\u2502 loss/avg    \u2502 {r.loss[i]:.4e} \u2502\n\u2502 grad_norm   \u2502 {r.norm[i]:.4e} \u2502\n\u2514{LIGHT * 12}\u2534{LIGHT * 12}\u2518", batches(), "loss/avg")
+for of_row in (1, 4):  # pairs of a name and a value
+    add(f"areal_grid_{of_row}", lambda r, i, of_row=of_row: f"{time(i)}.123 StatsLogger INFO: Epoch {epoch(i) + 1}/6 Step {batch(i) + 1}/20 Train step {i + 1}/{ROWS} done.\n"
+        f"{time(i)}.123 StatsLogger INFO: Stats (1/1):\n{time(i)}.123 StatsLogger INFO: \n" + console_forms.fancy_grid(
+            {"ppo_actor/task_reward/avg": 0.2 + i / 300, "ppo_actor/update/loss/avg": r.loss[i], "ppo_actor/update/grad_norm": r.norm[i], "ppo_actor/update/lr": r.rate[i],
+             "timeperf/rollout": 31.5, "timeperf/train_step": 12.0 + i % 3, "ppo_actor/n_valid_tokens": 4096.0}, of_row), batches(), "ppo_actor/update/loss/avg", judged=False)
 add("big_dl", lambda r, i: f"{time(i)} INFO  DistriOptimizer$:{400 + i} - [Epoch 1 {128 * i}/60000][Iteration {i + 1}][Wall Clock {i}.1s] Trained 128.0 records in 0.1 seconds. Throughput is 1234.5 records/second. "
     f"Loss is {r.loss[i]:.4f}. ", each(), "Loss")
 add("hivemind", lambda r, i: f"Jun 01 12:{i // 60:02d}:{i % 60:02d}.123 [INFO] [__main__.on_step_end:153] Step #{i}\nJun 01 12:{i // 60:02d}:{i % 60:02d}.124 [INFO] [__main__.on_step_end:154] Your current contribution: 100 samples\n"

@@ -145,8 +145,9 @@ def rises_to_the_end(seed, points):
     yield Case("19 rises to its end", f"{height} times", True, ("health/loss-divergence", "error"), run.file())
     run = Run(seed, points, own=False)
     level = run.rows[first]["loss"]
-    run.put("loss", lambda i: run.noisy(level * 1.03, 0.02), first)
-    yield Case("19 rises to its end", "by 3 %", False, "warning", run.file(), without=("health/loss-divergence",))
+    run.put("loss", lambda i: run.noisy(level * 1.15, 0.02), first)
+    # From 48 points on, a loss that stays a tenth up is a drift: a warning.
+    yield Case("19 rises to its end", "by a seventh", False, "warning", run.file(), without=() if points > 48 else ("health/loss-divergence",))
 
 
 def without_a_lowest_value(seed, points):

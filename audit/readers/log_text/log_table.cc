@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "audit/readers/log_text/drawn_rules.h"
 #include "audit/readers/log_text/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
@@ -100,16 +101,6 @@ bool IsRule(std::string_view line) {
          std::all_of(line.begin(), line.end(), [](char c) { return kRule[c]; });
 }
 
-// A line of box-drawing signs alone, U+2500 to U+257F.
-bool IsDrawnRule(std::string_view line) {
-  Trim(&line, kSpaces, kSpaces);
-  if (line.size() < 9 || line.size() % 3 != 0) return false;
-  for (size_t at = 0; at < line.size(); at += 3) {
-    if (line[at] != '\xE2' || (line[at + 1] != '\x94' && line[at + 1] != '\x95')) return false;
-  }
-  return true;
-}
-
 // "3/100", "2.61G", "0.5s", "45.3%"; nothing: no number. A time ("00:12") is none.
 std::optional<double> NumberOfCell(std::string_view cell) {
   if (const std::optional<double> number = NumberOf(cell)) return number;
@@ -154,6 +145,14 @@ bool TrainsIn(const std::vector<LogRow::Value>& values) {
                      [](const LogRow::Value& v) { return HasTrainingWord(v.name); });
 }
 
+// "timeperf/train_step", "timing_s/step": seconds of a step.
+bool IsTimeOfStep(std::string_view name) {
+  const size_t slash = name.rfind('/');
+  if (slash == std::string_view::npos) return false;
+  const std::string_view group = name.substr(0, slash);
+  return group.find("perf") != group.npos || group.find("timing") != group.npos;
+}
+
 bool StartsHeader(std::string_view name) {
   return StepNameRank(name) >= 0 || name == "Round" || name == "round";
 }
@@ -165,7 +164,8 @@ bool LogTable::Take(std::string_view line, bool* whole) {
   const size_t first = line.find_first_not_of(" \t");
   if (first == std::string_view::npos || line.size() > 4096) return false;
   const char c = line[first];
-  if (c == '\xE2' && IsDrawnRule(line)) return TakeBox("---", whole) || active();
+  if (c == '\xE2' && IsDrawnRule(line)) return TakeDrawnRule(line, whole) || active();
+  if (c == '|' && drawn_ && TakePairs(CellsBetweenPipes(line))) return true;
   if (c == '|' || c == '-' || c == '+') {
     if (TakeBox(line, whole)) return true;
     if (IsRule(line)) return active();
@@ -325,6 +325,29 @@ bool LogTable::TakeBox(std::string_view line, bool* whole) {
   return true;
 }
 
+// A rule between two rows does not end the box.
+bool LogTable::TakeDrawnRule(std::string_view line, bool* whole) {
+  if (!box_.empty() && IsInnerRule(line)) return true;
+  drawn_ = IsTopRule(line) || (drawn_ && IsInnerRule(line));
+  return TakeBox("---", whole);
+}
+
+// "| loss | 2.5 | lr | 1e-4 |" of a drawn box (AReaL). Empty cells fill its last row.
+bool LogTable::TakePairs(const std::vector<std::string_view>& cells) {
+  if (cells.size() < 4 || cells.size() % 2 != 0) return false;
+  std::vector<LogRow::Value> pairs;
+  for (size_t i = 0; i < cells.size(); i += 2) {
+    const std::string_view name = cells[i], text = cells[i + 1];
+    if (name.empty() && text.empty()) continue;
+    const std::optional<double> number = NumberOfCell(text);
+    if (!number || name.empty() || name.size() > kMostNameBytes || NumberOf(name)) return false;
+    pairs.push_back({std::string(name), *number});
+  }
+  if (box_.size() + pairs.size() > kMostBox) return false;
+  std::move(pairs.begin(), pairs.end(), std::back_inserter(box_));
+  return !pairs.empty();
+}
+
 // The box's step: the time steps of an environment, else what else is called a step.
 bool LogTable::EndBox() {
   int best = -1;
@@ -335,6 +358,7 @@ bool LogTable::EndBox() {
                          ? 1000
                          : StepNameRank(box_[i].name.substr(box_[i].name.rfind('/') + 1));
     if (rank < 0 || !IsWhole(box_[i].value) || (best >= 0 && rank >= best)) continue;
+    if (IsTimeOfStep(box_[i].name)) continue;
     best = rank;
     at = i;
   }

@@ -32,6 +32,7 @@ class LogTable {
  public:
   // A header was read, so that rows may follow.
   bool active() const { return !columns_.empty(); }
+  bool in_drawn_box() const { return drawn_; }
   // The line belongs to a table. *whole: a row or a box ended with it, in row().
   bool Take(std::string_view line, bool* whole);
   const LogRow& row() const { return row_; }
@@ -46,6 +47,8 @@ class LogTable {
   bool TakeVowpal(std::string_view line);
   bool TakeRow(std::string_view line);
   bool TakeBox(std::string_view line, bool* whole);
+  bool TakeDrawnRule(std::string_view line, bool* whole);
+  bool TakePairs(const std::vector<std::string_view>& cells);
   bool EndBox();
 
   bool TakeHeaderAgain(const std::vector<std::string_view>& cells);
@@ -61,6 +64,7 @@ class LogTable {
   int64_t step_above_ = -1;         // -1: none
   std::vector<LogRow::Value> box_;  // since its first row
   std::string group_;               // "train/"
+  bool drawn_ = false;              // below the rule that begins a drawn box
 };
 
 }  // namespace plumbline::audit

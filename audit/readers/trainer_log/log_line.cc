@@ -98,6 +98,7 @@ bool LogParser::ParseLine(std::string_view line, bool ended, LogRecord* record) 
     again_ = whole && result_.again();
     return whole;
   }
+  if (ParseInBox(line, record)) return !record->values.empty();
   const std::optional<LogMark> mark = FindMark(line);
   if (!mark) {
     const bool whole = ParseUnmarked(line, ended, record);

@@ -109,6 +109,7 @@ class LogParser {
   bool ParseDictionary(std::string_view text, bool ended, LogRecord* record);
   bool ParseKeras(std::string_view line, bool ended, LogRecord* record);
   bool ParseTable(std::string_view line, LogRecord* record);
+  bool ParseInBox(std::string_view line, LogRecord* record);
   static void TakeRow(const LogRow& row, LogRecord* record);
   void TakeResult(LogRecord* record);
   bool ParseSides(std::string_view line, LogRecord* record);

@@ -20,6 +20,11 @@ bool LogParser::ParseTable(std::string_view line, LogRecord* record) {
   return true;
 }
 
+// A row of a drawn box, whose name may be a word of a step: "| train_step | 12 |".
+bool LogParser::ParseInBox(std::string_view line, LogRecord* record) {
+  return table_.in_drawn_box() && !continued_ && line.starts_with('|') && ParseTable(line, record);
+}
+
 void LogParser::TakeRow(const LogRow& row, LogRecord* record) {
   record->mark.step = row.step;
   if (row.epoch) record->how = LogRecord::Step::kEpoch;

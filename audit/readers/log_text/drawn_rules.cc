@@ -1,0 +1,33 @@
+#include "audit/readers/log_text/drawn_rules.h"
+
+#include "audit/readers/log_text/log_bytes.h"
+
+namespace plumbline::audit {
+namespace {
+
+// The first sign of a drawn rule, of those that begin with E2 94 or E2 95.
+bool BeginsWithSign(std::string_view line, std::string_view of_94, std::string_view of_95) {
+  const size_t at = line.find_first_not_of(" \t");
+  return (line[at + 1] == '\x94' ? of_94 : of_95).find(line[at + 2]) != std::string_view::npos;
+}
+
+}  // namespace
+
+bool IsDrawnRule(std::string_view line) {
+  Trim(&line, kSpaces, kSpaces);
+  if (line.size() < 9 || line.size() % 3 != 0) return false;
+  for (size_t at = 0; at < line.size(); at += 3) {
+    if (line[at] != '\xE2' || (line[at + 1] != '\x94' && line[at + 1] != '\x95')) return false;
+  }
+  return true;
+}
+
+bool IsTopRule(std::string_view line) {
+  return BeginsWithSign(line, "\x8C\x8F", "\x92\x93\x94\xAD");
+}
+
+bool IsInnerRule(std::string_view line) {
+  return BeginsWithSign(line, "\x9C\xA0\xA3", "\x9E\x9F\xA0");
+}
+
+}  // namespace plumbline::audit

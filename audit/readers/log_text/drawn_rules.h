@@ -1,0 +1,16 @@
+// Rules of tables that are drawn with the signs U+2500 to U+257F.
+#pragma once
+
+#include <string_view>
+
+namespace plumbline::audit {
+
+// Returns true if the line has such signs alone, three at least.
+bool IsDrawnRule(std::string_view line);
+
+// Both require IsDrawnRule(line). Returns true if the rule begins a box.
+bool IsTopRule(std::string_view line);
+// Returns true if the rule is between two rows of a box.
+bool IsInnerRule(std::string_view line);
+
+}  // namespace plumbline::audit
