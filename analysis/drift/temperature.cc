@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "analysis/statistics/statistics.h"
+
 namespace plumbline::analysis {
 namespace {
 
@@ -22,13 +24,9 @@ double DeviationsOf(double p) {
   return high;
 }
 
-// Returns the normal deviate with the tail probability of Student's t with n - 1 degrees of freedom
-// (Wallace). A part of few sequences has an uncertain standard error.
+// A part of few sequences has an uncertain standard error.
 double NormalOf(double t, uint64_t sequences) {
-  const auto nu = static_cast<double>(sequences) - 1;
-  if (!(nu >= 1)) return 0;
-  const double z = (8 * nu + 1) / (8 * nu + 3) * std::sqrt(nu * std::log1p(t * t / nu));
-  return std::copysign(z, t);
+  return sequences < 2 ? 0 : NormalDeviateOfT(t, static_cast<double>(sequences - 1));
 }
 double NormalOf(const SlopeFit& fit) { return NormalOf(fit.z(), fit.sequences); }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "analysis/statistics/statistics.h"
 #include "base/real.h"
 
 namespace plumbline::analysis {
@@ -37,10 +38,8 @@ double ClusterSum::p_value() const {
   if (groups_ < kFewest) return 1;
   if (!(squares_ > 0)) return 1;
   if (!std::isfinite(t())) return 1;
-  // Wallace's transformation of t to a normal deviate, accurate to three digits far into the tail.
-  const auto nu = static_cast<double>(groups_ - 1);
-  const double z = (8 * nu + 1) / (8 * nu + 3) * std::sqrt(nu * std::log1p(t() * t() / nu));
-  return std::erfc(z / std::sqrt(2.0));
+  const double z = NormalDeviateOfT(t(), static_cast<double>(groups_ - 1));
+  return std::erfc(std::fabs(z) / std::sqrt(2.0));
 }
 
 void SamplerTest::Declare(double temperature) {

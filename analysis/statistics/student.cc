@@ -56,6 +56,12 @@ double StudentCdf(double t, double freedom) {
   return t >= 0 ? 1 - UpperTail(t, freedom) : UpperTail(-t, freedom);
 }
 
+double NormalDeviateOfT(double t, double freedom) {
+  const double z =
+      (8 * freedom + 1) / (8 * freedom + 3) * std::sqrt(freedom * std::log1p(t * t / freedom));
+  return std::copysign(z, t);
+}
+
 double StudentQuantile(double p, double freedom) {
   if (!(p > 0 && p < 1) || !(freedom > 0)) return std::numeric_limits<double>::quiet_NaN();
   if (p == 0.5) return 0;

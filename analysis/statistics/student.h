@@ -9,4 +9,8 @@ namespace plumbline {
 double StudentCdf(double t, double freedom);
 double StudentQuantile(double p, double freedom);
 
+// Returns the normal deviate with about the tail probability of t, whose sign it has; for freedom
+// >= 1, to three digits far into the tail (Wallace 1959). Thread-safe.
+double NormalDeviateOfT(double t, double freedom);
+
 }  // namespace plumbline

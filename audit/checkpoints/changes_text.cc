@@ -19,10 +19,10 @@ std::string Relative(double squares_change, double squares_a) {
 
 // Writes the text of `plumb diff`: sides, counts, groups, then the tensors of each kind that moved
 // most.
-class ChangesWriter : TextLines {
+class ChangesWriter : TextBlocks {
  public:
   ChangesWriter(const CheckpointChanges& changes, const TextStyle& style)
-      : TextLines(style), changes_(changes) {}
+      : TextBlocks(style), changes_(changes) {}
 
   std::string Render(const CheckpointSide& a, const CheckpointSide& b) {
     Side("A", a);

@@ -20,10 +20,10 @@ std::string Percent(double ln) { return absl::StrFormat("%.2f %%", 100 * std::ex
 
 // Writes the report of plumb diff: a summary line, sides, series, settings, numerics, findings,
 // times.
-class DiffWriter : TextLines {
+class DiffWriter : TextBlocks {
  public:
   DiffWriter(const DiffResult& result, const TextStyle& style)
-      : TextLines(style), result_(result) {}
+      : TextBlocks(style), result_(result) {}
 
   std::string Render() {
     Side("A", result_.a);

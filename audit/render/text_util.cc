@@ -160,12 +160,12 @@ std::string TextColumns(const std::vector<std::vector<std::string>>& rows, bool 
   return out;
 }
 
-void TextLines::Line(size_t indent, const std::string& text) {
+void TextBlocks::Line(size_t indent, const std::string& text) {
   for (const std::string& line : Wrap(Printable(text), static_cast<size_t>(style_.width) - indent))
     out_ += std::string(indent, ' ') + line + "\n";
 }
 
-void TextLines::Heading(const std::string& text) {
+void TextBlocks::Heading(const std::string& text) {
   out_ += "\n" + Inked(style_, Ink::kBold, text) + "\n";
 }
 

@@ -55,9 +55,9 @@ enum class Ink { kPlain, kBold, kDim, kRed, kYellow, kCyan, kGreen };
 std::string Inked(const TextStyle& style, Ink ink, std::string_view printable);
 
 // The base of writers of a text in wrapped lines and headings, which `out_` holds.
-class TextLines {
+class TextBlocks {
  protected:
-  explicit TextLines(const TextStyle& style) : style_(style) {}
+  explicit TextBlocks(const TextStyle& style) : style_(style) {}
 
   void Line(size_t indent, const std::string& text);
   void Heading(const std::string& text);

@@ -263,8 +263,7 @@ class LossParts : public ScalarRule {
         .Witness("value", part.level.level())
         .Fix(
             "Go back to a checkpoint before that step. Lower the learning rate of the side that "
-            "won, "
-            "add a gradient penalty or spectral norm, or smooth its labels.");
+            "won, add a gradient penalty or spectral norm, or smooth its labels.");
     return Place(any, part.low_from, "zero-side", &found);
   }
 

@@ -6,7 +6,7 @@
 
 namespace plumbline::audit {
 
-void LeftOut::Add(uint64_t more, std::string_view text) {
+void UnreadText::Add(uint64_t more, std::string_view text) {
   if (count == 0 && more > 0) first = PlainName(text);
   count += more;
 }

@@ -10,7 +10,7 @@
 
 namespace plumbline::audit {
 
-struct LeftOut {
+struct UnreadText {
   uint64_t count = 0;
   std::string first;  // the text before the first of them
 
@@ -18,8 +18,8 @@ struct LeftOut {
 };
 
 struct LogNotes {
-  LeftOut refused;                  // numbers without a name
-  LeftOut lists;                    // of numbers
+  UnreadText refused;               // numbers without a name
+  UnreadText lists;                 // of numbers
   uint64_t evaluation_batches = 0;  // lines within an evaluation
   uint64_t summaries = 0;           // values of a summary of a log that has rows
   uint64_t literals = 0;            // rows of literals that were not read
