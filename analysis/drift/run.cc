@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "analysis/frame/frame.h"
@@ -191,7 +192,7 @@ void DriftSite::Persist(Archive& a) {
 }
 
 void DriftRun::Persist(Archive& a) {
-  a.Version(3, 3);
+  a.Version(4, 4);
   a(join_, routing_, routed_, flipped_, finished_, shares_, site_shares_, sites_, logit_sites_);
 }
 
@@ -221,10 +222,9 @@ void DriftRun::TakeRouting(const std::vector<ComparedStep>& steps) {
   for (auto& [key, site] : sites_) site.tests.router_flips = flips;
 }
 
-void DriftRun::Finish() {
-  if (finished_) return;
-  finished_ = true;
-  Take(*join_.Finish());
+void DriftRun::Finish(const RunSummary& run) {
+  if (std::exchange(finished_, run.ends + 1) == run.ends + 1) return;
+  Take(join_.Finish());
   TakeRouting(routing_.Finish());
   for (const Key& key : join_.sites()) {
     if (!sites_.contains(key) && halves(key).given_up_rollout > 0)
@@ -300,8 +300,8 @@ DriftRun& SharedDriftRun::Take(const SiteStep& step) {
   return *run_;
 }
 
-DriftRun& SharedDriftRun::Finish() {
-  run_->Finish();
+DriftRun& SharedDriftRun::Finish(const RunSummary& run) {
+  run_->Finish(run);
   return *run_;
 }
 

@@ -108,7 +108,8 @@ class DriftRun {
   using Key = std::pair<std::string, std::string>;  // layer, op
 
   void Take(const SiteStep& step);
-  void Finish();
+  // Judges what waits, at the run's end: once per end.
+  void Finish(const RunSummary& run);
 
   std::map<Key, DriftSite>& sites() { return sites_; }
   std::map<Key, LogitSite>& logit_sites() { return logit_sites_; }
@@ -129,7 +130,7 @@ class DriftRun {
   // Both sides' routing, if it is recorded: counts how often experts flip.
   TrainInferRuns routing_{512, 4};
   uint64_t routed_ = 0, flipped_ = 0;  // numbers of compared (token, layer) pairs
-  bool finished_ = false;
+  uint64_t finished_ = 0;              // number of ends of the run that were judged
   AlphaShares shares_;
   std::map<Key, double> site_shares_;  // shares of sites_, from the trainer's first half on
   std::map<Key, DriftSite> sites_;
@@ -140,7 +141,7 @@ class DriftRun {
 class SharedDriftRun {
  public:
   DriftRun& Take(const SiteStep& step);
-  DriftRun& Finish();
+  DriftRun& Finish(const RunSummary& run);
   void Persist(Archive& a);
 
  private:

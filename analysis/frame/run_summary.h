@@ -49,7 +49,10 @@ struct RunSummary {
   std::map<std::string, LateCount> late;  // by cause
   uint64_t evidence = 0;                  // items, including late ones
   uint64_t verdicts = 0;                  // number so far, from rules outside group meta
-  bool meta_alone = false;                // no rule outside group meta is active
+  // Number of earlier ends of the run: it was judged as a whole, then a process returned. A rule
+  // that settles its state at the end does so once per end. RunState stores it.
+  uint64_t ends = 0;
+  bool meta_alone = false;  // no rule outside group meta is active
   // meta_alone follows from the engine's rules, so it is not stored.
   void Persist(Archive& a) {
     a(run, step_first, step_last, ranks, sites, losses, late, evidence, verdicts);

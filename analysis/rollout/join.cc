@@ -80,20 +80,19 @@ class RolloutJoin::State {
     return done;
   }
 
-  const Batches& Finish() {
-    if (rest_ != nullptr) return rest_;
-    auto rest = std::make_shared<std::vector<RolloutBatch>>();
+  std::vector<RolloutBatch> Finish() {
+    std::vector<RolloutBatch> rest;
     for (auto& [key, site] : sites_) {
+      // A process that returns continues with its later steps.
+      const int64_t closed = std::exchange(site.rollout_closed, kForever);
       for (RolloutBatch& batch : Release(site, true)) {
         Name(key.first, key.second, &batch);
-        rest->push_back(std::move(batch));
+        rest.push_back(std::move(batch));
       }
-      for (const auto& [id, waiting] : site.rollouts)
-        site.counts.given_up_rollout += waiting.size();
-      site.rollouts.clear();
+      site.rollout_closed = closed;
+      while (!site.rollout_steps.empty()) GiveUpRollout(site);
     }
-    rest_ = std::move(rest);
-    return rest_;
+    return rest;
   }
 
   RolloutJoinCounts counts(const SiteKey& key) const {
@@ -116,7 +115,6 @@ class RolloutJoin::State {
     return keys;
   }
 
-  // Finish sets rest_ at the end of the run, so it is not stored.
   void Persist(Archive& a) {
     a.Version(3, 3);
     a(sites_, bytes_, keys_);
@@ -135,6 +133,7 @@ class RolloutJoin::State {
   };
 
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
+  static constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
 
   // A half of the trainer. While it waits, `rollout` is null. A whole sequence is both.
   struct Half {
@@ -227,7 +226,6 @@ class RolloutJoin::State {
   // Releases the trainer's steps from the oldest on, up to the first that still waits.
   std::vector<RolloutBatch> Release(Site& site, bool all) {
     std::vector<RolloutBatch> done;
-    if (all) site.rollout_closed = std::numeric_limits<int64_t>::max();
     while (!site.pending.empty()) {
       const auto first = site.pending.begin();
       const int64_t step = first->first.second;
@@ -318,7 +316,6 @@ class RolloutJoin::State {
   std::map<SiteKey, Site> sites_;
   std::map<SiteKey, Keys> keys_;
   size_t bytes_ = 0;
-  Batches rest_;
 };
 
 namespace {
@@ -342,7 +339,7 @@ RolloutJoin::Batches RolloutJoin::Take(const SiteStep& step) {
   return shared->batches;
 }
 
-RolloutJoin::Batches RolloutJoin::Finish() { return state_->Finish(); }
+std::vector<RolloutBatch> RolloutJoin::Finish() { return state_->Finish(); }
 
 void RolloutJoin::Persist(Archive& archive) { archive(state_); }
 

@@ -73,9 +73,9 @@ class RolloutJoin {
 
   // Returns the batches that this step completed. If a step has no log-probabilities, returns none.
   Batches Take(const SiteStep& step);
-  // Returns the remaining batches at the end of the run, and drops halves without a match. Every
-  // sharer gets the same.
-  Batches Finish();
+  // Returns the remaining batches at the end of the run, and drops halves without a match. A second
+  // call returns those that were added since.
+  std::vector<RolloutBatch> Finish();
 
   // Returns (layer, op) of each site that had evidence.
   std::vector<std::pair<std::string, std::string>> sites() const;

@@ -37,8 +37,8 @@ void DriftRule::Judge(const SiteStep& step, VerdictSink& out) {
   }
 }
 
-void DriftRule::JudgeRun(const RunSummary& /*run*/, VerdictSink& out) {
-  for (const auto& [key, site] : run_.Finish().sites()) Look(site, true, out);
+void DriftRule::JudgeRun(const RunSummary& run, VerdictSink& out) {
+  for (const auto& [key, site] : run_.Finish(run).sites()) Look(site, true, out);
 }
 
 void DriftRule::Look(const DriftSite& site, bool last, VerdictSink& out) {

@@ -69,9 +69,9 @@ void LossRule::ReportAll(const std::vector<LossRun::Reported>& reported,
   }
 }
 
-void LossRule::JudgeRun(const RunSummary& /*run*/, VerdictSink& out) {
+void LossRule::JudgeRun(const RunSummary& summary, VerdictSink& out) {
   LossRun& run = shared_.run();
-  for (const LossRun::Reported& reported : run.Finish()) {
+  for (const LossRun::Reported& reported : run.Finish(summary)) {
     Report(
         *reported.series,
         [&](Stated& stated) { return Emit(*reported.series, reported.event, stated); }, out);
@@ -131,7 +131,7 @@ void LossRule::SoftenPhase(const LossSeries& series, FindingBuilder* found) cons
 }
 
 void LossRule::Persist(Archive& archive) {
-  archive.Version(7, 7);  // 7: phases
+  archive.Version(8, 8);  // 7: phases; 8: ends of the run
   archive(shared_, stated_);
   by_number_.clear();
 }

@@ -284,9 +284,8 @@ void LossRun::CountRates(LossSeries* series) {
     series->classes = classes->second;
 }
 
-const std::vector<LossRun::Reported>& LossRun::Finish() {
-  if (finished_) return reported_;
-  finished_ = true;
+const std::vector<LossRun::Reported>& LossRun::Finish(const RunSummary& run) {
+  if (std::exchange(finished_, run.ends + 1) == run.ends + 1) return reported_;
   reported_.clear();
   for (auto& [key, series] : series_) {
     std::vector<SeriesEvent> events;

@@ -104,8 +104,8 @@ class LossRun {
   bool HearLate(uint64_t* heard);
   const std::vector<Reported>& late_reported() const { return late_reported_; }
   const std::vector<const LossSeries*>& late_touched() const { return late_touched_; }
-  // Settles what is open at the run's end.
-  const std::vector<Reported>& Finish();
+  // Settles what is open at the run's end: computed once per end, later callers get the same.
+  const std::vector<Reported>& Finish(const RunSummary& run);
   // Returns the series that got a point in the last Close.
   const std::vector<const LossSeries*>& touched() const { return touched_; }
   const std::map<Key, LossSeries>& series() const { return series_; }
@@ -192,7 +192,7 @@ class LossRun {
   Moment closed_{UINT32_MAX, v1::ROLE_UNSPECIFIED, 0};
   Moment taken_from_{UINT32_MAX, v1::ROLE_UNSPECIFIED, 0};  // by TakeRows
   size_t taken_ = 0;
-  bool finished_ = false;
+  uint64_t finished_ = 0;  // number of ends of the run that were settled
   std::vector<Reported> reported_;
   std::vector<const LossSeries*> touched_;
   // Late points since the last HearLate, and the number of such rounds.

@@ -131,8 +131,8 @@ class RecordInvalid : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& out) override { Look(run_.Take(step), out); }
 
-  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
-    DriftRun& run = run_.Finish();
+  void JudgeRun(const RunSummary& summary, VerdictSink& out) override {
+    DriftRun& run = run_.Finish(summary);
     Look(run, out);
     ForEach(run, false, [&](const RecordSubject& s) {
       const Reported& reported = reported_[{s.key, s.rows}];

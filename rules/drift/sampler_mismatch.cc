@@ -124,8 +124,8 @@ class SamplerMismatch : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& out) override { Look(run_.Take(step), out); }
 
-  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
-    DriftRun& run = run_.Finish();
+  void JudgeRun(const RunSummary& summary, VerdictSink& out) override {
+    DriftRun& run = run_.Finish(summary);
     Look(run, out);
     ForEach(run, [&](const SamplerSubject& s) {
       const bool reported = reported_.contains({s.key, s.rows});

@@ -101,7 +101,10 @@ class RunState {
 
   // Marks the run as judged as a whole. If a process left without a goodbye, its stream may return;
   // then the run continues. Any other stream starts it anew.
-  void SetOver() { over_ = true; }
+  void SetOver() {
+    over_ = true;
+    ++summary_.ends;
+  }
   bool over() const { return over_; }
   bool MayReturn() const;
   bool Spoke(uint64_t stream_id) const { return streams_.contains(stream_id); }
@@ -122,6 +125,7 @@ class RunState {
   // from this version on the judged series are written
   static constexpr uint32_t kSeriesCounted = 7;
   static constexpr uint32_t kResumedKept = 8;  // from this version on resumed_ is written
+  static constexpr uint32_t kEndsKept = 9;     // from this version on RunSummary::ends is written
 
  private:
   static constexpr int64_t kNever = RankProgress::kNever;

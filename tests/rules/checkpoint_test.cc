@@ -2,7 +2,8 @@
 // bit, as an uninterrupted engine: all golden cases and longer simulated runs. With all rules in
 // the engine, every fourth case of a rule is interrupted after every batch, the others after every
 // fourth batch; every second case gets a second attempt. If PLUMB_LONG=1, all cases are interrupted
-// after every batch and get a second attempt.
+// after every batch and get a second attempt. A run that is over and continues, because a process
+// returned, is compared too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,11 +54,14 @@ class Judging {
   }
 
   Judged Run(const std::vector<v1::Batch>& batches) {
-    int n = 0;
+    size_t n = 0;
     for (const v1::Batch& batch : batches) {
       // Some cases include batches that Add rejects.
       (void)engine_->Add(batch);
-      if (every_ > 0 && ++n % every_ == 0) Interrupt();
+      ++n;
+      // A hosted run is over after each of the last three batches.
+      if (config_.hosted && n + 2 >= batches.size()) EndRun(batch);
+      if (every_ > 0 && n % static_cast<size_t>(every_) == 0) Interrupt();
     }
     judged_.end = engine_->Checkpoint();
     engine_->Finish();
@@ -78,6 +82,13 @@ class Judging {
     });
     EXPECT_TRUE(engine.ok()) << engine.status();
     return engine.ok() ? std::move(*engine) : nullptr;
+  }
+
+  // Ends the runs of the batch while its processes cannot be reached, so that they may return.
+  void EndRun(const v1::Batch& batch) {
+    for (const v1::Source& source : batch.sources())
+      engine_->MarkGone(source, LateCause::kServerAway, analysis::EndKind::kUnreachable);
+    for (const v1::Source& source : batch.sources()) engine_->FinishRun(source.run());
   }
 
   void Interrupt() {
@@ -141,6 +152,15 @@ std::vector<v1::Batch> WithSecondAttempt(std::vector<v1::Batch> batches) {
   return batches;
 }
 
+// Returns the batches of a stream that repeats its last batch twice, each time after the run's end.
+std::vector<v1::Batch> WithReturns(std::vector<v1::Batch> batches) {
+  for (int i = 0; i < 2 && !batches.empty(); ++i) batches.push_back(v1::Batch(batches.back()));
+  for (v1::Batch& batch : batches) {
+    if (batch.stream_id() == 0) batch.set_stream_id(1);
+  }
+  return batches;
+}
+
 bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
 
 // Returns the number of batches between interruptions for the n-th case of a rule.
@@ -164,6 +184,8 @@ TEST_P(EveryRule, IsNotDisturbedByARestartAfterAnyStep) {
     EngineConfig alone = testing::ConfigOf(c);
     alone.rules = {GetParam()->info->id};
     if (Long() || n % 2 == 0) Compare(alone, WithSecondAttempt(steps), 1);
+    alone.hosted = true;
+    if (Long() || n % 2 == 1) Compare(alone, WithReturns(steps), 1);
     if (HasFailure()) return;
     ++n;
   }

@@ -1,5 +1,6 @@
 // Tests evidence that arrives after its step was closed: reported immediately, one finding per
 // cause, also after a restore in another engine.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -235,6 +236,41 @@ TEST_F(Late, ABlockOfARankThatGoesOnIsLate) {
   block.mutable_progress(0)->set_finished(false);
   ASSERT_TRUE(engine->Add(std::move(block)).ok());
   EXPECT_EQ(late_, 1u);
+}
+
+// Tests that a run which ends, continues because its process returns, and ends again is settled at
+// each of its ends.
+TEST(Returns, WhatIsOpenAtTheSecondEndIsSettled) {
+  std::vector<std::string> jumps;
+  EngineConfig config;
+  config.hosted = true;
+  config.rules = {"health/loss-spike"};
+  auto engine = *Engine::Create(config, [&](const v1::Verdict& verdict) {
+    if (verdict.has_finding()) jumps.push_back(verdict.finding().explanation());
+  });
+  const v1::Source source = test::SourceOf("run");
+  const auto end = [&] {
+    engine->MarkGone(source, LateCause::kServerAway, analysis::EndKind::kUnreachable);
+    engine->FinishRun("run");
+  };
+  const auto steps = [&](int64_t from, int64_t to, double loss) {
+    for (int64_t step = from; step < to; ++step) {
+      v1::Batch batch = test::BatchOf(source);
+      batch.set_stream_id(7);
+      test::AddScalar(&batch, "loss", step, loss + 0.01 * static_cast<double>(step * 7 % 5));
+      test::AddProgress(&batch, step);
+      ASSERT_TRUE(engine->Add(std::move(batch)).ok());
+    }
+  };
+  steps(0, 100, 2);
+  end();
+  steps(100, 200, 2);
+  EXPECT_TRUE(jumps.empty());
+  steps(200, 212, 4);
+  ASSERT_FALSE(jumps.empty());
+  EXPECT_THAT(jumps.back(), ::testing::HasSubstr("It is still away."));
+  end();
+  EXPECT_THAT(jumps.back(), ::testing::HasSubstr("It was last away in step 211."));
 }
 
 }  // namespace

@@ -49,8 +49,8 @@ struct Steps {
   std::vector<std::string> ids;
   uint64_t later = 0, differing = 0;
 
-  void Collect(const RolloutJoin::Batches& batches) {
-    for (const RolloutBatch& batch : *batches) {
+  void Collect(const std::vector<RolloutBatch>& batches) {
+    for (const RolloutBatch& batch : batches) {
       batch.ForEach([&](const RolloutSequence& s) {
         ids.push_back(s.id + "@" + std::to_string(s.step));
         later += s.later_epoch;
@@ -62,7 +62,7 @@ struct Steps {
   void Give(int step, RolloutHalf half, const std::vector<v1::LogprobsSequence>& sequences) {
     const Sent sent(step, half == RolloutHalf::kRollout ? v1::ROLE_ROLLOUT : v1::ROLE_TRAINER,
                     sequences);
-    Collect(join.Take(sent.step));
+    Collect(*join.Take(sent.step));
   }
 };
 
@@ -146,7 +146,24 @@ TEST(RolloutJoin, SharersSeeOneJoin) {
   const auto batches = first.Take(b.step);
   EXPECT_EQ(batches, second.Take(b.step));
   ASSERT_EQ(batches->size(), 1u);
-  EXPECT_EQ(first.Finish(), second.Finish());
+}
+
+TEST(RolloutJoin, HalvesMeetAfterARunThatEndedContinues) {
+  Steps run;
+  run.Give(0, RolloutHalf::kTrain);
+  run.Give(1, RolloutHalf::kRollout);
+  run.Collect(run.join.Finish());
+  EXPECT_EQ(run.join.counts("policy", "logprobs").given_up_train, 5u);
+  EXPECT_EQ(run.join.counts("policy", "logprobs").given_up_rollout, 5u);
+  for (int step = 2; step < 4; ++step) {
+    run.Give(step, RolloutHalf::kTrain);
+    run.Give(step, RolloutHalf::kRollout);
+  }
+  EXPECT_EQ(run.ids.size(), 10u);
+  run.Give(4, RolloutHalf::kTrain);
+  run.Collect(run.join.Finish());
+  EXPECT_EQ(run.ids.size(), 10u);
+  EXPECT_EQ(run.join.counts("policy", "logprobs").given_up_train, 10u);
 }
 
 TEST(RolloutJoin, LaterEpochsAreKnown) {
