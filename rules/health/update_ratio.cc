@@ -365,7 +365,7 @@ class UpdateRatio : public ScalarRule {
           "no-rate: the ratio is low; no learning rate was recorded, so a schedule may explain it");
     if (course.counted() >= limits_.points)
       return Pass("the size of updates fits the size of the weights");
-    if (course.counted() + course.resting() == 0 && course.no_number() > 0)
+    if (course.counted() + course.resting() == 0 && course.non_finite() > 0)
       return Inconclusive("poisoned: every value is NaN or infinite");
     if (course.counted() + course.resting() == 0)
       return Inconclusive("no-weight: the weight is zero, or was not observed with the update");
