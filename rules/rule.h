@@ -40,7 +40,7 @@ class Rule {
  public:
   virtual ~Rule() = default;
 
-  // Returns false if another component reports its findings (Engine::Tell). The engine then does
+  // Returns false if another component reports its findings (Engine::Emit). The engine then does
   // not know whether the rule ran, so it does not report a suppression of it as unused.
   virtual bool judges_evidence() const { return true; }
 

@@ -104,8 +104,8 @@ void DriftStatistics::TakeAgain(const RolloutSequence& sequence) {
   trainer_k2.EndSequence();
 }
 
-// d = log pi (trainer) - log mu (rollout). Tokens of older weights are kept apart, because they
-// differ due to the weights.
+// Adds d = log pi (trainer) - log mu (rollout). Tokens of older weights are counted separately,
+// because their d also comes from the change of the weights.
 void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutToken& token) {
   const double d = token.train - token.rollout;
   const bool lag_known = token.lag >= 0;

@@ -22,10 +22,10 @@ struct DriftSlopes {
 //
 // Noise n of the trainer alone is in d and in x: the slope is (c v + s^2) / (v + s^2), where v is
 // the variance of x without it. So dropout that was left on, with s^2 >= 1.5 v, looks like a
-// temperature of 0.4 with R^2 = 0.6. Noise of the rollout is in d alone. On x' = log mu + H_pi it
-// is the other way round: the trainer's noise is not in x', and the rollout's makes the slope
-// smaller. A temperature shows on both. So the test requires equal signs, most of d explained by x,
-// and half as much by x'. If no entropy is recorded, the slope on log mu gives only the sign.
+// temperature of 0.4 with R^2 = 0.6. Noise of the rollout is in d alone. On x' = log mu + H_pi the
+// roles are exchanged: the trainer's noise is not in x', and the rollout's makes the slope smaller.
+// A temperature shows on both. So the test requires equal signs, most of d explained by x, and half
+// as much by x'. If no entropy is recorded, the slope on log mu gives only the sign.
 struct TemperatureMark {
   bool by_entropy = false;  // both fits hold: slope and temperature are known
   bool by_rollout = false;  // only the fit on log mu holds: the sign is known

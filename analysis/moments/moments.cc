@@ -105,8 +105,8 @@ bool ReplayExplains(size_t explained, size_t of) {
   return static_cast<double>(explained) >= kRatchetExplained * static_cast<double>(of);
 }
 
-// Returns, over the elements in `f.telling`, how many moments this arithmetic could lower without a
-// gradient.
+// Returns, over the elements in `f.informative`, how many moments this arithmetic could lower
+// without a gradient.
 size_t AbleToFall(const UpdateCase& c, const Falling& f, const MomentReplay& r) {
   return static_cast<size_t>(
       std::count_if(f.informative.begin(), f.informative.end(), [&](size_t i) {

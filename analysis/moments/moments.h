@@ -17,7 +17,7 @@ struct MomentArithmetic {
   double (*next)(double v, double g, double beta2, DType t);
 };
 
-// The sampled elements by what they show.
+// Sampled elements whose second moment can or must fall.
 struct Falling {
   std::vector<size_t> informative;  // a moment that matters, in a step that was made
   std::vector<size_t> still;        // of these: it had to fall but did not
@@ -39,7 +39,7 @@ struct MomentReplay {
   const MomentArithmetic* arithmetic = nullptr;
   double beta2 = 0;
   size_t still = 0;        // number of unchanged moments that it explains
-  size_t informative = 0;  // size of Falling::telling that it explains
+  size_t informative = 0;  // number of elements of Falling::informative that it explains
 
   double Next(double v, double g, DType t) const { return arithmetic->next(v, g, beta2, t); }
 };
@@ -51,8 +51,8 @@ const MomentReplay& BestReplay(const std::vector<MomentReplay>& replays);
 // Returns true for at least 99 of 100.
 bool ReplayExplains(size_t explained, size_t of);
 
-// Returns, over the elements in `f.telling`, how many moments this arithmetic could lower without a
-// gradient.
+// Returns, over the elements in `f.informative`, how many moments this arithmetic could lower
+// without a gradient.
 size_t AbleToFall(const UpdateCase& c, const Falling& f, const MomentReplay& r);
 
 }  // namespace plumbline::analysis

@@ -115,8 +115,8 @@ bool ReferenceCourse::Grows(size_t window, double folds) {
   const double level = MedianAt(now), past = MedianAt(before);
   const double floor = early_ >= 5 ? kSequenceFloor : kFloor;
   if (!(level >= floor) || !(past > 0)) return false;
-  // A level that it had before is none of an explosion: a reference that is renewed lets it rise
-  // again and again.
+  // A level that was reached before is not an explosion: each renewal of the reference model resets
+  // the divergence, which then rises again.
   for (size_t end = 3; end <= before; ++end) {
     if (level < kAbovePeaks * MedianAt(end)) return false;
   }

@@ -31,11 +31,11 @@ bool Earlier(const ProcessEnd* a, const ProcessEnd* b) {
          std::make_tuple(gone ? b->newest_step : b->stated.unix_ns(), b->role, b->rank);
 }
 
-// An incomplete record alone shows nothing. If other processes of its role said goodbye, or are a
-// window of steps ahead, its process has ended.
+// An incomplete record alone shows nothing. If another process of its role reported its end, or is
+// a window of steps ahead, its process has ended.
 void Conclude(RunEnds* run) {
   std::map<v1::Role, std::pair<bool, int64_t>>
-      of;  // whether a process said goodbye; the furthest step
+      of;  // whether a process reported its end; the furthest step
   for (const ProcessEnd& end : run->ends) {
     auto& [stated, furthest] = of.try_emplace(end.role, false, ProcessEnd::kNever).first->second;
     stated |= end.way == EndKind::kWell || end.way == EndKind::kStated;

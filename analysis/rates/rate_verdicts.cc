@@ -58,7 +58,7 @@ FindingBuilder RestartFinding(const std::string& op, const RateRestart& r) {
 
 // ---- no rate at all ----
 
-FindingBuilder ZeroFinding(const std::string& op, const RankRate& rate, const std::string& who,
+FindingBuilder ZeroFinding(const std::string& op, const RankRate& rate, const std::string& ranks,
                            bool declared) {
   const bool fell = std::isfinite(rate.before);
   FindingBuilder found =
@@ -66,7 +66,7 @@ FindingBuilder ZeroFinding(const std::string& op, const RankRate& rate, const st
   found.Title(fell ? "the learning rate fell to zero" : "the learning rate is zero from the start")
       .Explain(absl::StrFormat("%s is 0 on %s in %d consecutive steps, the first is step %d%s: "
                                "these steps change no weight.",
-                               op, who, rate.zeros, rate.zeros_first,
+                               op, ranks, rate.zeros, rate.zeros_first,
                                fell ? absl::StrFormat(", and was %.3g before", rate.before) : ""))
       .Cause(fell ? "schedule-over" : "never-started", 0.9)
       .Measured("consecutive steps with a learning rate of 0", static_cast<double>(rate.zeros),
@@ -87,7 +87,7 @@ FindingBuilder ZeroFinding(const std::string& op, const RankRate& rate, const st
 
 // A log with few printed digits shows a small rate as 0, so it is no proof.
 FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
-                                  const std::string& who) {
+                                  const std::string& ranks) {
   const double grain = rate.grain.grain();
   FindingBuilder found = Begun(op, rate.zeros_first, rate.zeros_last, "printed-zero",
                                v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
@@ -98,10 +98,10 @@ FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
       .Explain(fell ? absl::StrFormat(
                           "The logged %s is 0 on %s from step %d on, and %.3g before. Its values "
                           "are multiples of %.3g, so it is below %.3g, and may be above 0.",
-                          op, who, rate.zeros_first, rate.before, grain, grain / 2)
+                          op, ranks, rate.zeros_first, rate.before, grain, grain / 2)
                     : absl::StrFormat("The logged %s is 0 on %s in all %d steps: it is 0 (for "
                                       "example in a frozen group), or the log has too few digits.",
-                                      op, who, rate.zeros))
+                                      op, ranks, rate.zeros))
       .Cause("few-digits", 0.5)
       .Measured("consecutive steps with a logged rate of 0", static_cast<double>(rate.zeros),
                 "steps")
@@ -118,9 +118,9 @@ FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
 
 namespace {
 
-FindingBuilder SureZeroFinding(const std::string& op, const RankRate& rate, const std::string& who,
-                               uint32_t digits) {
-  FindingBuilder found = ZeroFinding(op, rate, who, false);
+FindingBuilder SureZeroFinding(const std::string& op, const RankRate& rate,
+                               const std::string& ranks, uint32_t digits) {
+  FindingBuilder found = ZeroFinding(op, rate, ranks, false);
   const std::string why =
       rate.unrounded ? "The log prints the 0 with an exponent"
                      : absl::StrFormat("Other values in the log have up to %d digits", digits);
@@ -128,20 +128,20 @@ FindingBuilder SureZeroFinding(const std::string& op, const RankRate& rate, cons
       .Explain(
           absl::StrFormat("%s is 0 on %s in all %d steps, and the loss does not fall. %s, so the 0 "
                           "is not a rounded value.",
-                          op, who, rate.zeros, why))
+                          op, ranks, rate.zeros, why))
       .Witness("digits_of_neighbours", static_cast<double>(digits));
   return found;
 }
 
 FindingBuilder FlatZeroFinding(const std::string& op, const RankRate& rate,
-                               const std::string& who) {
-  FindingBuilder found = PrintedZeroFinding(op, rate, who);
+                               const std::string& ranks) {
+  FindingBuilder found = PrintedZeroFinding(op, rate, ranks);
   found.Level(v1::LEVEL_WARNING)
       .Title("the logged learning rate is zero, and the loss is flat")
       .Explain(
           absl::StrFormat("The logged %s is 0 on %s in all %d steps, with few digits, and the loss "
                           "does not change: the rate is 0, or too small for the model to learn.",
-                          op, who, rate.zeros))
+                          op, ranks, rate.zeros))
       .Cause("never-started", 0.7)
       .Fix(
           "Print the learning rate with its exponent (%.3e), check the length of the warm-up, and "
@@ -152,13 +152,13 @@ FindingBuilder FlatZeroFinding(const std::string& op, const RankRate& rate,
 }  // namespace
 
 FindingBuilder AlwaysZeroFinding(const std::string& op, const RankRate& rate,
-                                 const std::string& who, const RateNeighbours& neighbours) {
+                                 const std::string& ranks, const RateNeighbours& neighbours) {
   const bool always = std::isnan(rate.before) && !neighbours.done();
   const bool exact = neighbours.whole_digits() || rate.unrounded;
   if (always && exact && !neighbours.LossFalls())
-    return SureZeroFinding(op, rate, who, neighbours.digits());
-  if (always && neighbours.LossIsFlat()) return FlatZeroFinding(op, rate, who);
-  return PrintedZeroFinding(op, rate, who);
+    return SureZeroFinding(op, rate, ranks, neighbours.digits());
+  if (always && neighbours.LossIsFlat()) return FlatZeroFinding(op, rate, ranks);
+  return PrintedZeroFinding(op, rate, ranks);
 }
 
 FindingBuilder AnewFinding(const std::string& op, const RateAnew& a) {

@@ -17,17 +17,17 @@ namespace plumbline::analysis {
 
 // `op` is the series' name. Sets the place's steps.
 FindingBuilder RestartFinding(const std::string& op, const RateRestart& restart);
-// `who` names the ranks. `declared` is true if the run's length is known.
-FindingBuilder ZeroFinding(const std::string& op, const RankRate& rate, const std::string& who,
+// `ranks` is a text that names the ranks. `declared` is true if the run's length is known.
+FindingBuilder ZeroFinding(const std::string& op, const RankRate& rate, const std::string& ranks,
                            bool declared);
 // The rate is shown as 0, but may be too small for the printed digits.
 FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
-                                  const std::string& who);
+                                  const std::string& ranks);
 // The same for a rate that is 0 from the first row to the last, with the evidence of the other
 // scalars. It is an error if they have all digits and the loss does not fall, and a warning if the
 // loss is flat.
 FindingBuilder AlwaysZeroFinding(const std::string& op, const RankRate& rate,
-                                 const std::string& who, const RateNeighbours& neighbours);
+                                 const std::string& ranks, const RateNeighbours& neighbours);
 FindingBuilder AnewFinding(const std::string& op, const RateAnew& anew);
 FindingBuilder RewarmedFinding(const std::string& op, const RateRewarmed& rewarmed);
 FindingBuilder LeapFinding(const std::string& op, const RateLeap& leap);

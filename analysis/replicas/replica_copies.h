@@ -48,7 +48,7 @@ struct Difference {
   uint64_t compared = 0;
   uint64_t informative =
       0;                 // of `compared`: non-zero in the first copy, because zeros agree anyway
-  uint64_t agree = 0;    // of `telling`: those that are equal
+  uint64_t agree = 0;    // of `informative`: those that are equal
   uint64_t differ = 0;   // of `compared`: those that differ
   bool whole = false;    // the sample is the whole tensor
   uint64_t element = 0;  // the first that differs, C order

@@ -36,7 +36,7 @@ constexpr std::string_view kErrorMetrics[] = {"rmse",
                                               "cross_entropy",
                                               "softprob",
                                               "nloglik"};
-// Of these, the names that other trainers do not use for other metrics.
+// The names above that other trainers do not use for other metrics.
 constexpr std::string_view kAlone[] = {"rmse",  "mae", "mape", "rmsle",
                                        "smape", "mse", "msle", "multiclass"};
 constexpr std::string_view kShares[] = {"error", "merror", "binary_error", "multi_error"};

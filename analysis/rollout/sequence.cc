@@ -225,7 +225,7 @@ void Fill(const Half& train, const Half& rollout, bool whole, RolloutSequence* o
   out->unpaired = train.length + rollout.length - 2 * out->tokens.size();
 }
 
-// Placeholders are 0, or one number that stands in neighbouring masked tokens.
+// Marks placeholders, which are 0, or one value that neighbouring masked tokens share.
 void MarkMasked(RolloutSequence* out) {
   bool prompt = out->judged > 0;
   std::vector<RolloutToken>& all = out->tokens;

@@ -1,5 +1,5 @@
-// A rise from the lowest level of a short series that lasts up to its end. It compares levels that
-// follow one another, and asks that the series made no such rise before.
+// Detects a rise from the lowest level of a short series that lasts up to its end. Compares
+// consecutive levels, and requires that the series had no such rise before.
 #pragma once
 
 #include <cstdint>

@@ -136,8 +136,8 @@ double LevelWindow::SteadySlope() {
 }
 
 // Returns a lower bound of the window's scale, from the window k points ago. At least 64 of the 128
-// residuals lie within D, their median distance, of a middle. Of these points, 64 - k were also in
-// that window. There the slope differed by d, so they lay in an interval of half length D + 64 |d|.
+// residuals lie within D, their median distance, of a middle. 64 - k of them were also in that
+// window. There the slope differed by d, so they lay in an interval of half length D + 64 |d|.
 // Therefore D is at least the half length of the narrowest interval that held 64 - k of its
 // residuals, minus 64 |d|.
 double LevelWindow::LeastScale(double slope) const {

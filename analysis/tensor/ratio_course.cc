@@ -43,8 +43,8 @@ bool OutsideRun::rising() const {
 RatioCourse::Taken RatioCourse::Take(int64_t step, double ratio, std::optional<bool> at_work,
                                      std::optional<double> gradient, const RatioLimits& limits) {
   if (!(ratio >= 0) || std::isinf(ratio)) {
-    ++no_number_;
-    return Taken::kNoNumber;
+    ++non_finite_;
+    return Taken::kNonFinite;
   }
   if (at_work && !*at_work) {
     ++resting_;

@@ -71,11 +71,11 @@ struct OutsideRun {
 class RatioCourse {
  public:
   // How the course used a point.
-  enum class Taken : uint8_t { kCounted, kNoNumber, kResting };
+  enum class Taken : uint8_t { kCounted, kNonFinite, kResting };
 
-  // Takes a point. `ratio` is |change| / |weight|, >= 0. `at_work` is about the rate; nullopt if no
-  // rate is known. `gradient` is its norm, if known. Steps ascend. NaN neither counts nor ends a
-  // run.
+  // Takes a point. `ratio` is |change| / |weight|, >= 0. `at_work` is true if the learning rate is
+  // high enough to judge the ratio; nullopt if no rate is known. `gradient` is its norm, if known.
+  // Steps ascend. A ratio that is NaN or infinite neither counts nor ends a run.
   Taken Take(int64_t step, double ratio, std::optional<bool> at_work,
              std::optional<double> gradient, const RatioLimits& limits);
   // Ends the current run, because another attempt begins.
@@ -101,10 +101,10 @@ class RatioCourse {
 
   uint64_t counted() const { return counted_; }
   uint64_t resting() const { return resting_; }
-  uint64_t no_number() const { return no_number_; }
+  uint64_t non_finite() const { return non_finite_; }
 
   void Persist(Archive& a) {
-    a(run_, run_unrated_, counted_, resting_, no_number_, highest_, inside_, inside_mean_);
+    a(run_, run_unrated_, counted_, resting_, non_finite_, highest_, inside_, inside_mean_);
     a(inside_gradients_, inside_gradient_mean_, inside_slow_, inside_slow_mean_, inside_squares_);
   }
 
@@ -117,7 +117,7 @@ class RatioCourse {
   uint64_t run_unrated_ = 0;
   uint64_t counted_ = 0;
   uint64_t resting_ = 0;
-  uint64_t no_number_ = 0;
+  uint64_t non_finite_ = 0;
   double highest_ = -HUGE_VAL;  // log10, over counted points
   uint64_t inside_ = 0;
   double inside_mean_ = 0;  // log10, here and below

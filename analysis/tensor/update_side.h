@@ -20,7 +20,7 @@ struct OneSidedStore {
   // Sum of |after - (before + intended)| over those on the side, divided by the sum of |intended|:
   // how much the rounding moves the weights in addition to the optimizer.
   double drift = 0;
-  std::vector<size_t> listed;  // a few telling ones
+  std::vector<size_t> listed;  // indices of a few informative elements
 };
 
 // Found if at least 64 elements had to be rounded, 99 % of them lie on one side, at least 16 of

@@ -25,9 +25,9 @@ class AttemptCourse {
   // Takes values in the order of the attempts.
   void Take(uint32_t attempt, std::string_view series, double value);
 
-  // Returns the verdict on the newest attempt, once, when all that it needs is there. Its optimizer
-  // has no state, and its weights are not fresh: the framework goes on with its count of steps, or
-  // the loss of the first steps is where the attempt before had come to, not where that had begun.
+  // Returns the verdict on the newest attempt, once, as soon as its inputs are known. The finding:
+  // its optimizer has no state, but its weights are not fresh, because the framework continues its
+  // count of steps, or the first losses equal the last ones of the previous attempt, not its first.
   std::optional<v1::Verdict> Judge(uint32_t rank, int64_t step);
 
   // Between steps resumed_ is empty.

@@ -20,7 +20,7 @@ namespace plumbline::audit {
 // refer to it, so that the work is linear in their bytes. Not thread-safe.
 class ValueComparison {
  public:
-  // `told`: last parts of the names of values that were compared already.
+  // `reported`: last parts of the names of values that were already compared.
   ValueComparison(const NamesMap& names, const std::set<std::string>& reported, PieceReader* reader,
                   LeftOut* left_out, Equality* out)
       : names_(names),

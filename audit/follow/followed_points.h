@@ -46,9 +46,9 @@ class FollowedPoints {
   // newest step of all; otherwise the step before that of the slowest rank. Does not wait for a
   // rank without points for seconds.
   int64_t Through(const RunPoints& run) const;
-  // Is the rank further away from the newest step of its run than it ever was when something came
-  // of it? Logs are written in blocks, so that ranks may be apart. Of a rank of which little came
-  // since the files are followed: by more than all that it reported.
+  // Returns true if the rank is further from the newest step of its run than it ever was when one
+  // of its values arrived. Ranks may differ because logs are written in blocks. If only little of
+  // the rank arrived since files are followed, the distance must exceed all that it reported.
   bool FellSilent(const std::string& run, uint32_t rank) const;
   // Returns the number of points dropped because of the limits.
   uint64_t left_out() const;

@@ -152,7 +152,7 @@ bool HoldsJudgedSeries(const std::deque<InputReport>& inputs, const SeriesRoles&
   });
 }
 
-// What a verdict of ReportSoFar is of: it is the same one while only its counts grow.
+// Returns what identifies a verdict of ReportSoFar: it stays the same while only its counts grow.
 std::string KeyOf(const std::string& run, const v1::Finding& finding) {
   const v1::FindingSite& site = finding.site();
   return absl::StrCat(run, "\n", site.op(), "\n", site.step_first(), "\n",

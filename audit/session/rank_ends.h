@@ -19,9 +19,9 @@ class RankEnds {
  public:
   // Takes batches in the order in which the engine does.
   void Take(const v1::Batch& batch);
-  // May a rank of a run be reported as silent? Empty: each may.
+  // Returns true if a rank of a run may be reported as silent. If empty, each rank may.
   using May = std::function<bool(const std::string& run, uint32_t rank)>;
-  // (run, verdict) of each run in which a rank fell silent.
+  // Returns (run, verdict) for each run in which a rank fell silent.
   std::vector<std::pair<std::string, v1::Verdict>> Verdicts(const May& may = {}) const;
 
  private:

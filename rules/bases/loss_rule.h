@@ -47,14 +47,15 @@ class LossRule : public ScalarRule {
   };
   // Returns the finding for an event, if there is one. By default there is none.
   virtual std::optional<FindingBuilder> Emit(const LossSeries& /*series*/,
-                                             const SeriesEvent& /*event*/, Stated& /*said*/) const {
+                                             const SeriesEvent& /*event*/,
+                                             Stated& /*stated*/) const {
     return std::nullopt;
   }
   // Returns a finding from the series itself, not from an event. Called after each of its points
   // and at the run's end. It must only return a finding at the end or if series.LookIsDue, because
   // other points may come in batches.
   virtual std::optional<FindingBuilder> Look(const LossSeries& /*series*/, bool /*at_the_end*/,
-                                             Stated& /*said*/) const {
+                                             Stated& /*stated*/) const {
     return std::nullopt;
   }
   // Returns a pass or inconclusive verdict for a series without a finding. If the rule does not

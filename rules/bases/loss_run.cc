@@ -139,7 +139,7 @@ void LossRun::Add(const StepEnd& step, double value, RateWatch* rate, Moves* mov
   if (move.restarted) moves->restarted = &rate->restart();
 }
 
-// The rates are back when none of them is up.
+// Reports changes of the rates. They are back to normal when none of them is raised.
 void LossRun::ReportRates(v1::Role role, const Moves& moves) {
   if (!moves.rose && moves.restarted == nullptr && !moves.back) return;
   const bool up = std::any_of(rates_.begin(), rates_.end(), [&](const auto& rate) {

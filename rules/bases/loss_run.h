@@ -83,14 +83,14 @@ class LossRun {
     SeriesEvent event;
   };
 
-  // `said` has the roles that the user assigned by name. It must be the same in each call.
+  // `stated` has the roles that the user assigned by name. It must be the same in each call.
   static bool Reads(const v1::Site& site, const SeriesRoles& stated);
   void Take(const SiteStep& step, const SeriesRoles& stated);
   // Returns the events of the step's values. Computed once per step; later callers get the same.
   const std::vector<Reported>& Close(const StepEnd& step);
   // Does what Take and Close do for the rows from `first` on, up to a row with an event or after
   // which a stall may be tested. Returns the number of rows, the same for each caller. If it is 0,
-  // the next row must be taken individually. told() and touched() belong to the last row.
+  // the next row must be taken individually. reported() and touched() belong to the last row.
   size_t TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles& stated);
   const std::vector<Reported>& reported() const { return reported_; }
   // Mark of the rules that share a run.

@@ -60,7 +60,8 @@ struct NonFiniteSeries {
            course.not_finite() == 0 && course.rows() >= kRows;
   }
   void Keep(double value);
-  // Returns true if the newest values stand at a level, far from 0 in their noise and their slope.
+  // Returns true if the newest values are at a level that neither their noise nor their slope could
+  // bring to 0.
   bool StandsFarFromZero() const;
   // Returns true if its zeros must be reported now. `may_be_zero`: the loss may be 0 without a
   // fault, if no norm is lost.

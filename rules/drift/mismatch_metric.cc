@@ -164,7 +164,7 @@ class MismatchMetricRule : public ScalarRule {
     }
   }
 
-  // Between steps news_ is false; known_ is found again.
+  // Between steps news_ is false. known_ is looked up again.
   void Persist(Archive& archive) override {
     archive.Version(1, 1);
     archive(series_, leader_, error_);

@@ -5,7 +5,7 @@
 // the evidence of their run.
 //
 // Thread-safety: calls for different runs may be made at the same time: Add (of batches that have
-// no run and no stream in common), Tell, JudgeEnds, MarkGone, MarkAbsent, CloseThrough, MakeRoom,
+// no run and no stream in common), Emit, JudgeEnds, MarkGone, MarkAbsent, CloseThrough, MakeRoom,
 // Drop, FinishRun, and the queries about one run. The callbacks and the guard are then called at
 // the same time, too. Runs, open_bytes, LargestRun, series_left_out and SuppressionsAre may always
 // be called. For all other calls the caller must have the engine to itself. Locks guard what runs

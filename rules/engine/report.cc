@@ -40,9 +40,9 @@ double Confidence(const v1::Finding& finding) {
   return std::isfinite(c) ? c : 0;
 }
 
-// Returns true if the finding has a kind that may change: rules on a run's health report a kind
-// while an event goes on, and another one once more is known. A loss that diverged recovers; a jump
-// of an evaluation was overfitting. The rule on memory growth does the same.
+// Returns true if the finding has a kind that may change: rules on a run's health report one kind
+// while an event lasts, and another kind once they have more data. For example, a loss that
+// diverged recovers, or a jump of an evaluation was overfitting. So does the rule on memory growth.
 bool HasKind(const v1::Finding& finding) {
   return (finding.rule().starts_with("health/") || finding.rule() == "performance/memory-creep") &&
          finding.details().fields().contains("kind");

@@ -170,11 +170,11 @@ class AccumulationScale : public ScalarRule {
   }
 
   std::map<uint32_t, std::map<std::string, double>> open_;  // rank -> series, of this step
-  bool own_loop_ = false;                                   // of the step that was taken last
+  bool own_loop_ = false;                                   // in the newest step
   bool reported_ = false;
   uint64_t points_ = 0, divided_ = 0, unusable_ = 0, other_ = 0;
   uint64_t unshared_ = 0;  // steps of several micro-batches whose share could not be computed
-  uint64_t whole_ = 0;     // in a row
+  uint64_t whole_ = 0;     // consecutive ones
   int64_t whole_first_ = 0;
 };
 

@@ -80,7 +80,7 @@ constexpr RuleInfo kInfo = {
     "health/all-zero", "a tensor is all zero", v1::LEVEL_WARNING, "0.1.0", kPage, kOptions};
 
 constexpr uint64_t kZeroSteps = ZeroCourse::kSteps;
-constexpr size_t kMostZeroTensors = size_t{1} << 18;  // with each rank
+constexpr size_t kMostZeroTensors = size_t{1} << 18;  // one for each rank of a site
 
 class AllZero : public ScalarRule {
  public:
@@ -137,7 +137,7 @@ class AllZero : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // Without a tensor a step says how low losses were.
+  // A step without a tensor only shows how low the losses were.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     for (const ScalarColumn& column : rows.columns) {
       const SiteStep& any = column.any();
@@ -158,7 +158,7 @@ class AllZero : public ScalarRule {
     }
   }
 
-  // Between steps looks_, updated_, rate_ and worst_ are empty; known_ is found again.
+  // Between steps looks_, updated_, rate_ and worst_ are empty. known_ is looked up again.
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
     archive(sites_, kept_, gradients_, step_first_, switched_, losses_);
@@ -167,7 +167,7 @@ class AllZero : public ScalarRule {
  private:
   using Place = ZeroStep::Place;
 
-  // The largest of the step's rates.
+  // Takes the largest rate of the step.
   void TakeRate(double value) {
     if (std::isfinite(value)) rate_ = std::max(rate_.value_or(0), std::fabs(value));
   }
@@ -187,7 +187,7 @@ class AllZero : public ScalarRule {
     return &site;
   }
 
-  // nullptr: there is no room.
+  // Returns nullptr if the limit is reached.
   ZeroCourse* FindRank(ZeroSite& site, uint32_t rank) {
     if (const auto found = site.ranks.find(rank); found != site.ranks.end()) return &found->second;
     if (kept_ >= kMostZeroTensors) return nullptr;
@@ -195,7 +195,7 @@ class AllZero : public ScalarRule {
     return &site.ranks[rank];
   }
 
-  // A look at values that are no numbers, or at none, says nothing of zeros.
+  // Returns false if the values are NaN or infinite, or if there are none.
   static bool Counts(const ZeroLook& look, ZeroCourse& run) {
     if (look.poisoned) {
       ++run.poisoned;
@@ -228,7 +228,7 @@ class AllZero : public ScalarRule {
     }
   }
 
-  // The highest rate at which a gradient of the run is zero that is so now and then; 0: none is.
+  // Returns the highest rate at which some gradient of the run is occasionally zero; 0 if none is.
   double Worst() {
     if (worst_) return *worst_;
     worst_ = 0;
@@ -324,7 +324,7 @@ class AllZero : public ScalarRule {
            "zeros, a checkpoint that was loaded in part.";
   }
 
-  // Of a site without a finding: what the ranks' worst case is.
+  // Returns the verdict on a site without a finding: the worst case over the ranks.
   static v1::Verdict Rest(const std::string& layer, const ZeroSite& site) {
     uint64_t steps = 0, zeros = 0, poisoned = 0, resting = 0, at_rest = 0, by_algebra = 0;
     bool all_moved = true, used = false;
@@ -373,18 +373,18 @@ class AllZero : public ScalarRule {
         std::move(details));
   }
 
-  const SeriesRoles roles_;  // what the user said
+  const SeriesRoles roles_;  // stated by the user
   SiteMemo<SeriesRole> known_;
   std::vector<std::string> zero_;
   ZeroStep looks_;                                      // of this step
   std::set<std::pair<std::string, uint32_t>> updated_;  // layer and rank, of this step
   std::optional<double> rate_;                          // of this step
   std::map<std::tuple<v1::Role, std::string, std::string>, ZeroSite> sites_;
-  uint64_t kept_ = 0;       // ranks' tensors
-  uint64_t gradients_ = 0;  // of these
+  uint64_t kept_ = 0;       // tensors, one for each rank
+  uint64_t gradients_ = 0;  // number of gradients among them
   int64_t step_first_ = -1;
-  int64_t switched_ = -1;        // the newest step in which a gradient began, or came for once
-  std::optional<double> worst_;  // while a step is judged
+  int64_t switched_ = -1;        // newest step in which a gradient appeared, late or after zeros
+  std::optional<double> worst_;  // cached while a step is judged
   LeastLosses losses_;
 };
 

@@ -140,7 +140,7 @@ class BatchFacts : public ScalarRule {
   }
 
  private:
-  // Each fact once; rows without a label again if later none has one.
+  // Reports each fact once; rows without a label again, if no later row has one.
   void Report(size_t i, int64_t step, uint32_t rank, double count, double rows, VerdictSink& out) {
     const BatchFact& fact = kBatchFacts[i];
     const bool none = fact.series == kBatchUnlabelled && rows > 0 && count >= rows;
@@ -163,7 +163,7 @@ class BatchFacts : public ScalarRule {
   }
 
   std::map<uint32_t, std::map<std::string, double>> open_;  // rank -> series, of this step
-  uint64_t reported_ = 0;                                   // a bit for each fact
+  uint64_t reported_ = 0;                                   // one bit per fact
   uint64_t batches_ = 0, unusable_ = 0;
 };
 

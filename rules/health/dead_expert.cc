@@ -81,19 +81,19 @@ class DeadExpert : public MixtureRule {
       : MixtureRule(options), share_(options.Number("share")) {}
 
  private:
-  // Choices that tokens kept.
+  // Returns the choices that were not dropped.
   static uint64_t Kept(const MixtureWindow& w) { return w.choices() - w.dropped(); }
   static double Ideal(const MixtureWindow& w) {
     return static_cast<double>(Kept(w)) / static_cast<double>(w.experts());
   }
   double Little(const MixtureWindow& w) const { return share_ * Ideal(w); }
-  // ln of the chance that some expert keeps at most `load`.
+  // Returns ln of the probability that some expert keeps at most `load`.
   static double LogChance(const MixtureWindow& w, uint64_t load) {
     const auto e = static_cast<double>(w.experts());
     return std::log(e) + LogBinomialAtMost(Kept(w), 1 / e, load);
   }
 
-  // Below the share, and beyond what chance may leave one of so many experts.
+  // Returns experts below the share whose low load is too improbable, given the number of experts.
   std::vector<size_t> Dead(const MixtureWindow& w) const {
     std::vector<size_t> dead;
     for (size_t e = 0; e < w.experts(); ++e) {
@@ -110,7 +110,7 @@ class DeadExpert : public MixtureRule {
     return Found(w, Dead(w));
   }
 
-  // Nothing at all in each of the steps.
+  // Returns a finding for experts that got no token in any step.
   std::optional<FindingBuilder> TestOfAll(const MixtureWindow& w,
                                           const std::set<std::string>& fired) const override {
     if (!fired.empty()) return std::nullopt;
@@ -157,10 +157,10 @@ class DeadExpert : public MixtureRule {
     Put(witness, "ideal", Ideal(w));
   }
 
-  // A pass is for windows in which a dead expert would have been seen.
+  // Passes only if a dead expert would have been seen in the window.
   v1::Verdict Rest(const MixtureWindow& w) const override {
     const double little = Little(w);
-    const double most = std::ceil(little) - 1;  // the largest load that is too little
+    const double most = std::ceil(little) - 1;  // largest load below the limit
     if (!(most >= 0) || !(LogChance(w, static_cast<uint64_t>(most)) < std::log(kChance))) {
       return Inconclusive(
           absl::StrFormat("few-choices: %d choices over %d experts are too few; chance alone can "

@@ -98,7 +98,7 @@ class DropRate : public MixtureRule {
     return static_cast<double>(w.dropped()) / static_cast<double>(w.choices());
   }
 
-  // NaN where the positions of some drops are unknown.
+  // Returns NaN if the positions of some drops are unknown.
   static MeanInterval Slope(const MixtureWindow& w) {
     std::vector<double> slopes;
     for (const auto& step : w.steps()) {
@@ -118,7 +118,7 @@ class DropRate : public MixtureRule {
     return std::nullopt;
   }
 
-  // Which expert refuses most tells whether it is the capacity or the balance.
+  // The finding names the expert that refuses most: it shows whether capacity or balance is wrong.
   FindingBuilder TooMany(const MixtureWindow& w) const {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
     found.Title("full experts drop too many tokens")
@@ -144,8 +144,7 @@ class DropRate : public MixtureRule {
     return found;
   }
 
-  // Sequence positions compete unequally: a queue in order of time leaves the last tokens without a
-  // place.
+  // Positions of a sequence compete unequally: a queue in order of time drops the last tokens.
   FindingBuilder Starvation(const MixtureWindow& w, const MeanInterval& slope) const {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
     found.FalseAlarm("measured", kFalseAlarmsOfDrops)
@@ -170,7 +169,7 @@ class DropRate : public MixtureRule {
     return found;
   }
 
-  // Shares of the steps that dropped, by sixteenth of the sequence.
+  // Adds the share of dropped choices for each sixteenth of the sequence, over steps with drops.
   static void FillBins(const MixtureWindow& w, google::protobuf::Struct& witness) {
     for (size_t b = 0; b < kPositionBins; ++b) {
       uint64_t offered = 0;

@@ -74,13 +74,13 @@ constexpr size_t kMostReportedRows = 4096;  // a checkpoint with this number may
 constexpr size_t kMostRowWeights = size_t{1} << 18;
 constexpr uint64_t kFewestOfExpert = 64;  // elements
 
-using RowDigestMap = std::map<int64_t, int64_t>;  // by row; 0: it is zero
+using RowDigestMap = std::map<int64_t, int64_t>;  // by row; 0 for a row of zeros
 
 // A weight of one rank in one step.
 struct RowLook {
-  bool reported = false;  // its rows
+  bool reported = false;  // its rows were recorded
   int64_t rows = 0;
-  RowDigestMap equal;  // rows that have another's digest, and zero ones
+  RowDigestMap equal;  // rows with the digest of another row, and rows of zeros
   bool observed = false;
   std::vector<int64_t> shape;
   Digest whole;
@@ -88,13 +88,13 @@ struct RowLook {
   bool zero = false, poisoned = false;
 };
 
-// The same over steps.
+// A weight of one rank over all steps.
 struct RowCourse {
   bool known = false;
   int64_t rows = 0;
   RowDigestMap equal;
   Digest whole;
-  int64_t step = 0;  // of these
+  int64_t step = 0;  // step of `equal`
   int64_t step_first = 0, step_last = 0;
   uint64_t steps = 0, with_equal = 0, poisoned = 0;
   bool reported = false, table = false, keys = false;
@@ -104,13 +104,13 @@ struct RowCourse {
   }
 };
 
-// Rows (or experts, by their number's place) that moved and are equal.
+// Rows that moved and are now equal; for experts, their positions by number.
 struct EqualRows {
   std::vector<int64_t> never_apart, set_equal;
   bool any() const { return !never_apart.empty() || !set_equal.empty(); }
 };
 
-// Of the rows of one digest now: which digests they had. 0: zero then; nullopt: not known.
+// Groups rows of one digest by their former digests: 0 for zeros, nullopt if unknown.
 void SortByBefore(const std::vector<int64_t>& rows, int64_t digest,
                   const std::vector<std::optional<int64_t>>& before, EqualRows* out) {
   std::map<int64_t, std::vector<int64_t>> by_digest;
@@ -137,7 +137,7 @@ EqualRows FindEqualRows(const RowLook& look, const RowCourse& course) {
     std::vector<std::optional<int64_t>> before;
     for (const int64_t row : rows) {
       const auto at = course.equal.find(row);
-      // A row of its own: any number that no other has.
+      // Its former digest was unique: any number that no other row has.
       const std::optional<int64_t> alone =
           all_reported ? std::optional<int64_t>(-1 - row) : std::nullopt;
       before.push_back(at == course.equal.end() ? alone : at->second);
@@ -224,7 +224,7 @@ class DuplicateRows : public Rule {
                        [&](const std::string& glob) { return GlobMatch(glob, name); });
   }
 
-  // nullptr: not kept yet.
+  // Returns nullptr if the weight is not known yet.
   RowCourse* Find(const StepEnd& step, const RowKey& key) {
     const auto at = courses_.find({step.role, key.first, key.second});
     return at == courses_.end() ? nullptr : &at->second;
@@ -244,7 +244,7 @@ class DuplicateRows : public Rule {
     out.Add(Found(step, key, "rows", equal, *course, look));
   }
 
-  // Experts of one layer: tensors whose names differ in their number alone.
+  // Judges the experts of one layer: tensors whose names differ only in their number.
   void JudgeExperts(const StepEnd& step, VerdictSink& out) {
     std::map<std::tuple<uint32_t, std::string, std::vector<int64_t>>, std::vector<RowKey>> families;
     for (const auto& [key, look] : open_) {
@@ -351,7 +351,7 @@ class DuplicateRows : public Rule {
         whole ? absl::StrCat(key.second, " and ", rows.size() - 1, " tensors like it")
               : absl::StrFormat("%s: %d of %d rows (the first: %d and %d)", key.second, rows.size(),
                                 look.rows, rows[0], rows[1]);
-    // Rows of one weight that were never apart may be of classes, words or experts that never
+    // Rows of one weight that were always equal may belong to classes, words or experts that never
     // occur.
     const bool may_be_unused = never && !whole;
     FindingBuilder found(may_be_unused ? v1::LEVEL_NOTE : v1::LEVEL_WARNING, v1::STRENGTH_PROVED);

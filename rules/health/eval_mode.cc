@@ -60,7 +60,7 @@ constexpr std::string_view kModes = "trained/modes", kEval = "trained/eval",
 constexpr uint64_t kEvalSteps = 3;
 constexpr size_t kMostEvalNames = 6;
 
-// What one rank reports in one step.
+// Values that one rank reports in one step.
 struct ModesOfStep {
   std::optional<double> modes, eval;
   double whole = 1;  // the model, or a dropout, is in eval mode; 0: batch norm alone
@@ -69,7 +69,7 @@ struct ModesOfStep {
 
 struct EvalCourse {
   double modes = 0;
-  uint64_t steps = 0, in_a_row = 0, reported = 0;  // told: the highest level
+  uint64_t steps = 0, in_a_row = 0, reported = 0;  // reported: the highest level so far
   int64_t onset = 0;
   std::vector<std::string> names;
   void Persist(Archive& a) { a(modes, steps, in_a_row, reported, onset, names); }

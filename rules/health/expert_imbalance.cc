@@ -91,7 +91,8 @@ class ExpertImbalance : public MixtureRule {
       : MixtureRule(options), factor_(options.Number("factor")) {}
 
  private:
-  // The largest wanted load. Which expert padding chose is unknown: `sure` is left if it was this.
+  // The largest wanted load. It is unknown which expert the padding chose: `sure` remains if it was
+  // this one.
   struct Largest {
     size_t expert;
     uint64_t load;
@@ -106,16 +107,16 @@ class ExpertImbalance : public MixtureRule {
     return static_cast<double>(load) * static_cast<double>(w.experts()) /
            static_cast<double>(w.choices());
   }
-  // Far beyond chance in size, and not chance by its probability.
+  // Returns true if the load is far beyond its expectation, and too improbable to be chance.
   bool Exceeds(const MixtureWindow& w, uint64_t load) const {
-    // Chance's expectation is at least 1: most windows end here.
+    // The expectation by chance is at least 1: most windows end here.
     if (!(OverMean(w, load) > factor_)) return false;
     if (!(OverMean(w, load) > factor_ * ExpectedLargestOverMean(w.choices(), w.experts())))
       return false;
     return LogChanceOfLargest(w.choices(), w.experts(), load) < std::log(kPercentile);
   }
 
-  // The same expert in each of the steps, by itself.
+  // Returns true if the same expert exceeds the limits in each single step.
   bool ExceedsInEach(const MixtureWindow& w, size_t expert) const {
     return std::all_of(w.steps().begin(), w.steps().end(), [&](const auto& step) {
       if (step->choices == 0) return false;

@@ -89,11 +89,11 @@ constexpr RuleInfo kInfo = {"health/gradient-spike",
                             kOptions};
 
 constexpr uint64_t kFewNorms = 100;    // points
-constexpr double kTimesBefore = 100;   // an explosion, over what it stood at
-constexpr double kTimesInAGame = 30;   // the level: less is the other side's doing
-constexpr double kFalseSpikes = 8e-4;  // of runs: none of 4,000, at 95 %
+constexpr double kTimesBefore = 100;   // an explosion: times the lowest level before it
+constexpr double kTimesInAGame = 30;   // times the level: an opponent can cause less
+constexpr double kFalseSpikes = 8e-4;  // runs with a false alarm: none of 4,000, at 95 %
 
-// Did the rate fall and rise again?
+// Detects a rate that falls and rises again.
 struct RateTurns {
   double high = 0, low = 0;  // since the last restart
   void Persist(Archive& a) { a(high, low); }
@@ -130,7 +130,7 @@ class GradientSpike : public ScalarRule {
       if (known.role == SeriesRole::kRate && std::isfinite(value))
         rate_ = std::max(rate_.value_or(0), std::fabs(value));
       if (known.norm == nullptr) continue;
-      // The lowest rank that has a number.
+      // Uses the lowest rank with a finite value.
       std::optional<double>& norm = known.norm->second.value;
       if (!norm) open_.push_back(known.norm);
       if (!norm || !std::isfinite(*norm)) norm = value;
@@ -156,7 +156,7 @@ class GradientSpike : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // Of series that are known, up to a row of which something is said.
+  // Takes rows of known series, up to and including the first row that may cause a report.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& out) override {
     std::vector<ScalarColumn> norms;
     std::vector<const Norm*> places;
@@ -199,9 +199,9 @@ class GradientSpike : public ScalarRule {
     }
   }
 
-  // Between steps open_ and rate_ are empty; norms_, known_ and games_ are found again.
+  // Between steps open_ and rate_ are empty. norms_, known_ and games_ are looked up again.
   void Persist(Archive& archive) override {
-    archive.Version(5, 5);  // 5: rings hold what was written alone
+    archive.Version(5, 5);  // 5: stores only the written entries of rings
     archive(series_, turns_);
     if (!archive.reading()) return;
     norms_.clear();
@@ -211,7 +211,7 @@ class GradientSpike : public ScalarRule {
  private:
   using Place = std::pair<std::string, std::string>;           // layer, op
   using Key = std::tuple<v1::Role, std::string, std::string>;  // with the role
-  // A norm's value in the step that is open, and its series, once there is one.
+  // A norm's value in the open step, and its series once it exists.
   struct OpenNorm {
     std::optional<double> value;
     NormSeries* series = nullptr;
@@ -219,10 +219,10 @@ class GradientSpike : public ScalarRule {
   using Norm = std::map<Key, OpenNorm>::value_type;
   struct Known {
     SeriesRole role = SeriesRole::kNone;
-    Norm* norm = nullptr;  // nullptr: it is none
+    Norm* norm = nullptr;  // nullptr if the site is not a norm
   };
 
-  // run.watch: a loss of one of several optimizers that have each their own.
+  // True for a loss of run.watch that belongs to one of several optimizers.
   static bool IsOfASide(std::string_view op) { return op.starts_with("partial_loss."); }
 
   Known Find(const SiteStep& step) {
@@ -233,7 +233,7 @@ class GradientSpike : public ScalarRule {
     return known;
   }
 
-  // The rate of the step is known.
+  // Takes the rate of the step, once it is known.
   void Turn(v1::Role role) {
     if (!rate_ || !turns_[role].Take(*rate_)) return;
     for (auto& [key, series] : series_) {
@@ -241,7 +241,7 @@ class GradientSpike : public ScalarRule {
     }
   }
 
-  // True: something may have been said.
+  // Returns true if it may have reported something.
   bool Take(const StepEnd& step, const Key& key, double norm, NormSeries& series,
             VerdictSink& out) const {
     series.step_last = std::max(series.step_last, step.step);
@@ -269,12 +269,12 @@ class GradientSpike : public ScalarRule {
   void Emit(const Key& key, const std::vector<SeriesEvent>& events, NormSeries& series,
             VerdictSink& out) const {
     const bool game = games_.contains(std::get<0>(key));
-    // What comes back to a clip from below is no spike.
+    // If the norm returns from below to a clip, that is not a spike.
     if (series.ceiling.clips(series.points)) return;
     for (const SeriesEvent& event : events) {
       if (event.of_rise()) continue;
       const bool settled = event.what != SeriesEvent::What::kOpened;
-      // A small one is told once it is known what became of it.
+      // A small excursion is reported only after it has ended.
       const bool warns = Warns(event.excursion, game);
       if (!warns && !settled) continue;
       series.reported = true;
@@ -294,10 +294,10 @@ class GradientSpike : public ScalarRule {
     return found;
   }
 
-  // A gradient's noise stays for tens of steps, so that 7 of 9 points may be away by it, and 16
-  // points do not say how much it is: what lasts must rise above what was seen before, too. And
-  // norms rise to several times what they were in healthy training, however little noise they have,
-  // but slowly.
+  // Noise of a gradient norm is correlated over tens of steps, so 7 of 9 points may leave the level
+  // by chance, and 16 points do not show the noise's size. A lasting excursion must therefore also
+  // exceed all values before it. In healthy training norms rise to several times their level, but
+  // slowly.
   static bool Warns(const Excursion& e, bool game) {
     return e.doubled() && !(game && e.peak_value < kTimesInAGame * e.value(e.level));
   }
@@ -378,14 +378,14 @@ class GradientSpike : public ScalarRule {
     return Pass("the norm stays at its level");
   }
 
-  const SeriesRoles roles_;  // what the user said
+  const SeriesRoles roles_;  // stated by the user
   double explosion_;
   std::map<Key, OpenNorm> norms_;
   SiteMemo<Known> known_;
-  std::vector<Norm*> open_;     // of norms_: those of this step
+  std::vector<Norm*> open_;     // pointers into norms_: those of this step
   std::optional<double> rate_;  // of this step, the largest
   std::map<v1::Role, RateTurns> turns_;
-  std::set<v1::Role> games_;  // whose optimizers have each a loss of their own
+  std::set<v1::Role> games_;  // roles whose optimizers have separate losses
   std::map<std::tuple<v1::Role, std::string, std::string>, NormSeries> series_;
 };
 

@@ -87,15 +87,15 @@ constexpr RuleInfo kInfo = {"health/gradient-vanish",
                             kPage,
                             kOptions};
 
-constexpr double kFalls = 1000;     // times, from where it stood
-constexpr double kLossFalls = 0.1;  // of what it began with
-constexpr double kAtLowest = 0.05;  // of what it fell by: so near to its lowest
-// A loss that is minimised is small, or the same for each batch: what differs from batch to batch
-// has gradients that do.
-constexpr double kSmall = 1e-3;   // of what it began with
-constexpr double kSteady = 1e-3;  // of its level: the spread of the newest nine
+constexpr double kFalls = 1000;     // times below its highest level
+constexpr double kLossFalls = 0.1;  // share of the first value
+constexpr double kAtLowest = 0.05;  // share of the fall: this near to the lowest value
+// A minimised loss is small, or equal for all batches. If it differs between batches, so do its
+// gradients.
+constexpr double kSmall = 1e-3;   // share of the first value
+constexpr double kSteady = 1e-3;  // share of the level: the spread of the newest nine values
 
-// A training loss beside it: what it began with, its lowest, and where it is, by medians of nine.
+// A training loss of the same processes: its first, lowest and current level, as medians of nine.
 struct OtherLoss {
   std::deque<double> newest;
   double begin = NAN, lowest = HUGE_VAL, level = NAN;
@@ -133,7 +133,7 @@ constexpr double kSameNorm = 1e-5;  // five digits
 constexpr double kFarBelow = 256;   // loss scales are larger
 constexpr double kFewestScaled = 10.0 / kFarBelow;
 
-// If the norm is a customary clip over a power of two, to five digits: that power. Else 0.
+// Returns the power of two if the norm is a customary clip divided by it, to five digits; else 0.
 double ScaleUnderClip(double norm) {
   for (const double clip : kClips) {
     const double power = std::log2(clip / norm);
@@ -149,13 +149,13 @@ struct VanishingNorm {
   bool scaled = false;  // a clip of gradients that are still scaled was reported
   uint64_t points = 0;
   bool reported = false;
-  bool minimum = false;  // it was small, with the loss at its lowest
+  bool minimum = false;  // it was small while the loss was at its lowest
   int64_t step_first = 0, step_last = 0;
   void Persist(Archive& a) {
     a(standing, scaled, points, reported, minimum, step_first, step_last);
   }
 
-  // All of the newest points are one value, to five digits; 0: they are not.
+  // Returns the value that all newest points have, to five digits; 0 if they differ.
   double constant() const {
     if (standing.newest().size() < Standing::kTen) return 0;
     const double norm = standing.newest().back().value;
@@ -166,7 +166,7 @@ struct VanishingNorm {
     return std::all_of(from, standing.newest().end(), same) ? norm : 0;
   }
 
-  // NaN: no rank has a number.
+  // `value` is NaN if no rank has a finite value.
   void Take(int64_t step, double value) {
     step_last = std::max(step_last, step);
     if (!(std::isfinite(value) && value >= 0)) return;
@@ -189,7 +189,7 @@ class GradientVanish : public ScalarRule {
     Known& known = KnownOf(step);
     if (known.role == SeriesRole::kLoss) return TakeLoss(step, known);
     if (known.role != SeriesRole::kGradientNorm) return;
-    std::optional<double> norm;  // the lowest rank's that has a number
+    std::optional<double> norm;  // of the lowest rank with a finite value
     bool scalar = false;
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
@@ -211,7 +211,7 @@ class GradientVanish : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // Of series that are known, up to a norm that may be too small.
+  // Takes rows of known series, up to a norm that may be too small.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     std::vector<Known> known;
     size_t taken = rows.size() - first;
@@ -220,7 +220,7 @@ class GradientVanish : public ScalarRule {
       if (of.norm == nullptr && of.loss == nullptr) return 0;
       if (of.norm == nullptr || of.norm->reported) continue;
       size_t i = 0;
-      // A clip is met by itself, too.
+      // The norm of a scaled clip must be judged, too.
       const double low = of.norm->scaled ? norm_ : std::max(norm_, kFewestScaled);
       while (i < taken && !(column.value(first + i) < low)) ++i;
       taken = i;
@@ -257,10 +257,10 @@ class GradientVanish : public ScalarRule {
   }
 
  private:
-  // What is known of a site; found again.
+  // What is known of a site; looked up again after a restore.
   struct Known {
     SeriesRole role = SeriesRole::kNone;
-    VanishingNorm* norm = nullptr;  // once there is one
+    VanishingNorm* norm = nullptr;  // once it exists
     OtherLoss* loss = nullptr;
   };
 
@@ -268,7 +268,7 @@ class GradientVanish : public ScalarRule {
     return known_.Of(step, [&] { return Known{roles_.Of(step.site.op())}; });
   }
 
-  // Of the lowest rank that tells one.
+  // Takes the value of the lowest rank that reports one.
   void TakeLoss(const SiteStep& step, Known& known) {
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
@@ -278,7 +278,7 @@ class GradientVanish : public ScalarRule {
     }
   }
 
-  // Some loss of the same processes that is known; nullptr: none.
+  // Returns a known loss of the same processes, if possible one at its minimum; else nullptr.
   const OtherLoss* Adjacent(v1::Role role) const {
     const OtherLoss* found = nullptr;
     for (const auto& [key, loss] : losses_) {
@@ -320,7 +320,7 @@ class GradientVanish : public ScalarRule {
     const Standing& stands = series.standing;
     if (series.reported || !(norm < norm_) || !(stands.at_most() < norm_)) return;
     const bool zero = stands.at_most() == 0;
-    // Its own course: it stood higher.
+    // The norm must have been much higher before.
     if (!zero && !(stands.highest() >= kFalls * stands.at_most())) return;
     const OtherLoss* loss = Adjacent(step.role);
     series.minimum = loss != nullptr && loss->at_its_minimum();
@@ -379,7 +379,7 @@ class GradientVanish : public ScalarRule {
     return Pass("the norm did not vanish");
   }
 
-  const SeriesRoles roles_;  // what the user said
+  const SeriesRoles roles_;  // stated by the user
   double norm_;
   std::map<std::tuple<v1::Role, std::string, std::string>, VanishingNorm> series_;
   std::map<std::pair<v1::Role, std::string>, OtherLoss> losses_;

@@ -131,7 +131,7 @@ class LearningRate : public ScalarRule {
     if (known.stem == nullptr) return neighbours_.Take(step, known.role);
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
-      // Of several values in a step the last.
+      // If a step has several values, the last one counts.
       RateReported& reported = known.stem->second;
       if (known.values == nullptr) known.values = &reported.groups[step.site.op()];
       const double value = item.evidence->scalar().value();
@@ -170,7 +170,7 @@ class LearningRate : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // One rate alone, that goes on, where nothing was declared.
+  // Takes rows of a single rate that continues, if no schedule was declared.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     if (rows.columns.empty()) return rows.size() - first;
     if (steps_ > 0 || warm_up_ > 0) return 0;
@@ -210,9 +210,9 @@ class LearningRate : public ScalarRule {
     }
   }
 
-  // Between steps open_ and largest_ are empty; names_, stems_ and known_ are found again.
+  // Between steps open_ and largest_ are empty. names_, stems_ and known_ are looked up again.
   void Persist(Archive& archive) override {
-    archive.Version(7, 7);  // 7: what a resume begins with
+    archive.Version(7, 7);  // 7: values at the start of a resume
     archive(rates_, courses_, reported_course_, resumes_, neighbours_);
     if (!archive.reading()) return;
     stems_.clear();
@@ -223,7 +223,7 @@ class LearningRate : public ScalarRule {
   using Key = std::tuple<v1::Role, std::string, std::string>;  // role, layer, stem
   using Stem = std::map<Key, RateReported>::value_type;
   struct Known {
-    Stem* stem = nullptr;  // nullptr: it is no rate
+    Stem* stem = nullptr;  // nullptr if the site is not a rate
     RatesOfStep::mapped_type* values = nullptr;
     SeriesRole role = SeriesRole::kNone;
   };
@@ -234,7 +234,7 @@ class LearningRate : public ScalarRule {
     return {&*stems_.try_emplace({step.role, step.site.layer(), name->stem}).first, nullptr};
   }
 
-  // What the user stated of a name wins.
+  // A role that the user assigned to a name takes precedence.
   std::optional<RateName> NameIn(const std::string& op) const {
     const auto stated = roles_.stated().find(op);
     if (stated == roles_.stated().end()) return RateNameOf(op);
@@ -249,7 +249,7 @@ class LearningRate : public ScalarRule {
     return names_.emplace(op, NameIn(op)).first->second;
   }
 
-  // A rank's largest rate; what is no number says nothing.
+  // Takes each rank's largest rate. Ignores NaN.
   void Take(const StepEnd& step, const RateReported& reported, RateStem& rate) {
     largest_.clear();  // by rank, ascending
     for (const auto& [op, values] : reported.groups) {
@@ -270,12 +270,12 @@ class LearningRate : public ScalarRule {
     }
   }
 
-  // The run is meant to end at zero.
+  // True if the schedule has reached its planned end, where zero is intended.
   bool AtRest(const RankRate& rate) const {
     return steps_ > 0 && static_cast<double>(rate.zeros_first) >= 0.9 * static_cast<double>(steps_);
   }
 
-  // A rate that fell to zero may return, as cyclic ones do: until the run's end it is waited for.
+  // A rate that fell to zero may return, as cyclic ones do, so the verdict waits for the run's end.
   void JudgeZero(const std::string& layer, RateStem& rate, bool at_end, VerdictSink& out) const {
     if (rate.reported_zero) return;
     std::vector<uint32_t> ranks;
@@ -298,7 +298,7 @@ class LearningRate : public ScalarRule {
                 .Take());
   }
 
-  // At the run's end: it reads 0, and the digits that it was printed with do not say more.
+  // At the run's end: reports a rate printed as 0 whose digits may hide a small value.
   std::optional<v1::Verdict> Printed(const std::string& layer, const RateStem& rate) const {
     std::vector<uint32_t> ranks;
     const RankRate* shown = nullptr;
@@ -370,7 +370,7 @@ class LearningRate : public ScalarRule {
       if (auto found = compare("warms up", "warmup", warm_up_, *warm)) return found;
     }
     const auto rest = course.Rest();
-    // At rest at zero is an error of its own.
+    // A rate that rests at zero is reported as a separate error.
     if (!rest || steps_ == 0 || rest->rate == 0) return std::nullopt;
     return compare("decays", "steps", steps_, rest->step);
   }
@@ -379,13 +379,13 @@ class LearningRate : public ScalarRule {
   int64_t steps_, warm_up_;
   SeenResumes resumes_;
   std::map<Key, RateReported> stems_;
-  std::vector<Stem*> open_;  // of stems_: those of this step
+  std::vector<Stem*> open_;  // pointers into stems_: those of this step
   std::map<Key, RateStem> rates_;
   std::map<Key, RateCourse> courses_;
   std::map<Key, uint32_t> reported_course_;  // attempt
   RateNeighbours neighbours_;
   SiteMemo<Known> known_;
-  std::vector<std::pair<uint32_t, double>> largest_;  // memory used again
+  std::vector<std::pair<uint32_t, double>> largest_;  // buffer that is reused
   std::unordered_map<std::string, std::optional<RateName>> names_;
 };
 

@@ -120,7 +120,7 @@ regression coefficient based on Kendall's tau", 1968.
 constexpr RuleInfo kInfo = {
     "health/loss-divergence", "the loss rises", v1::LEVEL_ERROR, "0.1.0", kPage, {}};
 
-constexpr char kAbove[] = "above";  // LossRule::Said::of
+constexpr char kAbove[] = "above";  // key in LossRule::Stated::of
 
 class LossDivergence : public LossRule {
  public:
@@ -130,7 +130,7 @@ class LossDivergence : public LossRule {
   std::optional<FindingBuilder> Emit(const LossSeries& series, const SeriesEvent& event,
                                      Stated& stated) const override {
     if (series.evaluation()) return std::nullopt;               // health/overfit
-    if (stated.attempt != series.attempt) stated.open = false;  // a resume left it behind
+    if (stated.attempt != series.attempt) stated.open = false;  // closed by a resume
     auto found = event.of_rise() ? ReportRise(series, event, stated)
                                  : ReportExcursion(series, event, stated);
     if (found && MayRise(series)) Soften(series, &*found);
@@ -167,7 +167,7 @@ class LossDivergence : public LossRule {
                                                        const SeriesEvent& event, Stated& stated) {
     const Excursion& e = event.excursion;
     if (event.what == SeriesEvent::What::kReturned) {
-      // It replaces what was reported of the same onset; not of a drift that goes on.
+      // Replaces the report of the same onset, but not of a drift that continues.
       const bool drifts = stated.open && stated.drifts;
       const int64_t onset = stated.open && !drifts ? stated.onset : e.onset_step;
       stated.open = drifts;
@@ -184,7 +184,7 @@ class LossDivergence : public LossRule {
     return Diverges(series, e, onset);
   }
 
-  // A tenth above the best is a warning, a third an error.
+  // A tenth above the best level is a warning, a third is an error.
   static std::optional<FindingBuilder> ReportRise(const LossSeries& series,
                                                   const SeriesEvent& event, Stated& stated) {
     const Rise& rise = event.rise;
@@ -295,7 +295,7 @@ class LossDivergence : public LossRule {
       found->Assume("the learning rate did not rise again (no learning rate is recorded)");
   }
 
-  // It ends a third above its beginning, whatever it did between.
+  // Reports a loss that ends a third above its beginning, whatever its course.
   std::optional<FindingBuilder> EndsAbove(const LossSeries& series, const EndFigures& end,
                                           Stated& stated) const {
     if (stated.open && !(stated.drifts && !stated.raised)) return std::nullopt;
@@ -310,7 +310,7 @@ class LossDivergence : public LossRule {
     return found;
   }
 
-  // The data ends before an excursion is long enough.
+  // Reports a rise at the end of the data, which leaves no time for a full excursion.
   std::optional<FindingBuilder> RoseAtEnd(const LossSeries& series) const {
     std::optional<FindingBuilder> found = ExplosionFinding(series);
     if (!found) found = LastingRiseFinding(series);
@@ -321,7 +321,7 @@ class LossDivergence : public LossRule {
     return found;
   }
 
-  // What was reported of that is over.
+  // Reports that such a rise is over.
   std::optional<FindingBuilder> CameBack(const LossSeries& series, const EndFigures& end,
                                          Stated& stated) const {
     stated.of.erase(kAbove);

@@ -96,7 +96,7 @@ class LossNonFinite : public ScalarRule {
   bool ReadsScalar(const v1::Site& site) const override {
     return PartOfRun(site.op(), stated_.Of(site.op())) != ScalarPart::kNone;
   }
-  // A value alone says it: nobody else's is needed.
+  // One value suffices; no other rank's is needed.
   bool judges_late() const override { return true; }
   bool judges_unseen_steps() const override { return false; }
 
@@ -122,7 +122,7 @@ class LossNonFinite : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // Values that are finite and not 0, of series that are known and calm.
+  // Takes rows of known series without an open incident, if values are finite and not 0.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     if (rows.columns.empty()) return rows.size() - first;
     size_t taken = rows.Finite(first);
@@ -160,9 +160,9 @@ class LossNonFinite : public ScalarRule {
     }
   }
 
-  // roles_ and known_ are found again; waiting_, fell_ and thrown_away_ are of one step.
+  // roles_ and known_ are looked up again. waiting_, fell_ and thrown_away_ belong to one step.
   void Persist(Archive& archive) override {
-    archive.Version(6, 6);  // 6: newest values
+    archive.Version(6, 6);  // 6: stores the newest values
     archive(series_, scales_, causes_, training_finite_, episodes_);
     if (archive.reading()) known_ = {};
   }
@@ -173,10 +173,10 @@ class LossNonFinite : public ScalarRule {
     ScalarPart part = ScalarPart::kNone;
     SeriesRole role = SeriesRole::kNone;
     GameSide side = GameSide::kNone;
-    NonFiniteSeries* series = nullptr;  // once there is one
+    NonFiniteSeries* series = nullptr;  // once it exists
     ScalerWatch* scaler = nullptr;
   };
-  // A series' values of the step that is judged.
+  // A series' values of the current step.
   struct Waiting {
     Key key;
     NonFiniteSeries* series = nullptr;
@@ -184,8 +184,7 @@ class LossNonFinite : public ScalarRule {
     std::vector<uint32_t> bad_ranks;
   };
 
-  // A reward function that does not apply to a batch, and an iteration without an episode, have the
-  // mean NaN.
+  // The mean is NaN if a reward function does not apply to a batch, or an iteration has no episode.
   static bool MayLackReward(const std::string& op, SeriesRole role) {
     if (role != SeriesRole::kReward) return false;
     for (const char* const word : {"rewards/", "ep_", "episod", "return"}) {
@@ -225,7 +224,7 @@ class LossNonFinite : public ScalarRule {
     });
   }
 
-  // All ranks have one scale: the lowest one that tells a number counts.
+  // All ranks have one scale: takes the value of the lowest rank with a finite one.
   void TakeScaler(const SiteStep& step, Known& known) {
     if (known.scaler == nullptr) {
       known.scaler = &scales_[{step.role, step.site.layer(), step.site.op()}];
@@ -245,7 +244,7 @@ class LossNonFinite : public ScalarRule {
   }
   static void TakeScales(const ScalarColumn& column, const Known& known, size_t first,
                          size_t count) {
-    if (known.scaler == nullptr) return;  // what an episode brought
+    if (known.scaler == nullptr) return;  // a metric of an episode
     for (size_t i = first; i < first + count; ++i) {
       if (known.part == ScalarPart::kScale) {
         known.scaler->TakeScale(column.value(i));
@@ -280,13 +279,13 @@ class LossNonFinite : public ScalarRule {
         norm = Stronger(norm, NormOf(one.row));
       }
     }
-    // e^loss is infinite long before a loss is.
+    // A perplexity e^loss overflows long before the loss does.
     for (Waiting& one : *row) {
       const bool overflows = one.series->role == SeriesRole::kPerplexity && !one.row.nan;
       if (overflows && finite) one.row.bad = 0;
     }
     if (training) training_finite_ = norm == ZeroLoss::Norm::kLost ? !lost : finite;
-    // A part of a loss that is switched off is 0 next to one that is not.
+    // If a part of the loss is switched off, it is 0 next to parts that are not.
     if (alive && norm != ZeroLoss::Norm::kLost) norm = ZeroLoss::Norm::kFinite;
     const bool scaled = std::any_of(scales_.begin(), scales_.end(), [&](const auto& scale) {
       return std::get<0>(scale.first) == of;
@@ -301,7 +300,7 @@ class LossNonFinite : public ScalarRule {
       const auto& [role, layer, op] = one.key;
       NonFiniteCourse& course = one.series->course;
       if (attempt != course.attempt() && course.rows() > 0) {
-        const NonFiniteEvent ended = course.End();  // of the attempt before
+        const NonFiniteEvent ended = course.End();  // of the previous attempt
         if (ended != NonFiniteEvent::kNothing) Emit(ended, role, layer, op, one.series, out);
         one.series->EndAttempt(one.row.step);
       }
@@ -311,7 +310,7 @@ class LossNonFinite : public ScalarRule {
     }
   }
 
-  // A loss of a game, or a term that was never above 0: it may be switched on later.
+  // True for a loss of a game, or a term that was never above 0: it may be switched on later.
   bool MayBeZero(const NonFiniteSeries& series, const std::string& op) const {
     return episodes_ || (!std::isfinite(series.zero.before) && !IsWholeLoss(op));
   }
@@ -329,7 +328,7 @@ class LossNonFinite : public ScalarRule {
         ZeroLossFinding(over ? before : series.zero, PlaceOf(of, layer, op, series), over).Take());
   }
 
-  // The first such value of an attempt names the cause of all: one incident.
+  // The first non-finite value of an attempt gives the cause of all later ones: one incident.
   NonFinitePlace PlaceOf(v1::Role of, const std::string& layer, const std::string& op,
                          const NonFiniteSeries& series) {
     NonFinitePlace place{layer,         op, series.role,     series.bad_ranks,
@@ -349,7 +348,7 @@ class LossNonFinite : public ScalarRule {
     out.Add(NonFiniteFinding(states, series->course, PlaceOf(of, layer, op, *series)).Take());
   }
 
-  // A resume went back before the NaN, and the run goes on well.
+  // Reports NaN that a resume removed: it went back to a step before them.
   void ReportHealed(v1::Role of, const std::string& layer, const std::string& op,
                     NonFiniteSeries* series, VerdictSink& out) {
     NonFinitePlace place = PlaceOf(of, layer, op, *series);
@@ -371,7 +370,7 @@ class LossNonFinite : public ScalarRule {
                              " rows that the loss scaler skipped"));
   }
 
-  // How many rows from `first` on, `most` of them, say nothing of this column.
+  // Returns how many of the next `most` rows contain nothing to report in this column.
   size_t PlainRows(const ScalarRows& rows, const ScalarColumn& column, size_t first, size_t most) {
     const Known& known = KnownOf(column.any());
     if (known.part == ScalarPart::kSide) return most;
@@ -380,12 +379,12 @@ class LossNonFinite : public ScalarRule {
   }
 
   std::map<Key, NonFiniteSeries> series_;
-  std::map<Key, ScalerWatch> scales_;  // and counts of what was thrown away
+  std::map<Key, ScalerWatch> scales_;  // and counters of skipped steps
   std::map<std::pair<v1::Role, uint32_t>, std::string> causes_;
   bool training_finite_ = false, episodes_ = false;
-  const SeriesRoles stated_;  // by the user
+  const SeriesRoles stated_;  // roles stated by the user
   std::vector<Waiting> waiting_;
-  bool fell_ = false, thrown_away_ = false;  // in the step that is judged
+  bool fell_ = false, thrown_away_ = false;  // in the current step
   SiteMemo<Known> known_;
 };
 

@@ -79,7 +79,7 @@ struct LossPart {
       exploded, head, start, early, level);
   }
 
-  // Returns true if it has just exploded.
+  // Returns true if this value is the start of an explosion.
   bool Take(int64_t step, double value) {
     if (points++ == 0) first = step;
     last = step;

@@ -92,29 +92,29 @@ constexpr uint64_t kScaleStartUp = 100;  // points of each attempt
 constexpr size_t kScaleWindow = 100;     // points
 constexpr int64_t kFewHalvings = 3;
 constexpr double kScaleFall = 4;              // over the window
-constexpr double kMostSkipped = 50;           // of them
+constexpr double kMostSkipped = 50;           // of kSkipWindow steps
 constexpr double kFalseAlarmsOfScale = 3e-3;  // none of 1,000 runs: 3 / 1000 at 95 %
 
 struct ScalePoint {
   int64_t step = 0;
   double scale = 0;
-  int64_t halvings = 0;  // from the point before to this one
+  int64_t halvings = 0;  // since the previous point
   void Persist(Archive& a) { a(step, scale, halvings); }
 };
 
-// One series, of a scale or of what was skipped.
+// One series of a loss scale, or of skipped steps.
 struct ScaleSeries {
   uint32_t attempt = 0;
   uint64_t points = 0;  // of the attempt
-  uint64_t judged = 0;  // of all attempts, behind their start-up
+  uint64_t judged = 0;  // over all attempts, after their start-up
   uint64_t unusable = 0;
   ScalePoint newest;
-  std::deque<ScalePoint> window;  // behind the start-up; the first is what it started from
+  std::deque<ScalePoint> window;  // after the start-up; the first point is the starting value
   SkipWindow skips;
   SkipStreak streak;
   double highest = 0;
   double lowest = HUGE_VAL;
-  bool running = true;  // what was skipped: a running count, so far
+  bool running = true;  // for skipped steps: the series may still be a running count
   bool reported = false;
   int64_t step_first = 0;
   void Persist(Archive& a) {
@@ -123,7 +123,7 @@ struct ScaleSeries {
   }
 };
 
-// A fall to three quarters or less counts once for each factor of two.
+// Counts a fall to three quarters or less once for each factor of two.
 int64_t HalvingsOf(double before, double now) {
   if (!(now <= 0.75 * before)) return 0;
   return std::max<int64_t>(1, std::llround(std::log2(before / now)));
@@ -142,7 +142,7 @@ class LossScale : public ScalarRule {
     Known& known = known_.Of(step, [&] { return Find(step.site.op()); });
     const bool scale = known.scale;
     if (!scale && !known.skipped) return;
-    // All ranks have one scale: the lowest one that tells a number speaks.
+    // All ranks have one scale: takes the value of the lowest rank with a usable one.
     std::optional<double> value;
     bool reported = false;
     for (const Item& item : step.items) {
@@ -196,10 +196,10 @@ class LossScale : public ScalarRule {
   }
 
  private:
-  // What is known of a site; found again.
+  // What is known of a site; looked up again after a restore.
   struct Known {
     bool scale = false, skipped = false;
-    ScaleSeries* series = nullptr;  // once there is one
+    ScaleSeries* series = nullptr;  // once it exists
   };
   Known Find(const std::string& op) const {
     return {IsLossScale(op), CountsThrownAway(op), nullptr};
@@ -238,7 +238,7 @@ class LossScale : public ScalarRule {
     s.streak.Take(step, skipped, steps, s.points);
     if (++s.points <= kScaleStartUp) return;
     ++s.judged;
-    // More than the steps there were: no count of them.
+    // A number above that of the steps is not a count of them.
     if (skipped <= static_cast<double>(steps)) s.skips.Add({step, steps, skipped});
   }
 
@@ -267,7 +267,7 @@ class LossScale : public ScalarRule {
     return found;
   }
 
-  // In row after row most steps are skipped: an error while it lasts, a warning if it has ended.
+  // Most steps are skipped in consecutive rows: an error while it lasts, a warning if it has ended.
   static v1::Verdict Storm(const std::string& layer, const std::string& op, const ScaleSeries& s) {
     const bool ended = s.streak.rows == 0;
     FindingBuilder found(ended ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
@@ -380,7 +380,7 @@ class LossScale : public ScalarRule {
 
   bool IsLossScale(const std::string& op) const { return roles_.Of(op) == SeriesRole::kLossScale; }
 
-  const SeriesRoles roles_;  // what the user said
+  const SeriesRoles roles_;  // stated by the user
   double floor_;
   std::map<std::tuple<v1::Role, std::string, std::string>, ScaleSeries> series_;
   SiteMemo<Known> known_;

@@ -114,7 +114,7 @@ const char* TitleOf(const Excursion& e, ExcursionKind kind) {
   return "the loss jumped";
 }
 
-// Of findings on one series the surer kind shows: it is what people act on.
+// Returns a higher confidence for a worse outcome, so that the report shows that finding first.
 double ConfidenceOf(ExcursionKind kind) {
   switch (kind) {
     case ExcursionKind::kSpike:
@@ -129,7 +129,7 @@ double ConfidenceOf(ExcursionKind kind) {
   return 0.5;
 }
 
-// What became of it.
+// Describes how the excursion ended.
 std::string EndOf(const Excursion& e, ExcursionKind kind, bool opened) {
   if (e.overstayed)
     return absl::StrCat(" Just before, ", RestartWords(e),
@@ -162,18 +162,18 @@ class LossSpike : public LossRule {
     const Excursion& e = event.excursion;
     const bool reported = std::exchange(stated.open, true) && stated.onset == e.onset_step;
     stated.onset = e.onset_step;
-    // What it turned out to be stands in the place of what was told of it.
+    // The outcome replaces the first report of the excursion.
     if (Overfits(series, e)) {
       stated.open = false;
       if (!reported) return std::nullopt;
       return Overfit(series, e);
     }
-    // No evaluation diverges.
+    // An evaluation loss does not diverge.
     const bool shift = series.evaluation() && e.kind == ExcursionKind::kDivergence;
     FindingBuilder found =
         Found(series, e, shift ? ExcursionKind::kLevelShift : e.kind,
               event.what == SeriesEvent::What::kOpened || event.what == SeriesEvent::What::kGrew);
-    // It may rise, and not jump; a policy's loss may do both, because it is centred at 0.
+    // The loss may rise, but not jump. A policy's loss may do both, because it is centred at 0.
     if ((!e.jumped || e.grew() || IsPolicy()) && MayRise(series)) Soften(series, &found);
     SoftenNoise(series, e, &found);
     return found;
@@ -185,19 +185,19 @@ class LossSpike : public LossRule {
   }
 
  private:
-  // Of values around 0 no percentage means anything.
+  // Returns an empty string around 0, where a percentage has no meaning.
   static std::string ShareWords(const Excursion& e) {
     return e.linear ? "" : absl::StrFormat("%.3g %% and ", 100 * e.peak_share());
   }
 
-  // The first 16 points open no excursion. If the loss explodes from one of them on, the excursion
-  // begins too late.
+  // The first 16 points open no excursion. If the loss explodes from one of them, the excursion's
+  // own onset is too late.
   static int64_t OnsetOf(const LossSeries& series, const Excursion& e) {
     const ExplosionFigures figures = series.detector.LookForExplosion();
     return figures.explodes ? std::min(e.onset_step, figures.rise_step) : e.onset_step;
   }
 
-  // What was told before was too much.
+  // Replaces a report that was too severe.
   static FindingBuilder Overfit(const LossSeries& series, const Excursion& e) {
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
     found.Title("the evaluation rises while training falls")

@@ -78,7 +78,7 @@ class LossStall : public LossRule {
     if (beginning && MayRise(series)) Soften(series, &found);
     const std::optional<std::string> converged = MayHaveConverged(series, std::exp(stall.begin));
     if (beginning && converged) found.Level(v1::LEVEL_NOTE).Assume(*converged);
-    // One fault, one warning.
+    // Reports a fault only once.
     if (beginning && LooksUnlearnt(series))
       found.Level(v1::LEVEL_NOTE).Assume("health/not-learning reports it");
     return found;

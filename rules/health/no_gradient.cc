@@ -79,7 +79,7 @@ constexpr double kStepsOfOthers = 64;
 constexpr double kFewestPasses = 16;
 constexpr size_t kMostUntrainedNames = 6;
 
-// What one rank reports in one step.
+// Values that one rank reports in one step.
 struct TrainedCounts {
   std::map<std::string, double> values;  // by the series' name after kTrainedPrefix
   std::vector<std::string> names;
@@ -186,7 +186,7 @@ class NoGradient : public ScalarRule {
     }
   }
 
-  // An optimizer that was handed over and is never stepped.
+  // Describes an optimizer that was registered but is never stepped.
   void DescribeUnstepped(const StepEnd& step, uint32_t rank, const TrainedCounts& counts,
                          VerdictSink& out) {
     if (std::exchange(reported_unstepped_, true)) return;
@@ -231,13 +231,13 @@ class NoGradient : public ScalarRule {
     out.Add(found.Take());
   }
 
-  // The series that counts the parameters of the finding.
+  // Returns the series that counts the parameters of the finding.
   static std::string Counted(const TrainedCounts& counts) {
     if (counts.Or("held", 0) == 0) return "unheld";
     return counts.Or("never", 0) > 0 ? "never" : "replaced";
   }
 
-  // Once for each level, and no lower one after a higher one.
+  // Reports each level once, and no lower level after a higher one.
   void Report(const StepEnd& step, uint32_t rank, const TrainedCounts& counts, v1::Level level,
               VerdictSink& out) {
     if (reported_ >= static_cast<uint64_t>(level)) return;
@@ -309,10 +309,10 @@ class NoGradient : public ScalarRule {
   }
 
   std::map<uint32_t, TrainedCounts> open_;  // by rank, of this step
-  uint64_t reported_ = 0;                   // the highest level that was reported
+  uint64_t reported_ = 0;                   // the highest level so far
   uint64_t judged_ = 0, few_ = 0, unusable_ = 0, copies_ = 0;
   bool reported_unstepped_ = false, counted_ = false;
-  std::optional<double> stuck_;  // backward passes, none of them used
+  std::optional<double> stuck_;  // number of backward passes, if none of them was used
   uint32_t stuck_rank_ = 0;
 };
 

@@ -83,8 +83,8 @@ Training Neural Networks", 2019: the loss at initialisation is ln of the number 
 constexpr RuleInfo kInfo = {
     "health/not-learning", "the loss does not fall", v1::LEVEL_WARNING, "0.2.0", kPage, {}};
 
-constexpr double kLearningAlarms = 3e-3;  // a healthy run that learns, at 95 %
-constexpr double kMostHidden = 0.1;       // a fall that noise may hide, and yet it is worth a note
+constexpr double kLearningAlarms = 3e-3;  // for a healthy run that learns, at 95 %
+constexpr double kMostHidden = 0.1;       // a fall that noise may hide, but still worth a note
 
 class NotLearning : public LossRule {
  public:
@@ -136,7 +136,7 @@ class NotLearning : public LossRule {
 
   static FindingBuilder Found(const LossSeries& series, const LearningFigures& figures, bool flat) {
     const std::optional<std::string> converged = MayHaveConverged(series, std::exp(figures.level));
-    // The mean must be known to a thousandth for ln k to be more than a coincidence.
+    // The mean must be known to a thousandth; otherwise ln k may be a coincidence.
     constexpr double kKnown = 0.001;
     const bool guess = figures.classes > 0 &&
                        figures.sigma <= kKnown * std::sqrt(static_cast<double>(figures.points));
@@ -171,7 +171,7 @@ class NotLearning : public LossRule {
     return found;
   }
 
-  // Each epoch logs what the one before did: no step changed the model.
+  // Each epoch logs the values of the previous one: no step changed the model.
   static FindingBuilder Repeats(const LossSeries& series) {
     const RepeatFigures repeats = series.detector.LookForRepeats();
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
@@ -194,7 +194,7 @@ class NotLearning : public LossRule {
     return found;
   }
 
-  // The model changes, and its evaluation does not.
+  // The model changes, but its evaluation does not.
   static std::optional<FindingBuilder> EvaluationStands(const LossSeries& series) {
     const LearningFigures figures = series.detector.LookForLearning();
     if (!figures.constant && !(figures.flat && figures.sigma == 0)) return std::nullopt;

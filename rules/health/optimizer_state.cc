@@ -87,23 +87,23 @@ constexpr RuleInfo kInfo = {"health/optimizer-state",
                             kPage,
                             kOptions};
 
-constexpr char kParameters[] = "optimizer.held";   // how many its groups list
-constexpr char kStateNamed[] = "optimizer.named";  // of each checkpoint, with a state or without
-constexpr char kMaster[] = "master.";  // what comparing a weight with its master gave, by its layer
-constexpr char kHeldRate[] = "held";   // of each parameter of a group, at its layer
-constexpr double kFewSteps = 100;      // of the optimizer: below, a few skipped ones make a ratio
+constexpr char kParameters[] = "optimizer.held";   // number of parameters in its groups
+constexpr char kStateNamed[] = "optimizer.named";  // once per checkpoint, with a state or without
+constexpr char kMaster[] = "master.";  // comparison of a weight with its fp32 master, at its layer
+constexpr char kHeldRate[] = "held";   // once per parameter of a group, at its layer
+constexpr double kFewSteps = 100;      // with fewer, a few skipped steps look like a ratio
 constexpr double kNearWhole = 0.02;
 constexpr size_t kMostMoments = size_t{1} << 18;  // parameters of a rank
-constexpr int64_t kFirstBare = 8;                 // fewer steps may be skipped ones of a loss scale
-constexpr size_t kMostBare = 1024;                // checkpoints without a state that are kept
+constexpr int64_t kFirstBare = 8;   // with fewer, a loss scaler may have skipped the steps
+constexpr size_t kMostBare = 1024;  // checkpoints without a state that are remembered
 
 struct StateCourse {
   std::optional<StateCounts> last;
-  double ratio = 0;     // schedule's steps an optimizer's step, whole; 0: not known
-  uint64_t pairs = 0;   // that both keep the optimizer's steps
-  uint64_t others = 0;  // that both keep something else of it
-  bool apart = false;   // there were some that keep nothing in common
-  uint64_t odd = 0;     // no numbers
+  double ratio = 0;     // schedule steps per optimizer step, a whole number; 0 if unknown
+  uint64_t pairs = 0;   // pairs of checkpoints that both store the optimizer's steps
+  uint64_t others = 0;  // pairs that both store something else of it
+  bool apart = false;   // some pair stores nothing in common
+  uint64_t odd = 0;     // checkpoints with an invalid step count, for example NaN
   int64_t step_first = 0;
   bool reported = false, reported_schedule = false, reported_moments = false;
   bool reported_masters = false;
@@ -207,7 +207,7 @@ class OptimizerState : public ScalarRule {
   }
 
  private:
-  // What cannot come back to zero: a second moment is a sum of squares, and a momentum one of many.
+  // Takes state that cannot return to zero: a second moment or a momentum is a sum of many terms.
   void TakeMoment(const v1::Site& site, const Item& item) {
     if (site.op() != "exp_avg_sq" && site.op() != "momentum_buffer") return;
     const v1::TensorSummary& s = item.evidence->tensor().summary();
@@ -220,7 +220,7 @@ class OptimizerState : public ScalarRule {
     }
   }
 
-  // Does the optimizer's state of a checkpoint begin at an earlier one that has none?
+  // Reports a state whose step count starts at an earlier checkpoint without a state.
   void JudgeBare(const StepEnd& step, uint32_t rank, VerdictSink& out) {
     const auto open = open_.find(rank);
     std::set<int64_t>& bare = bare_[{step.role, rank}];
@@ -237,7 +237,7 @@ class OptimizerState : public ScalarRule {
     out.Add(StateLost(rank, *lost, now));
   }
 
-  // Comparisons fail on NaN: what is no count is left out and told.
+  // Comparisons fail on NaN: such a value is ignored and counted as odd.
   static bool IsCount(const std::optional<double>& value) {
     return !value || (*value >= 0 && *value < 0x1p53);
   }
@@ -263,7 +263,7 @@ class OptimizerState : public ScalarRule {
     if (counted) {
       ++course.pairs;
     } else if (scheduled || (!before.moments.empty() && now.parameters > 0)) {
-      ++course.others;  // SGD keeps no steps
+      ++course.others;  // SGD stores no step count
     } else {
       course.apart = true;
       return;
@@ -346,7 +346,7 @@ class OptimizerState : public ScalarRule {
       if (now.held.contains(name) && !now.moments.contains(name) && !now.odd.contains(name))
         gone.push_back(name);
     }
-    // All at once, whether their names are known or not.
+    // If all moments are missing, their names do not matter.
     if (now.parameters > 0 && now.moments.empty() && now.odd.empty())
       gone.assign(before.moments.begin(), before.moments.end());
     if (gone.empty() || std::exchange(course.reported_moments, true)) return;
@@ -356,7 +356,7 @@ class OptimizerState : public ScalarRule {
   bool stochastic_;
   std::map<uint32_t, StateCounts> open_;  // by rank, of this step
   std::set<uint32_t> checkpoints_;        // ranks with a checkpoint of this step
-  std::map<std::pair<v1::Role, uint32_t>, std::set<int64_t>> bare_;  // steps of those without state
+  std::map<std::pair<v1::Role, uint32_t>, std::set<int64_t>> bare_;  // steps without a state
   std::map<std::pair<v1::Role, uint32_t>, StateCourse> courses_;
   std::map<std::pair<v1::Role, uint32_t>, AttemptCourse> attempts_;
 };

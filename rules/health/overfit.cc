@@ -71,7 +71,7 @@ constexpr RuleInfo kInfo = {"health/overfit",
                             {}};
 
 constexpr double kOverfitAlarms =
-    4e-3;  // a healthy series of 5 evaluations, at 95 %; of more, less
+    4e-3;  // for a healthy series of 5 evaluations, at 95 %; lower for more evaluations
 constexpr char kOnce[] = "once";
 
 class OverfitRule : public LossRule {

@@ -68,7 +68,7 @@ constexpr RuleInfo kInfo = {
     kPage,
     {}};
 
-constexpr double kNormsApart = 0.01;  // of the smallest
+constexpr double kNormsApart = 0.01;  // relative to the smallest
 constexpr uint64_t kFewestApart = 5;  // steps
 constexpr uint64_t kFewestNorms = 5;  // steps with two ranks
 
@@ -77,7 +77,7 @@ struct RankNorms {
   uint64_t seen = 0, apart = 0;  // steps with two ranks or more; those that differ
   int64_t first = 0, last = 0;   // steps seen
   bool reported = false;
-  // Of the first step that differs.
+  // In the first step that differs:
   int64_t step = 0;
   uint32_t low_rank = 0, high_rank = 0;
   double low = 0, high = 0;
@@ -131,7 +131,7 @@ class RankNormsRule : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // Rows of one rank differ from no other's.
+  // Rows of one rank have nothing to compare with.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     return rows.size() - first;
   }
@@ -197,7 +197,7 @@ class RankNormsRule : public ScalarRule {
     return found.Take();
   }
 
-  const SeriesRoles roles_;  // what the user said
+  const SeriesRoles roles_;  // stated by the user
   std::map<std::tuple<v1::Role, std::string, std::string>, RankNorms> norms_;
   std::map<std::tuple<v1::Role, std::string, std::string>, RankLosses> losses_;
 };

@@ -136,7 +136,7 @@ class RlCollapse : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // Losses that are known not to matter, which most logs have alone.
+  // Takes rows of losses that cannot matter, which most logs have alone.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     const auto other = [&](const ScalarColumn& column) {
       const SiteStep& any = column.any();
@@ -153,7 +153,7 @@ class RlCollapse : public ScalarRule {
   }
 
  private:
-  // Points after the collapse of an entropy, in which the reward rises or does not.
+  // Points after the collapse of an entropy within which the reward either rises or not.
   static constexpr uint64_t kDecided = 20;
   using Key = std::tuple<v1::Role, std::string, std::string>;  // role, layer, op
   struct Place {
@@ -165,7 +165,7 @@ class RlCollapse : public ScalarRule {
   };
   using Map = std::map<Key, Place>;
 
-  // Only a loss that has always been ln 2 matters: of the others, only the names are kept.
+  // Only a loss that has always been ln 2 matters. Of others, only the names are kept.
   bool IsOtherLoss(const Key& key, double value) {
     if (other_losses_.contains(key)) return true;
     if (!std::isfinite(value) || PolicySeries::IsUndecided(value)) return false;
@@ -181,7 +181,7 @@ class RlCollapse : public ScalarRule {
     return kind == PolicyKind::kMismatch ? PolicyKind::kOther : kind;
   }
 
-  // A KL, an entropy or a loss alone may be of something else, a variational autoencoder's.
+  // A KL, an entropy or a loss alone may have another origin, such as a variational autoencoder.
   static bool ShowsPolicy(PolicyKind kind) {
     return kind == PolicyKind::kReward || kind == PolicyKind::kRewardSpread ||
            kind == PolicyKind::kSpreadlessShare || kind == PolicyKind::kClipShare ||
@@ -189,7 +189,7 @@ class RlCollapse : public ScalarRule {
            kind == PolicyKind::kOther;
   }
 
-  // False for a constant that has another cause, or that was none.
+  // Returns false for a constant that has another cause, or that is not a collapse.
   bool Counts(PolicyKind kind, const PolicySeries& series) const {
     if (!series.constant()) return true;
     if (kind == PolicyKind::kReferenceKl)
@@ -211,7 +211,7 @@ class RlCollapse : public ScalarRule {
     return op != "kl" || Any(PolicyKind::kSpreadlessShare, any);
   }
 
-  // The mean reward: of several the one with the shortest name.
+  // Returns the mean reward. If there are several, the one with the shortest name.
   const Map::value_type* Reward() const {
     const Map::value_type* reward = nullptr;
     for (const auto& any : series_) {
@@ -222,7 +222,7 @@ class RlCollapse : public ScalarRule {
     return reward;
   }
 
-  // Of each condition the series that shows it first.
+  // Returns, for each condition, the series that shows it first.
   std::map<const CollapseWords*, const Map::value_type*> Leaders() const {
     std::map<const CollapseWords*, const Map::value_type*> leaders;
     for (const auto& any : series_) {
@@ -259,7 +259,7 @@ class RlCollapse : public ScalarRule {
     return rises ? v1::LEVEL_NOTE : v1::LEVEL_WARNING;
   }
 
-  // Other series that show the same.
+  // Returns other series that show the same.
   std::string Also(const CollapseWords& words, const Map::value_type& lead) const {
     std::vector<std::string> others;
     for (const auto& any : series_) {
@@ -310,8 +310,8 @@ class RlCollapse : public ScalarRule {
   Map series_;
   std::set<Key> other_losses_;
   std::map<std::string, v1::Level> stated_;  // by cause: the level that was reported
-  bool is_policy_ = false;                   // a series that only such training has was seen
-  bool news_ = false;                        // a finding may be new
+  bool is_policy_ = false;  // true if a series was seen that only such training has
+  bool news_ = false;       // a finding may be new
   SiteMemo<PolicyKind> known_;
 };
 

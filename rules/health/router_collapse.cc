@@ -113,10 +113,10 @@ class RouterCollapse : public MixtureRule {
     return loads;
   }
 
-  // The same over what chance gives for each step's choices.
+  // Returns the loads relative to their expectation by chance for each step's choices.
   static std::vector<double> LoadsOverChance(const MixtureWindow& w) {
     std::vector<double> loads = Loads(w);
-    std::map<uint64_t, double> chance;  // steps are mostly alike
+    std::map<uint64_t, double> chance;  // cached, because most steps have equal choices
     for (size_t i = 0; i < loads.size(); ++i) {
       const uint64_t n = w.steps()[i]->choices;
       auto [entry, fresh] = chance.try_emplace(n);
@@ -126,7 +126,7 @@ class RouterCollapse : public MixtureRule {
     return loads;
   }
 
-  // Means of the first and the last tenth, for people.
+  // Returns the means of the first and the last tenth, for display.
   static std::pair<double, double> Ends(const std::vector<double>& v) {
     const auto n = static_cast<std::ptrdiff_t>(v.size() / 10);
     const auto mean = [n](auto begin) {

@@ -77,8 +77,8 @@ constexpr RuleInfo kInfo = {"health/run-died",
                             kPage,
                             {}};
 
-// The engine speaks for it, from what it knows of processes (engine/process_ends.h,
-// lib/process_end.h): what it judges is no evidence.
+// The engine reports its findings, based on the state of processes (engine/process_ends.h,
+// lib/process_end.h). The rule judges no evidence.
 class RunDied : public Rule {
  public:
   bool judges_evidence() const override { return false; }

@@ -93,10 +93,10 @@ constexpr RuleInfo kInfo = {"health/same-data",
                             kPage,
                             kOptions};
 
-constexpr size_t kLast = 3;  // steps, each of which must be the same
+constexpr size_t kLast = 3;  // steps, each of which must have equal values
 constexpr uint64_t kObserved = 4;
 constexpr uint64_t kObservedNextToLosses = 2;
-constexpr size_t kMostSites = size_t{1} << 16;  // a group of a new name each step ends somewhere
+constexpr size_t kMostSites = size_t{1} << 16;  // a group may get a new name in each step
 
 constexpr char kFix[] =
     "Split the data by rank: DistributedSampler(num_replicas, rank) with set_epoch, "
@@ -105,15 +105,15 @@ constexpr char kFix[] =
 // One group's reductions at one site.
 struct Site {
   uint32_t attempt = 0;
-  uint64_t steps = 0;  // observed in a row
+  uint64_t steps = 0;  // consecutive observed steps
   std::vector<uint32_t> ranks;
-  std::deque<std::vector<uint32_t>> classes;  // of the last steps
-  std::deque<int64_t> numbers;                // of these
+  std::deque<std::vector<uint32_t>> classes;  // of the newest steps
+  std::deque<int64_t> numbers;                // numbers of these steps
   std::set<uint32_t> reported;
-  std::string why;          // nothing could be observed
-  uint64_t unclear = 0;     // of these steps
-  bool undeclared = false;  // equal, at a site whose name does not say gradients
-  bool declared = false;    // they are gradients
+  std::string why;          // why nothing could be observed
+  uint64_t unclear = 0;     // number of these steps without a clear result
+  bool undeclared = false;  // values are equal, but the site's name does not mention gradients
+  bool declared = false;    // the site holds gradients
   int64_t step_first = 0;
   int64_t step_last = -1;
   void Persist(Archive& a) {
@@ -191,7 +191,7 @@ class SameData : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // One rank's losses are equal to nobody's.
+  // One rank's losses have nothing to be compared with.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     for (const ScalarColumn& column : rows.columns)
       losses_.try_emplace({rows.end.role, column.any().site.op()});
@@ -209,14 +209,14 @@ class SameData : public ScalarRule {
     }
   }
 
-  // known_ is found again.
+  // known_ is looked up again.
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
     archive(sites_, losses_);
   }
 
  private:
-  using Key = std::tuple<v1::Role, std::string, std::string, std::string>;  // with the group
+  using Key = std::tuple<v1::Role, std::string, std::string, std::string>;  // ..., layer, op, group
 
   Site* SiteOf(const SiteStep& step, const std::string& group) {
     const Key key{step.role, step.site.layer(), step.site.op(), group};
@@ -233,14 +233,14 @@ class SameData : public ScalarRule {
            absl::StrContains(absl::AsciiStrToLower(site.op()), "grad");
   }
 
-  // Ranks of one list read the same data by design where they are of one block of replicas.
+  // True if all ranks of the list are in one block of replicas, which read the same data by design.
   bool ByDesign(const Site& site, const std::vector<size_t>& list) const {
     return std::all_of(list.begin(), list.end(), [&](size_t i) {
       return site.ranks[i] / replicas_ == site.ranks[list[0]] / replicas_;
     });
   }
 
-  // The ranks that were the same in every step that is kept, and in `losses` where there is one.
+  // Returns the ranks with equal values in every remembered step, and in `losses` if not nullptr.
   std::set<uint32_t> Same(const Site& site, const EqualLosses* losses,
                           std::vector<std::string>* words) const {
     std::vector<std::vector<uint32_t>> keys(site.ranks.size());
@@ -259,7 +259,7 @@ class SameData : public ScalarRule {
     return ranks;
   }
 
-  // Few sums were sampled, all of them the same, and so are the losses.
+  // Judges by the losses if few sums were sampled: all of these and all losses must be equal.
   void JudgeLosses(const SiteStep& step, VerdictSink& out) {
     const EqualLosses& losses = losses_[{step.role, step.site.op()}];
     for (auto& [key, site] : sites_) {
@@ -354,8 +354,8 @@ class SameData : public ScalarRule {
     return Pass("no two ranks pass equal values in consecutive steps");
   }
 
-  const SeriesRoles roles_;  // what the user said
-  SiteMemo<bool> known_;     // is it a loss?
+  const SeriesRoles roles_;  // stated by the user
+  SiteMemo<bool> known_;     // whether the site is a loss
   std::map<std::pair<v1::Role, std::string>, EqualLosses> losses_;
   uint32_t replicas_;
   bool all_sites_;

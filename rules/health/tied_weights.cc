@@ -70,11 +70,11 @@ constexpr OptionInfo kOptions[] = {
 constexpr RuleInfo kInfo = {
     "health/tied-weights", "tied weights differ", v1::LEVEL_WARNING, "0.1.0", kPage, kOptions};
 
-constexpr std::string_view kStorage = "storage";  // a checkpoint tells where a weight lies
+constexpr std::string_view kStorage = "storage";  // where a checkpoint stores a weight
 constexpr size_t kMostShared = 4096;
 constexpr size_t kMostOfAKind = 8;  // embeddings, and heads, of one step and rank
 
-// A weight of this step.
+// A weight in the current step.
 struct TiedLook {
   std::string name;
   uint32_t rank = 0;
@@ -89,9 +89,9 @@ struct TiedLook {
 struct TiedPair {
   bool declared = false;
   bool equal_before = false;
-  Digest digest;          // the last content that they had in common
-  uint64_t contents = 0;  // after step 0, different ones
-  uint64_t equal = 0;     // steps
+  Digest digest;          // their newest common content
+  uint64_t contents = 0;  // number of different contents after step 0
+  uint64_t equal = 0;     // steps with equal contents
   int64_t equal_first = 0;
   int64_t equal_last = 0;
   uint64_t poisoned = 0;
@@ -119,7 +119,7 @@ class TiedWeights : public ScalarRule {
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     const std::string& name = step.site.layer();
     for (const Item& item : step.items) {
-      // Before the weight itself, by the order of the sites' names.
+      // By the order of sites' names this precedes the weight itself.
       if (item.evidence->has_scalar() && step.site.op() == kStorage) {
         const uint32_t rank = item.source->rank();
         std::vector<std::string>& names = open_[rank].storages[item.evidence->scalar().value()];
@@ -181,7 +181,7 @@ class TiedWeights : public ScalarRule {
     }
   }
 
-  // Between steps open_ is empty; declared_ is an option.
+  // Between steps open_ is empty. declared_ is an option.
   void Persist(Archive& archive) override {
     const uint32_t version = archive.Version(2, 1);
     archive(pairs_);
@@ -191,12 +191,12 @@ class TiedWeights : public ScalarRule {
  private:
   struct Open {
     std::vector<TiedLook> embeddings, heads;
-    std::map<std::pair<size_t, bool>, TiedLook> declared;  // pair, which of it
-    std::map<double, std::vector<std::string>> storages;   // names by where they lie
-    std::map<std::string, TiedLook> sharing;               // that share a storage, or once did
+    std::map<std::pair<size_t, bool>, TiedLook> declared;  // index of the pair; true: its second
+    std::map<double, std::vector<std::string>> storages;   // names by storage
+    std::map<std::string, TiedLook> sharing;  // weights that share a storage, now or before
   };
 
-  // Weights that lay in one storage are one parameter: the first of them and each other.
+  // Weights in one storage are one parameter: the first one is paired with each other one.
   void TakeShared(const StepEnd& step, uint32_t rank, const Open& open, VerdictSink& out) {
     for (const auto& [storage, names] : open.storages) {
       for (size_t i = 1; i < names.size() && shared_.size() < kMostShared; ++i)
@@ -208,7 +208,7 @@ class TiedWeights : public ScalarRule {
       if (a == open.sharing.end() || b == open.sharing.end()) continue;
       const auto key = std::tuple(step.role, rank, one, other);
       const bool before = pairs_.contains(key) && pairs_[key].equal > 0;
-      // What was never seen as one tensor (poison) is not accused.
+      // A pair that was never equal (NaN) is not reported.
       Take(step, a->second, b->second, before || a->second.digest == b->second.digest, out);
     }
   }
@@ -229,7 +229,7 @@ class TiedWeights : public ScalarRule {
 
   static void Keep(const std::string& name, const Item& item, std::vector<TiedLook>* looks) {
     const bool again = !looks->empty() && looks->back().name == name;
-    if (again) looks->back() = Look(name, item);  // of several calls the last
+    if (again) looks->back() = Look(name, item);  // of several calls, keeps the last
     if (!again && looks->size() < kMostOfAKind) looks->push_back(Look(name, item));
   }
 
@@ -259,7 +259,7 @@ class TiedWeights : public ScalarRule {
       out.Add(Found(step, a, b, pair));
       pair.reported = true;
     } else if (!pair.tied()) {
-      pair = {};  // an initialisation that they shared
+      pair = {};  // the common content was an initialisation
       pair.declared = declared;
       pair.step_first = pair.step_last = step.step;
       if (declared) {

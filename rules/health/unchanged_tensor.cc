@@ -77,8 +77,8 @@ constexpr RuleInfo kInfo = {"health/unchanged-tensor",
                             kOptions};
 
 constexpr uint64_t kUpdates = 3;
-constexpr uint64_t kUpdatesAlone = 8;  // where nothing else shows that the optimizer stepped
-constexpr uint64_t kCheckpoints = 3;   // with moments that go on: the optimizer steps
+constexpr uint64_t kUpdatesAlone = 8;  // if nothing else shows that the optimizer stepped
+constexpr uint64_t kCheckpoints = 3;   // if moments change, which shows that the optimizer steps
 constexpr std::string_view kHeld = "held", kNamed = "optimizer.named";
 constexpr size_t kMostWeights = size_t{1} << 18;
 
@@ -88,26 +88,26 @@ struct Weight {
   uint32_t rank = 0;
   uint32_t attempt = 0;
   bool known = false;
-  uint64_t still = 0;          // updates in a row without effect
-  uint64_t next_to_other = 0;  // of these, another weight changed
-  uint64_t updates = 0;        // that counted, with effect or without
-  uint64_t unrated = 0;        // gradients in steps that told no rate
-  uint64_t resting = 0;        // in steps with a rate of 0
-  uint64_t tiny = 0;           // steps too small for the weight's last place
+  uint64_t still = 0;          // consecutive updates without effect
+  uint64_t next_to_other = 0;  // in how many of these another weight changed
+  uint64_t updates = 0;        // updates that were judged, with or without effect
+  uint64_t unrated = 0;        // gradients in steps without a recorded rate
+  uint64_t resting = 0;        // steps with a rate of 0
+  uint64_t tiny = 0;           // updates too small for the weight's last place
   uint64_t poisoned = 0;
   bool held = false;  // an update was observed
   bool reported = false;
-  Digest moment;  // of the optimizer's state, where it is known
+  Digest moment;  // the optimizer's state, if known
   bool moment_known = false;
-  uint64_t by_moment = 0;  // of those in a row, the ones that moments tell
-  uint64_t bare = 0;       // in a row without effect, and no state tells whether there was one
-  uint64_t clamped = 0;    // where all elements are one number
+  uint64_t by_moment = 0;  // how many of `still` are known from moments
+  uint64_t bare = 0;       // consecutive looks without effect and without optimizer state
+  uint64_t clamped = 0;    // steps in which all elements had one value
   int64_t still_first = 0;
   int64_t step_first = 0;
   int64_t step_last = 0;
-  int64_t poisoned_first = 0;  // where poisoned is not 0
+  int64_t poisoned_first = 0;  // valid if poisoned is not 0
   int64_t poisoned_last = 0;
-  int64_t judged_last = 0;  // the last update that counted
+  int64_t judged_last = 0;  // the last update that was judged
   bool HadGradient() const {
     return updates + unrated + resting + tiny + poisoned + clamped > 0 || bare + 1 >= kCheckpoints;
   }
@@ -119,7 +119,7 @@ struct Weight {
   }
 };
 
-// "lr", "lr.1", ...: what run.watch tells of each parameter group.
+// "lr", "lr.1", ...: the rate that run.watch reports for each parameter group.
 bool IsRate(std::string_view op) {
   return op == "lr" || op == "learning_rate" || op.starts_with("lr.");
 }
@@ -146,7 +146,7 @@ class UnchangedTensor : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // A rate says something of the tensors beside it alone.
+  // A rate matters only for tensors of the same step.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     return rows.Has(kHeld) ? 0 : rows.size() - first;
   }
@@ -166,7 +166,7 @@ class UnchangedTensor : public ScalarRule {
     for (const auto& [key, weight] : weights_) {
       if (weight.reported || !weight.HadGradient()) continue;
       v1::Verdict verdict = Rest(weight);
-      // What NaN hides is not passed: those steps have a verdict of their own.
+      // A pass excludes steps with NaN, which get a separate verdict.
       const bool apart = weight.poisoned > 0 && verdict.kind() == v1::Verdict::KIND_PASS;
       Report(std::move(verdict), key.second, weight, weight.step_first,
              apart ? weight.judged_last : weight.step_last, out);
@@ -178,14 +178,14 @@ class UnchangedTensor : public ScalarRule {
     }
   }
 
-  // Between steps open_, rate_ and named_ are empty; usual_ is made in each.
+  // Between steps open_, rate_ and named_ are empty. usual_ is recomputed in each.
   void Persist(Archive& archive) override {
     archive.Version(3, 3);
     archive(weights_);
   }
 
  private:
-  // The smallest of several groups'. NaN is 0.
+  // Takes the smallest value over parameter groups. NaN counts as 0.
   void TakeScalar(const v1::Site& site, double value) {
     const double number = std::isfinite(value) ? value : 0;
     if (IsRate(site.op())) rate_ = std::min(rate_.value_or(number), number);
@@ -253,7 +253,7 @@ class UnchangedTensor : public ScalarRule {
     weight.known = true;
     if (!comparable || seen.poisoned) return;
     if (!seen.gradient && !stepped) {
-      // A checkpoint that cannot tell: where every parameter has its name, it holds no other.
+      // The checkpoint may hold this parameter's state without its name, unless all have names.
       const bool open = named_ && *named_ < 1 && !seen.moment;
       weight.bare += same && open ? 1 : 0;
       return;
@@ -283,8 +283,8 @@ class UnchangedTensor : public ScalarRule {
     weight.next_to_other += changed > 0 ? 1 : 0;
   }
 
-  // Has the optimizer stepped since the observation before? A moment that is kept and stands still
-  // is that of a parameter without a gradient, as of one that was frozen on the way.
+  // Returns true if the optimizer stepped since the previous observation. A stored moment that does
+  // not change belongs to a parameter without a gradient, for example one that was frozen later.
   static bool TakeMoment(const ObservedWeight& seen, Weight& weight) {
     const bool known = std::exchange(weight.moment_known, seen.moment.has_value());
     if (!seen.moment || seen.moment_rank != seen.rank) return false;
@@ -295,7 +295,7 @@ class UnchangedTensor : public ScalarRule {
 
   v1::Verdict Found(const StepEnd& step, const std::string& name, const ObservedWeight& seen,
                     const Weight& weight, uint64_t changed) const {
-    const bool kept = !seen.gradient;  // what tells of a gradient is what the optimizer keeps
+    const bool kept = !seen.gradient;  // the gradient is known from the optimizer's state
     const double rate = seen.rate.value_or(rate_.value_or(0));
     const bool lost = !kept && seen.IsLostIfPlain(rate);
     const char* cause = lost ? "below-last-place" : "not-in-optimizer";

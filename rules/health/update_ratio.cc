@@ -106,17 +106,17 @@ constexpr RuleInfo kInfo = {"health/update-ratio",
 constexpr double kFalseAlarmsOfRatio = 5e-3;  // 1 of 1,000 runs: below 4.8 / 1000 at 95 %
 constexpr size_t kMostRatioSites = size_t{1} << 16;
 
-// What one step tells of one site.
+// Values of one site in one step.
 struct RatioPoint {
-  std::optional<double> reported;                                       // of a series
-  double change_squares = 0, weight_squares = 0, gradient_squares = 0;  // of sampled elements
-  double change_l1 = 0;                                                 // of the whole update
+  std::optional<double> reported;  // value of a recorded series
+  double change_squares = 0, weight_squares = 0, gradient_squares = 0;  // over sampled elements
+  double change_l1 = 0;                                                 // over the whole update
   uint64_t change_count = 0;
   std::optional<double> lr;
   bool gradient = false;
 };
 
-// The weight that was observed in the same step.
+// A weight that was observed in the same step.
 struct WeightLook {
   double l1 = 0;
   uint64_t count = 0;
@@ -124,10 +124,10 @@ struct WeightLook {
 
 struct RatioSite {
   RatioCourse course;
-  RateAtWork own_rate;  // of updates that say theirs
+  RateAtWork own_rate;  // from updates that record theirs
   uint32_t attempt = 0;
   bool reported = false;
-  uint64_t empty = 0;  // the weight is zero
+  uint64_t empty = 0;  // steps in which the weight is zero
   int64_t step_first = 0;
   int64_t step_last = 0;
   void Persist(Archive& a) { a(course, own_rate, attempt, reported, empty, step_first, step_last); }
@@ -179,7 +179,7 @@ class UpdateRatio : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // Without a ratio, a step's rates are heard.
+  // Takes only the rates of steps without a ratio.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     const auto of = [&](SeriesRole role) {
       return rows.Of([&](const SiteStep& any) { return RoleOf(any) == role; });
@@ -206,7 +206,7 @@ class UpdateRatio : public ScalarRule {
     }
   }
 
-  // Between steps open_, weights_, rate_ and gradient_ are empty; known_ is found again.
+  // Between steps open_, weights_, rate_ and gradient_ are empty. known_ is looked up again.
   void Persist(Archive& archive) override {
     archive.Version(4, 4);
     archive(sites_, rates_, flat_, deep_);
@@ -226,7 +226,7 @@ class UpdateRatio : public ScalarRule {
     if (role == SeriesRole::kGradientNorm && !gradient_) gradient_ = value;
     if (role != SeriesRole::kUpdateRatio) return;
     std::optional<double>& reported = open_[{step.site.layer(), step.site.op()}].reported;
-    if (!reported || !std::isfinite(*reported)) reported = value;  // the lowest rank with a number
+    if (!reported || !std::isfinite(*reported)) reported = value;  // the lowest rank's finite value
   }
 
   void TakeTensor(const std::string& layer, const v1::TensorState& state) {
@@ -239,7 +239,7 @@ class UpdateRatio : public ScalarRule {
     look.count += state.summary().count();
   }
 
-  // Of all ranks together: copies change nothing in the ratio, shards belong together.
+  // Adds up all ranks: copies do not change the ratio, and shards belong together.
   void TakeUpdate(const SiteStep& step, const v1::Update& update) {
     if (IsAverage(update.config()) || IsAccumulation(update.config())) return;
     RatioPoint& point = open_[{step.site.layer(), step.site.op()}];
@@ -274,9 +274,9 @@ class UpdateRatio : public ScalarRule {
     return &site;
   }
 
-  // NaN: it cannot be told. nullopt: the weight is zero, or nothing was observed beside it.
+  // Returns NaN if the ratio is unknown; nullopt if the weight is zero or was not observed.
   std::optional<double> RatioOf(const Place& place, const RatioPoint& point) const {
-    // A ratio is never negative: such a value is its log10.
+    // A ratio is never negative: a negative value is its log10.
     if (const auto ratio = point.reported) return *ratio < 0 ? std::pow(10.0, *ratio) : *ratio;
     if (point.weight_squares > 0 || std::isnan(point.weight_squares))
       return std::sqrt(point.change_squares / point.weight_squares);
@@ -365,7 +365,7 @@ class UpdateRatio : public ScalarRule {
           "no-rate: the ratio is low; no learning rate was recorded, so a schedule may explain it");
     if (course.counted() >= limits_.points)
       return Pass("the size of updates fits the size of the weights");
-    if (course.counted() + course.resting() == 0 && course.no_number() > 0)
+    if (course.counted() + course.resting() == 0 && course.non_finite() > 0)
       return Inconclusive("poisoned: every value is NaN or infinite");
     if (course.counted() + course.resting() == 0)
       return Inconclusive("no-weight: the weight is zero, or was not observed with the update");
@@ -376,16 +376,16 @@ class UpdateRatio : public ScalarRule {
                                      " with a learning rate of at least a tenth of its maximum"));
   }
 
-  const SeriesRoles roles_;  // what the user said
+  const SeriesRoles roles_;  // stated by the user
   SiteMemo<SeriesRole> known_;
   RatioLimits limits_;
-  std::map<Place, RatioPoint> open_;           // of this step, as the next three
+  std::map<Place, RatioPoint> open_;           // of this step, as are the next three
   std::map<std::string, WeightLook> weights_;  // by layer
-  std::optional<double> rate_;                 // the largest
-  std::optional<double> gradient_;             // the whole model's norm
+  std::optional<double> rate_;                 // the largest one
+  std::optional<double> gradient_;             // of the whole model
   std::map<std::tuple<v1::Role, std::string, std::string>, RatioSite> sites_;
   std::map<v1::Role, RateAtWork> rates_;
-  ChangeCourses changes_;              // in checkpoints
+  ChangeCourses changes_;              // for checkpoints
   std::set<std::string> flat_, deep_;  // weights with fewer than two axes, and with more
 };
 

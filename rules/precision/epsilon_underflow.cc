@@ -77,7 +77,7 @@ struct Bare {
   size_t elements = 0;
   size_t reported = 0;      // elements that show the moments: g is finite and not zero
   size_t poisoned = 0;      // g is not finite
-  size_t finite_steps = 0;  // of `told`: the intended change and the result are finite
+  size_t finite_steps = 0;  // of `reported`: the intended change and the result are finite
   size_t flushed = 0;       // v rounds to 0 although its root is above eps
   size_t worst = 0;         // index of the flushed element with the largest root
   double worst_root = 0;

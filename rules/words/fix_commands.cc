@@ -53,7 +53,7 @@ bool IsLabel(std::string_view text) {
 // Splits "Megatron-LM: --option VALUE", "Megatron-LM --option" or "py-spy dump" into a label and
 // the code.
 bool Labelled(std::string_view part, FixCommand* out) {
-  // Of two alternatives, take the first.
+  // If there are two alternatives, takes the first.
   part = Trimmed(part.substr(0, std::min(part.find(" or "), part.size())));
   const size_t colon = part.find(": ");
   if (colon != std::string_view::npos && IsLabel(part.substr(0, colon))) {

@@ -149,7 +149,7 @@ TEST_F(Late, ANaNIsFoundWhenItsStepIsWhole) {
   auto third = Make();
   ASSERT_TRUE(third->Restore(again->Checkpoint()).ok());
   ASSERT_TRUE(third->Add(Watched(2, 1, 3)).ok());
-  EXPECT_EQ(non_finite_.size(), 1u) << "the flood of what was told before";
+  EXPECT_EQ(non_finite_.size(), 1u) << "the repetition of what was reported before";
 }
 
 // Tests that if a fault was reported from other ranks in time, a late rank does not report it

@@ -81,7 +81,7 @@ std::vector<std::vector<Value>> TwoListsOf(int64_t step) {
 }
 
 // Returns the outcome with `at_once` steps per batch, list by list; 0: single scalars. Each batch
-// is complete up to `behind` steps before its last step; the remaining steps are held.
+// is complete up to `after` steps before its last step; the remaining steps are held.
 Outcome JudgeAtOnce(int64_t at_once, int64_t after, bool store) {
   Outcome outcome;
   auto engine = *Engine::Create(

@@ -130,7 +130,7 @@ void CheckCommand(const std::string& command, const std::string& where) {
                           });
     if (!capitals || OneOf(word, kConstants)) continue;
     EXPECT_NE(explained.find(absl::StrCat("; ", word, ": ")), std::string::npos)
-        << what << ": nobody says what " << word << " is";
+        << what << ": no text explains " << word;
   }
 }
 

@@ -125,7 +125,7 @@ TEST(Words, WhatIsToBeFilledInIsExplained) {
 
 TEST(Words, WhatToDoFirstFitsInALine) {
   const std::string fix =
-      "Keep the second moment in fp32 (step fp32 masters; something that people say of it), raise "
+      "Keep the second moment in fp32 (step fp32 masters; something that people note here), raise "
       "eps to the square root of the least value it can hold, or lower beta2.";
   EXPECT_EQ(ShortOf(Fix(fix)).act, "Keep the second moment in fp32.");
   EXPECT_EQ(ShortOf(Fix(fix)).act_short, "Keep the second moment in fp32.");

@@ -12,8 +12,8 @@
 namespace plumbline::analysis {
 namespace {
 
-using intervention::kManners;
-using intervention::Manner;
+using intervention::kMethods;
+using intervention::Method;
 using intervention::Sequence;
 
 class Checker {
@@ -46,7 +46,7 @@ class Checker {
   struct Trial {
     size_t changed, watched;  // indices into sequences_
     size_t from;              // index into the changed one's rows; the compared ones come before
-    Manner manner;
+    Method method;
     FlipShare* share;
   };
 
@@ -97,8 +97,8 @@ class Checker {
     for (size_t s : intervention::Spread(sequences_.size(), Targets())) {
       const auto length = static_cast<int64_t>(sequences_[s].rows.size());
       for (int64_t cut : intervention::Cuts(length)) {
-        for (Manner manner : kManners)
-          trials.push_back({s, s, static_cast<size_t>(cut), manner, &check_.future});
+        for (Method method : kMethods)
+          trials.push_back({s, s, static_cast<size_t>(cut), method, &check_.future});
       }
     }
     // A quarter of the calls is reserved for the effect of other sequences.
@@ -114,7 +114,7 @@ class Checker {
         if (o == s) continue;
         const bool elsewhere = sequences_[o].rank != sequences_[s].rank;
         FlipShare* share = elsewhere ? &check_.other_rank : o < s ? &check_.earlier : &check_.later;
-        for (Manner manner : kManners) kinds[share].push_back({o, s, 0, manner, share});
+        for (Method method : kMethods) kinds[share].push_back({o, s, 0, method, share});
       }
     }
     for (FlipShare* share : {&check_.other_rank, &check_.later, &check_.earlier}) {
@@ -154,7 +154,7 @@ class Checker {
     const std::vector<int32_t> watched(watching.begin(),
                                        suffix ? watching.begin() + cut : watching.end());
     if (!replacement_.has_value()) replacement_.emplace(inputs_, base_, options_);
-    const std::vector<double> logits = replacement_->Make(trial.manner, rows, watched, turn_++);
+    const std::vector<double> logits = replacement_->Make(trial.method, rows, watched, turn_++);
     const std::string what = What(trial);
     auto answer = Call(logits, what);
     if (!answer.ok()) return answer.status();
@@ -185,7 +185,7 @@ class Checker {
   }
 
   std::string What(const Trial& trial) const {
-    const std::string by = intervention::Describe(trial.manner);
+    const std::string by = intervention::Describe(trial.method);
     const Sequence& changed = sequences_[trial.changed];
     if (trial.from == 0) return absl::StrCat("all of sequence ", changed.id, " replaced by ", by);
     return absl::StrCat("the tokens from position ", PositionOf(changed.rows[trial.from]),
@@ -235,7 +235,7 @@ class Checker {
     return check_.future.tried > 0 ? Row::kClean : Row::kNotTried;
   }
 
-  static constexpr int64_t kTurns = std::size(kManners);
+  static constexpr int64_t kTurns = std::size(kMethods);
   static constexpr int64_t kReserve = 6;  // calls to confirm a flip and the unchanged batch
 
   const RouterCall& router_;

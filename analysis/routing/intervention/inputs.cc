@@ -108,11 +108,11 @@ std::vector<int64_t> Cuts(int64_t length) {
   return {cuts.begin(), cuts.end()};
 }
 
-const char* Describe(Manner manner) {
-  switch (manner) {
-    case Manner::kRandom:
+const char* Describe(Method method) {
+  switch (method) {
+    case Method::kRandom:
       return "random tokens";
-    case Manner::kCopies:
+    case Method::kCopies:
       return "copies of the strongest tokens before";
     default:
       return "tokens that all choose one expert";
@@ -171,7 +171,7 @@ int32_t Replacement::FloodedExpert(const std::vector<int32_t>& models, size_t tu
   return used.empty() ? static_cast<int32_t>(turn % experts) : used[turn % used.size()];
 }
 
-std::vector<double> Replacement::Make(Manner manner, const std::vector<int32_t>& rows,
+std::vector<double> Replacement::Make(Method method, const std::vector<int32_t>& rows,
                                       const std::vector<int32_t>& models, size_t turn) {
   std::vector<double> logits = inputs_.logits;
   const auto experts = static_cast<size_t>(inputs_.experts);
@@ -180,10 +180,10 @@ std::vector<double> Replacement::Make(Manner manner, const std::vector<int32_t>&
   std::stable_sort(strongest.begin(), strongest.end(), [&](int32_t a, int32_t b) {
     return Strength(of(a), inputs_.experts) > Strength(of(b), inputs_.experts);
   });
-  const int32_t flooded = manner == Manner::kFlood ? FloodedExpert(models, turn) : -1;
+  const int32_t flooded = method == Method::kFlood ? FloodedExpert(models, turn) : -1;
   for (size_t i = 0; i < rows.size(); ++i) {
     double* row = &logits[static_cast<size_t>(rows[i]) * experts];
-    if (manner == Manner::kCopies) {
+    if (method == Method::kCopies) {
       Sharpen(of(strongest[i % strongest.size()]), row);
     } else {
       Random(row);

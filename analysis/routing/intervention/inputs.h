@@ -27,13 +27,13 @@ std::vector<size_t> Spread(size_t count, size_t most);
 std::vector<int64_t> Cuts(int64_t length);
 
 // How replacement rows are made.
-enum class Manner {
+enum class Method {
   kRandom,  // normal, with each expert's mean and deviation in the batch
   kCopies,  // the models' strongest rows, slightly sharper, so that they choose the same experts
   kFlood,   // all choose first one expert that the models use
 };
-inline constexpr Manner kManners[] = {Manner::kRandom, Manner::kCopies, Manner::kFlood};
-const char* Describe(Manner manner);
+inline constexpr Method kMethods[] = {Method::kRandom, Method::kCopies, Method::kFlood};
+const char* Describe(Method method);
 
 class Replacement {
  public:
@@ -42,7 +42,7 @@ class Replacement {
 
   // Returns the batch's logits with `rows` replaced. `models` are the rows that should be affected.
   // `turn` varies the flooded expert.
-  std::vector<double> Make(Manner manner, const std::vector<int32_t>& rows,
+  std::vector<double> Make(Method method, const std::vector<int32_t>& rows,
                            const std::vector<int32_t>& models, size_t turn);
 
  private:

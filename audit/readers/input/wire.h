@@ -1,5 +1,5 @@
-// The wire format of protocol buffers, read field by field: what event files and W&B records need
-// of it, without their message classes.
+// Reads the wire format of protocol buffers field by field, as far as event files and W&B records
+// need it, without their message classes.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace plumbline::audit {
 
-// One message. The bytes outlive it. After the first damage every call returns false.
+// Reads one message. The bytes must outlive it. After the first damage every call returns false.
 class WireReader {
  public:
   enum Type : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
   explicit WireReader(std::string_view bytes) : at_(bytes.data()), end_(at_ + bytes.size()) {}
 
-  // The next field's number and type; false at the end, and where the bytes are no message.
+  // Reads the next field's number and type. Returns false at the end, or if the bytes are damaged.
   bool Next(uint32_t* field, uint32_t* type) {
     if (at_ == end_ || failed_) return false;
     uint64_t key = 0;
@@ -42,8 +42,8 @@ class WireReader {
     at_ += size;
     return true;
   }
-  // part(field, bytes) for each field of bytes from here on; the others are passed over. False:
-  // part was false, or the bytes are no message.
+  // Calls part(field, bytes) for each remaining field of bytes, and skips other fields. Returns
+  // false if part returned false, or the bytes are damaged.
   template <typename Part>
   bool EachBytes(Part part) {
     uint32_t field = 0, type = 0;
@@ -57,7 +57,7 @@ class WireReader {
     }
     return !failed();
   }
-  // Past the value of a field of this type. Groups, which nobody writes any more, are damage.
+  // Skips the value of a field of this type. Groups count as damage, because they are obsolete.
   bool Skip(uint32_t type) {
     uint64_t word = 0;
     uint32_t half = 0;
@@ -77,7 +77,8 @@ class WireReader {
   }
   bool failed() const { return failed_; }
 
-  // For messages that nearly all have one form: is the next byte this one? It is gone then.
+  // Skips the next byte and returns true if it equals `byte`. For messages that mostly have one
+  // form.
   bool Byte(unsigned char byte) {
     if (at_ == end_ || static_cast<unsigned char>(*at_) != byte) return false;
     ++at_;
@@ -85,7 +86,7 @@ class WireReader {
   }
   bool at_end() const { return at_ == end_; }
   size_t left() const { return static_cast<size_t>(end_ - at_); }  // bytes
-  // The next field is this one of bytes, and the last of its message.
+  // Reads the next field if its key byte is `key`. Returns true if it is the last of its message.
   bool LastBytes(unsigned char key, std::string_view* bytes) {
     return Byte(key) && Bytes(bytes) && at_ == end_;
   }

@@ -1,4 +1,4 @@
-// What log services export as one JSON document.
+// Reads documents in JSON that log services export.
 #pragma once
 
 #include <string>

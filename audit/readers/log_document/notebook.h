@@ -1,4 +1,4 @@
-// Jupyter notebooks (nbformat 4): what a training printed stands in the output of a cell.
+// Reads Jupyter notebooks (nbformat 4), whose cells contain the output of a training.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace plumbline::audit {
 
-// The output of a notebook's cells as lines of text; of tables in HTML (transformers' progress) a
-// line a row, its cells parted by tabs. `json` may be cut: what came before is given. The layout of
-// the JSON does not matter.
+// Returns the output of a notebook's cells as lines of text. A row of an HTML table (transformers'
+// progress) becomes one line, its cells separated by tabs. `json` may be cut off: returns the
+// output before the cut. The layout of the JSON does not matter.
 std::string OutputOfNotebook(std::string_view json);
 
 }  // namespace plumbline::audit

@@ -24,7 +24,8 @@ constexpr CopiedSign kEntities[] = {{"&nbsp;", " "}, {"&quot;", "\""}, {"&apos;"
                                     {"&lt;", "<"},   {"&gt;", ">"},    {"&amp;", "&"}};
 constexpr Bytes kFirst("\xC2\xE2\xE3\xEF&*");
 
-// "&#39;", "&#x27;", "&#160;" at `at`: appends its character. Returns its end; `at`: it is none.
+// Decodes "&#39;", "&#x27;" or "&#160;" at `at` and appends the character. Returns its end, or `at`
+// if there is none.
 size_t TakeNumbered(std::string_view line, size_t at, std::string* out) {
   constexpr size_t kLongest = 8;
   constexpr uint32_t kNoBreak = 160, kAscii = 128;
@@ -43,13 +44,14 @@ size_t TakeNumbered(std::string_view line, size_t at, std::string* out) {
   return at + end + 1;
 }
 
-// What is at `at` in place of a sign of ASCII: appends that. Returns its end; `at`: it is none.
+// Appends the ASCII sign that the character at `at` replaces. Returns its end, or `at` if there is
+// none.
 size_t TakeCopied(std::string_view line, size_t at, std::string* out) {
   const std::string_view rest = line.substr(at);
   if (rest[0] == '&') {
     if (const size_t end = TakeNumbered(line, at, out); end != at) return end;
   }
-  // "**nan**" of Markdown.
+  // Markdown: "**nan**".
   if (rest[0] == '*') {
     const bool opens = rest.size() > 2 && rest.starts_with("**") &&
                        (IsPairDigit(rest[2]) || rest.substr(2).starts_with("nan"));

@@ -5,7 +5,7 @@
 namespace plumbline::audit {
 namespace {
 
-// The first sign of a drawn rule, of those that begin with E2 94 or E2 95.
+// Returns true if the line begins with a sign of a drawn rule whose first bytes are E2 94 or E2 95.
 bool BeginsWithSign(std::string_view line, std::string_view of_94, std::string_view of_95) {
   const size_t at = line.find_first_not_of(" \t");
   return (line[at + 1] == '\x94' ? of_94 : of_95).find(line[at + 2]) != std::string_view::npos;

@@ -11,7 +11,7 @@ inline bool IsPairDigit(char c) { return c >= '0' && c <= '9'; }
 inline bool IsPairLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 inline bool IsSpaceByte(char c) { return c == ' ' || c == '\t'; }
 
-// Where the blanks that begin at `at` end.
+// Returns the end of the blanks that begin at `at`.
 inline size_t PassBlanks(std::string_view text, size_t at) {
   while (at < text.size() && IsSpaceByte(text[at])) ++at;
   return at;

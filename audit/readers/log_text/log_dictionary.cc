@@ -38,7 +38,7 @@ void LogDictionary::NameByLabel() {
   if (value != members_.end()) value->name = label_;
 }
 
-// DLLogger's "step": [0, 850], an epoch and a step; [] for a summary.
+// Takes DLLogger's "step": [0, 850], an epoch and a step; [] marks a summary.
 void LogDictionary::TakeList(std::string_view value, bool at_end) {
   if (StepNameRank(name_) < 0 || IsEpochName(name_)) {
     const size_t first = value.find_first_not_of("[( ");
@@ -82,7 +82,7 @@ bool LogDictionary::PassText(std::string_view* inside) {
   return true;
 }
 
-// A key and its colon; appended to the name.
+// Reads a key and its colon, and appends the key to the name.
 bool LogDictionary::ReadKey() {
   static constexpr Bytes kAfterKey(":,{}[]'\"");
   PassSpaces();
@@ -103,7 +103,7 @@ bool LogDictionary::ReadKey() {
   return true;
 }
 
-// At depth 0 only a dictionary is one.
+// At depth 0 only a dictionary is accepted.
 bool LogDictionary::ReadValue(size_t depth) {
   PassSpaces();
   if (at_ == text_.size()) return false;
@@ -130,13 +130,14 @@ bool LogDictionary::ReadValue(size_t depth) {
   return false;
 }
 
-// `'global_step/max_steps': '755/1000'`, `"step": "1,000"`.
+// Reads `'global_step/max_steps': '755/1000'` or `"step": "1,000"`.
 std::optional<int64_t> LogDictionary::QuotedStep(std::string_view value) const {
   if (value.size() < 3 || (value.front() != '\'' && value.front() != '"')) return std::nullopt;
   return StepNameRank(name_) >= 0 ? CountIn(value.substr(1, value.size() - 2)) : std::nullopt;
 }
 
-// "<tf.Tensor: shape=(), dtype=float32, numpy=2.3>": its number. False: it is something else.
+// Reads the number of "<tf.Tensor: shape=(), dtype=float32, numpy=2.3>". Returns false for anything
+// else.
 bool LogDictionary::ReadTensor() {
   constexpr std::string_view kValue = "numpy=";
   const std::string_view rest = text_.substr(at_);
@@ -151,12 +152,12 @@ bool LogDictionary::ReadTensor() {
   return true;
 }
 
-// A number, a text, a word, a list, "tensor(2.3, device='cuda:0')": up to the comma or brace that
-// ends it.
+// Reads a number, a text, a word, a list, or "tensor(2.3, device='cuda:0')", up to the comma or
+// brace that ends it.
 bool LogDictionary::ReadOther() {
   if (text_[at_] == '<' && ReadTensor()) return true;
   const size_t begin = at_;
-  // Most values are a number alone.
+  // Most values are a plain number.
   double alone = 0;
   const char* const from = text_.data() + at_;
   const char* const to = text_.data() + text_.size();
@@ -183,7 +184,7 @@ bool LogDictionary::ReadOther() {
   std::string_view value = text_.substr(begin, at_ - begin);
   const bool at_end = at_ == text_.size();
   Trim(&value, kSpaces, kSpaces);
-  // A scalar of a library: the first thing in its parentheses.
+  // A scalar of a library: its value comes first in the parentheses.
   const size_t parenthesis = value.find('(');
   if (parenthesis != std::string_view::npos && IsPairLetter(value.front())) {
     const std::string_view within = value.substr(parenthesis + 1);
@@ -196,7 +197,7 @@ bool LogDictionary::ReadOther() {
     Trim(&value, kBrackets, kBrackets);
   }
   if (const std::optional<double> number = NumberOf(value)) {
-    // '0' of transformers is printed by %.4g.
+    // transformers prints '0' by %.4g.
     const bool quoted = value == "'0'" || value == "\"0\"";
     Add(quoted ? -0.0 : SignedZero(value, *number), at_end);
   } else if (const std::optional<int64_t> step = QuotedStep(value)) {
@@ -211,7 +212,7 @@ bool LogDictionary::ReadOther() {
   return true;
 }
 
-// A text, a word or a list.
+// Takes a text, a word or a list.
 void LogDictionary::TakeOther(std::string_view value, bool at_end) {
   static constexpr Bytes kOpens("'\"[");
   static constexpr std::string_view kLabels[] = {"key", "metric", "name", "tag"};
@@ -224,7 +225,7 @@ void LogDictionary::TakeOther(std::string_view value, bool at_end) {
   others_ += !value.empty() && kOpens[value.front()] ? 1 : 0;
 }
 
-// Does a line of a list that a program has wrapped begin so?
+// Returns true if a wrapped line begins with elements of a list.
 static bool IsElement(std::string_view text) {
   return IsPairDigit(text[0]) || text[0] == '-' || text.starts_with("nan") ||
          text.starts_with("inf") || text.starts_with("np.") || text.starts_with("tensor(");

@@ -10,8 +10,8 @@
 
 namespace plumbline::audit {
 
-// A printed dictionary ("{'loss': 2.3, 'lr': 1e-4}"), of Python or JSON; `text` begins with its
-// brace. Names of dictionaries within it join by '/'. None, True, texts and lists are no values.
+// Reads a printed dictionary ("{'loss': 2.3, 'lr': 1e-4}") of Python or JSON; `text` begins with
+// its brace. Joins names of nested dictionaries by '/'. None, True, texts and lists are not values.
 // Keeps what it reads until the next call.
 class LogDictionary {
  public:
@@ -19,15 +19,16 @@ class LogDictionary {
     std::string name;
     double value;
     bool at_end;
-    double total = 0;  // "50/200": of a count; 0: none
+    double total = 0;  // of a count "50/200"; 0 if there is none
   };
 
-  // False: it is none, or cut; what was read before that is in members() all the same.
+  // Returns false if it is not a dictionary, or is cut off; members() has what was read before
+  // that.
   bool Read(std::string_view text);
-  size_t end() const { return at_; }  // of what was read
+  size_t end() const { return at_; }  // end of what was read
   const std::vector<Member>& members() const { return members_; }
-  size_t others() const { return others_; }  // texts and lists that it holds
-  // Names of members that are None or null, and of lists of numbers.
+  size_t others() const { return others_; }  // number of texts and lists in it
+  // Returns names of members that are None or null, and of lists of numbers.
   const std::vector<std::string>& absent() const { return absent_; }
   const std::vector<std::string>& lists() const { return lists_; }
 
@@ -53,15 +54,15 @@ class LogDictionary {
   std::vector<Member> members_;
   std::vector<std::string> absent_, lists_;
   size_t others_ = 0;
-  std::string label_;  // {"key": "train_loss", "value": 2.5}: the name that it gives a value
+  std::string label_;  // the name of the value in {"key": "train_loss", "value": 2.5}
 };
 
-// A dictionary that goes on over lines, as pprint and TensorFlow's logger print it:
-// "{'loss': 2.5,", " 'lr': 0.01}". Not thread-safe.
+// Joins a dictionary that spans lines, as pprint and TensorFlow's logger print it: "{'loss': 2.5,",
+// " 'lr': 0.01}". Not thread-safe.
 class OpenDictionary {
  public:
-  // The line, or all lines of the dictionary that it ends; empty: the next lines go on. Valid until
-  // the next call.
+  // Returns the line, or all lines of the dictionary that it ends; empty if the next lines continue
+  // it. Valid until the next call.
   std::string_view Take(std::string_view line);
 
  private:

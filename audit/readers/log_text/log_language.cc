@@ -13,7 +13,7 @@ struct ForeignWord {
   std::string_view foreign, english;
   Kind kind;
 };
-// The longest first.
+// Longest words first.
 constexpr ForeignWord kForeignWords[] = {
     {"скорость обучения", "lr", ForeignWord::kOther},
     {"taux d'apprentissage", "lr", ForeignWord::kOther},
@@ -89,13 +89,13 @@ constexpr ForeignWord kForeignWords[] = {
 struct ForeignSign {
   std::string_view foreign, english;
 };
-// Chinese counts: the word follows the number.
+// Signs of Chinese counts, where the word follows the number.
 constexpr ForeignSign kAfterNumber[] = {
     {"步", "step "}, {"轮", "epoch "}, {"次迭代", "iteration "}, {"个epoch", "epoch "}};
 
 bool IsForeignLetter(char c) { return IsPairLetter(c) || static_cast<unsigned char>(c) >= 0x80; }
 
-// Languages with spaces between words: a word within another is none.
+// In languages with spaces, returns true if the word at `at` is not part of a longer word.
 bool StandsAlone(std::string_view line, size_t at, const ForeignWord& word) {
   const bool spaced = static_cast<unsigned char>(word.foreign[0]) < 0xE0;
   const size_t end = at + word.foreign.size();
@@ -113,7 +113,7 @@ const ForeignWord* ForeignWordAt(std::string_view line, size_t at) {
   return found == std::end(kForeignWords) ? nullptr : found;
 }
 
-// "第10步" at `at`: appends "step 10" and returns its end; `at`: it is none.
+// Appends "step 10" for "第10步" at `at`. Returns its end, or `at` if there is none.
 size_t TakeCount(std::string_view line, size_t at, std::string* out) {
   constexpr std::string_view kOrdinal = "第";
   if (line.substr(at, kOrdinal.size()) != kOrdinal) return at;

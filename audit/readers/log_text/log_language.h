@@ -11,7 +11,7 @@ namespace plumbline::audit {
 // words.
 bool HasForeignWords(std::string_view text);
 
-// Returns the line with English words for them; into *scratch.
+// Returns the line with English words in place of these. Uses *scratch.
 std::string_view WithEnglishWords(std::string_view line, std::string* scratch);
 
 }  // namespace plumbline::audit

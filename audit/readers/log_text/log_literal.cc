@@ -21,8 +21,8 @@ bool IsQuote(char c) { return c == '\'' || c == '"'; }
 bool Opens(char c) { return c == '(' || c == '[' || c == '{'; }
 bool Closes(char c) { return c == ')' || c == ']' || c == '}'; }
 
-// Where the value that begins at `at` ends: at a comma or a closing bracket outside of its own
-// brackets and texts. The text's size: it is cut.
+// Returns the end of the value at `at`: a comma or closing bracket outside of its own brackets and
+// texts. If the value is cut off, returns the text's size.
 size_t EndOfValue(std::string_view text, size_t at) {
   int depth = 0;
   for (; at < text.size(); ++at) {
@@ -40,7 +40,8 @@ size_t EndOfValue(std::string_view text, size_t at) {
   return text.size();
 }
 
-// The name before a value, without its quotes; empty: none. *at moves to the value.
+// Returns the name before a value, without its quotes; empty if there is none. Moves *at to the
+// value.
 std::string_view KeyAt(std::string_view text, size_t* at) {
   const size_t begin = PassBlanks(text, *at);
   if (begin >= text.size() || !IsQuote(text[begin])) return {};
@@ -52,13 +53,13 @@ std::string_view KeyAt(std::string_view text, size_t* at) {
   return text.substr(begin + 1, close - begin - 1);
 }
 
-// Dictionaries one after the other from `at` on: "{...}, {...}]".
+// Returns the dictionaries of a list from `at` on: "{...}, {...}]".
 std::vector<std::string> Dictionaries(std::string_view text, size_t at) {
   std::vector<std::string> rows;
   size_t trained = 0;
   while (at < text.size() && text[at] == '{' && rows.size() < kMostRows) {
     const size_t end = EndOfValue(text, at);
-    if (end == text.size() && !text.ends_with('}')) break;  // it is cut
+    if (end == text.size() && !text.ends_with('}')) break;  // it is cut off
     rows.emplace_back(text.substr(at, end - at));
     trained += rows.back().find("loss") != std::string::npos ? 1 : 0;
     if (end >= text.size() || text[end] != ',') break;
@@ -68,15 +69,15 @@ std::vector<std::string> Dictionaries(std::string_view text, size_t at) {
   return rows;
 }
 
-// The elements of "[2.5, 2.3]", "array([2.5, nan], dtype=float32)", "(2.5, 2.3)"; nothing: it is no
-// such list, or one that is abbreviated ("...").
+// Returns the elements of "[2.5, 2.3]", "array([2.5, nan], dtype=float32)" or "(2.5, 2.3)". Returns
+// nullopt for anything else, and for an abbreviated list ("...").
 std::optional<std::vector<std::string_view>> ElementsOf(std::string_view value) {
   Trim(&value, kSpaces, kSpaces);
   const size_t open = value.find_first_of("[(");
   if (open == std::string_view::npos || value.find("...") != std::string_view::npos)
     return std::nullopt;
   size_t first = open;
-  // What stands before the bracket is the name of a type, whose first argument is the list.
+  // A name before the bracket is that of a type, whose first argument is the list.
   if (open > 0 && value[open] == '(') first = PassBlanks(value, open + 1);
   if (first >= value.size() || (value[first] != '[' && first != 0)) return std::nullopt;
   std::vector<std::string_view> elements;
@@ -93,7 +94,7 @@ std::optional<std::vector<std::string_view>> ElementsOf(std::string_view value) 
   return std::nullopt;
 }
 
-// A number, or one that a type's name is written around: no text, no list.
+// Returns true for a number, also within a type's name; false for texts and lists.
 bool IsScalar(std::string_view element) {
   if (NumberOf(element) || element == "None") return true;
   return element.ends_with(')') && IsPairLetter(element[0]) && element.find('[') == element.npos;
@@ -104,7 +105,7 @@ struct LiteralList {
   std::vector<std::string_view> elements;
 };
 
-// The lists of a dictionary, which begins at `at`.
+// Returns the lists of the dictionary that begins at `at`.
 std::vector<LiteralList> ListsAt(std::string_view text, size_t at) {
   std::vector<LiteralList> lists;
   for (++at; at < text.size() && lists.size() < kMostLists;) {
@@ -145,7 +146,7 @@ std::vector<std::string> RowsOfLists(const std::vector<LiteralList>& lists) {
   return rows;
 }
 
-// A word before the literal states a step: the line is a row itself.
+// Returns true if a word before the literal states a step: then the line is a row of its own.
 bool HasStepBefore(std::string_view line, size_t at) {
   const std::optional<LogMark> mark = FindMark(line.substr(0, at));
   return mark && mark->kind == LogMark::Kind::kStep;

@@ -11,15 +11,15 @@
 namespace plumbline::audit {
 namespace {
 
-// Words that make of what stands before a number a sentence, not a name.
+// Words that make a text before a number a sentence, not a name.
 constexpr std::string_view kSentence[] = {"did",      "not",    "was",     "is",     "reached",
                                           "improved", "from",   "than",    "saving", "saved",
                                           "loading",  "loaded", "writing", "wrote",  "to",
                                           "best:",    "until",  "exceeds", "after",  "with",
                                           "because",  "took"};
 
-constexpr int kMostWords = 6;       // of a name with ':' or '=' behind it
-constexpr int kMostPlainWords = 3;  // of one without
+constexpr int kMostWords = 6;       // of a name that ends in ':' or '='
+constexpr int kMostPlainWords = 3;  // of a name without a sign
 
 bool IsSentence(std::string_view name, int most) {
   int words = 0;
@@ -41,7 +41,7 @@ bool IsSentence(std::string_view name, int most) {
 
 constexpr Bytes kNothing("");
 
-// "avg. loss [1-120]": without the range that a mean is of.
+// Removes the range that a mean covers: "avg. loss [1-120]".
 std::string_view WithoutRange(std::string_view text) {
   const size_t open = text.rfind(" [");
   if (open == std::string_view::npos || open == 0) return text;
@@ -52,7 +52,7 @@ std::string_view WithoutRange(std::string_view text) {
   return digits && range.find('-') != std::string_view::npos ? text.substr(0, open) : text;
 }
 
-// What stands behind pictures and other signs that are no letters of a name.
+// Returns the text after emoji and other signs that cannot be part of a name.
 std::string_view WithoutGlyphs(std::string_view text) {
   for (size_t at = text.size(); at > 0; --at) {
     if (static_cast<unsigned char>(text[at - 1]) < 0x80) continue;
@@ -63,8 +63,8 @@ std::string_view WithoutGlyphs(std::string_view text) {
   return text;
 }
 
-// "loss is", "current loss is", "training loss was": without the verb. "previous loss was" has the
-// value of another step.
+// Removes the verb: "loss is", "current loss is", "training loss was". Keeps "previous loss was",
+// whose value belongs to another step.
 std::string_view WithoutVerb(std::string_view text) {
   static constexpr std::string_view kWhose[] = {"current",    "training", "train", "total",
                                                 "mean",       "average",  "avg",   "val",
@@ -84,7 +84,7 @@ std::string_view WithoutVerb(std::string_view text) {
   return whose && (what == "loss" || what == "Loss") ? name : text;
 }
 
-// "done. Loss", "records/second. Loss": what follows a sentence that ended. "Val. Loss" is a name.
+// Removes a finished sentence: "done. Loss", "records/second. Loss". "Val. Loss" is a name.
 std::string_view WithoutSentence(std::string_view text) {
   static constexpr std::string_view kEnds[] = {"done",     "finished", "complete", "completed",
                                                "ended",    "over",     "Done",     "Finished",
@@ -98,7 +98,7 @@ std::string_view WithoutSentence(std::string_view text) {
   return ends ? text.substr(dot + 2) : text;
 }
 
-// "INFO loss": without the level of a logger.
+// Removes the level of a logger: "INFO loss".
 std::string_view WithoutLevel(std::string_view text) {
   for (const std::string_view level :
        {"INFO ", "DEBUG ", "WARNING ", "WARN ", "ERROR ", "NOTICE "}) {
@@ -107,7 +107,7 @@ std::string_view WithoutLevel(std::string_view text) {
   return text;
 }
 
-// The name in what stands before a number; empty: it is none.
+// Returns the name in the text before a number; empty if there is none.
 std::string_view NameIn(std::string_view text) {
   static constexpr Bytes kLead(" \t,;|)]}[.-*>:=/");
   static constexpr Bytes kOpen(" \t([");
@@ -117,7 +117,7 @@ std::string_view NameIn(std::string_view text) {
   Trim(&text, kLead, kOpen);
   const bool parted = !text.empty() && kSigns[text.back()];
   Trim(&text, kQuotes, kTail);
-  // "phase: train loss" in front of a colon: a value that is no number, and then the name.
+  // "phase: train loss" before a colon: a value that is not numeric, and then the name.
   if (parted) {
     const size_t sign = text.find_last_of(":=");
     if (sign != std::string_view::npos) {
@@ -133,7 +133,7 @@ std::string_view NameIn(std::string_view text) {
   Trim(&text, kLead, kNothing);
   // "loss - "
   if (text.ends_with(" -")) text.remove_suffix(2);
-  // "1234 samples/sec   Loss": two spaces part columns.
+  // "1234 samples/sec   Loss": two spaces separate columns.
   if (const size_t columns = text.rfind("  "); columns != std::string_view::npos)
     text.remove_prefix(columns + 2);
   if (const size_t tab = text.rfind('\t'); tab != std::string_view::npos)
@@ -150,7 +150,7 @@ std::string_view NameIn(std::string_view text) {
   const size_t digits = text.find_first_not_of("0123456789");
   if (digits != std::string_view::npos && digits > 0 && text[digits] == '-')
     text.remove_prefix(digits + 1);
-  // "eta 0:12:03 lr": what stands behind a time.
+  // "eta 0:12:03 lr": the text after a time.
   for (size_t at = text.find(':'); at != std::string_view::npos; at = text.find(':', at + 1)) {
     const size_t space = text.find(' ', at);
     const bool time = at > 0 && at + 1 < text.size() && IsPairDigit(text[at - 1]) &&
@@ -159,7 +159,7 @@ std::string_view NameIn(std::string_view text) {
     text.remove_prefix(space + 1);
     break;
   }
-  // "completed (loss": what a parenthesis opens that nothing closes.
+  // "completed (loss": the text after a parenthesis that is not closed.
   if (const size_t open = text.rfind('(');
       open != std::string_view::npos && open > 0 && text.find(')', open) == std::string_view::npos)
     text.remove_prefix(open + 1);
@@ -179,7 +179,7 @@ std::string_view NameIn(std::string_view text) {
   return text;
 }
 
-// "elapsed time (ms)" -> "elapsed time", 0.001.
+// Removes the unit: "elapsed time (ms)" becomes "elapsed time", and 0.001 is returned.
 double TakeUnitOf(std::string_view* name) {
   if (!name->ends_with(')')) return 1;
   const size_t open = name->rfind('(');
@@ -231,7 +231,7 @@ std::string_view NameAfter(const char* from, const char* to) {
 }
 
 LogNames::Name LogNames::Of(std::string_view text) {
-  // Texts come round in the same order again and again.
+  // Texts repeat in the same order.
   Place* const before = std::exchange(last_, nullptr);
   if (before != nullptr && before->next != nullptr && before->next->text == text && !text.empty()) {
     last_ = before->next;

@@ -12,13 +12,13 @@ namespace plumbline::audit {
 
 inline constexpr Bytes kSigns(":=");  // between a name and its value
 
-// What the texts in front of numbers mean: a name and a factor, or nothing. A log repeats them, so
-// that each is looked at once. Memory is bounded. Not thread-safe.
+// Finds the name and the factor in the text before a number. Caches results, because a log repeats
+// its texts. Memory is bounded. Not thread-safe.
 class LogNames {
  public:
   struct Name {
-    std::string_view name;  // within the text; empty: it is none
-    double factor = 1;      // of a unit at the name's end
+    std::string_view name;  // part of the text; empty if it has none
+    double factor = 1;      // from a unit at the name's end
   };
   Name Of(std::string_view text);
 
@@ -30,16 +30,16 @@ class LogNames {
     std::string text;
     size_t begin = 0, size = 0;  // of the name
     double factor = 1;
-    Place* next = nullptr;  // of the text that came behind it last
+    Place* next = nullptr;  // the text that followed this one last time
   };
-  Place* last_ = nullptr;  // of the text before
+  Place* last_ = nullptr;  // previous text
   std::vector<Place> places_ = std::vector<Place>(kPlaces);
 };
 
-// The name behind a number, as far as the part goes: "tok/s", "bf16 MFU", "words/s", a rate or a
-// share; empty: there is none.
+// Returns the name after a number, a rate or a share, up to the end of the part: "tok/s", "bf16
+// MFU", "words/s". Returns an empty name if there is none.
 std::string_view NameAfter(const char* from, const char* to);
-// "train.py" of "train.py:52".
+// True for "train.py" of "train.py:52".
 bool IsSourceFile(std::string_view text);
 
 }  // namespace plumbline::audit

@@ -37,7 +37,7 @@ constexpr UnitOf kUnits[] = {{"ns", 1e-9},
                              {"B", 1e9},
                              {"T", 1e12}};
 
-// A digit in groups of three: "208,000.00".
+// Returns the end of a number with digits in groups of three: "208,000.00".
 const char* GroupsEnd(const char* from, const char* to) {
   const char* at = from;
   if (at != to && (*at == '-' || *at == '+')) ++at;
@@ -118,7 +118,7 @@ const char* ScanCommaDecimal(const char* from, const char* to, double* value) {
   return from + (stop - digits);
 }
 
-// Letters alone, a unit of bytes; nullptr: none. *end: behind it.
+// Reads letters that are a unit of bytes. Returns nullptr if they are not. Sets *end to their end.
 static const UnitOf* ByteUnit(const char* from, const char* to, const char** end) {
   *end = from;
   while (*end != to && IsPairLetter(**end)) ++*end;
@@ -127,7 +127,7 @@ static const UnitOf* ByteUnit(const char* from, const char* to, const char** end
 }
 
 const char* ScanLimit(const char* from, const char* to, double* use, double* limit) {
-  constexpr double kLeastShare = 0.1;  // per cent: below it the limit has one digit
+  constexpr double kLeastShare = 0.1;  // percent: a smaller share gives the limit only one digit
   const char* at = from;
   const UnitOf* unit = ByteUnit(from, to, &at);
   double second = 0;
@@ -153,7 +153,8 @@ const char* ScanLimit(const char* from, const char* to, double* use, double* lim
   return at;
 }
 
-// Behind it "4,507" is 4.507 or 4507, and "12,345" no fraction.
+// True if the name ends in "loss". After it "4,507" is 4.507 or 4507, and "12,345" is a whole
+// number.
 static bool EndsInLoss(std::string_view text) {
   static constexpr Bytes kSign(" \t:=");
   Trim(&text, Bytes(""), kSign);

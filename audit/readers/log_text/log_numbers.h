@@ -1,4 +1,4 @@
-// Numbers within a line of a log, and the units behind them. Pure; thread-safe.
+// Numbers within a line of a log, and their units. Pure; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,24 @@ struct UnitOf {
   std::string_view name;
   double factor;  // to seconds, bytes and fractions
 };
-// nullptr: no unit of this name is known.
+// Returns nullptr if no unit has this name.
 const UnitOf* FindUnit(std::string_view name);
-// Letters, '/', '%' and the micro sign: a unit, known or not.
+// Returns the end of letters, '/', '%' and the micro sign: a unit, known or not.
 const char* UnitEnd(const char* from, const char* to);
 
-// A number, with commas between its thousands or not; `from`: none.
+// Reads a number, with or without commas between thousands. Returns `from` if there is none.
 const char* ScanGrouped(const char* from, const char* to, double* value);
-// Behind the number that ends at `from`: the power of ten of Julia ("2.5f0", "1f-3") and Fortran
-// ("0.69D-01"). Returns where it ends, with it in *value; `from`: there is none.
+// Reads the power of ten that follows a number in Julia ("2.5f0", "1f-3") and Fortran ("0.69D-01").
+// Applies it to *value and returns its end; `from` if there is none.
 const char* PassOtherPower(const char* from, const char* to, double* value);
-// Behind the number that ends at `from`: its spread, "±0.01". `from`: there is none.
+// Returns the end of the spread "±0.01" that follows a number; `from` if there is none.
 const char* PassSpread(const char* from, const char* to);
-// "2,5", "0,0003", "4,51e-05" where commas are the decimal signs; `from`: none.
+// Reads "2,5", "0,0003", "4,51e-05", with a decimal comma. Returns `from` if there is none.
 const char* ScanCommaDecimal(const char* from, const char* to, double* value);
 
-// `use`, a number that ends at `from`, and its limit: "78.3GiB(98.84%)", "78.3/79.2GiB",
-// "40.1GB/80GB", "40536MiB / 81920MiB". Returns where that ends, with both in bytes; `from`: no
-// limit is there, and nothing changed.
+// Reads the limit that follows the number `use`: "78.3GiB(98.84%)", "78.3/79.2GiB", "40.1GB/80GB",
+// "40536MiB / 81920MiB". Returns its end, and sets both to bytes. If there is no limit, returns
+// `from` and changes nothing.
 const char* ScanLimit(const char* from, const char* to, double* use, double* limit);
 
 // How a log writes fractions: "2.5" or "2,5".

@@ -12,10 +12,10 @@
 namespace plumbline::audit {
 namespace {
 
-// What may stand in front of a number.
+// Bytes that may precede a number.
 constexpr Bytes kBefore(" \t:=[(|,'\"{");
 
-// More of the number or its unit may have stood behind the end of the text: "4," of "4,321".
+// True if the text may have been cut within the number or its unit: "4," of "4,321".
 bool MayGoOn(const char* at, const char* end) {
   constexpr std::ptrdiff_t kLongest = 6;
   static constexpr Bytes kDone("|;:=)]}'\"(");
@@ -27,7 +27,7 @@ std::string_view LastWord(std::string_view text) {
   return space == std::string_view::npos ? text : text.substr(space + 1);
 }
 
-// In front of "nan" or "inf", and behind it, these make it a word of a name or of a sentence.
+// If these words precede or follow "nan" or "inf", it is a word of a name or of a sentence.
 constexpr std::string_view kBeforeWord[] = {
     "of",   "no",  "num", "any", "has", "have", "had",  "found", "became",  "becomes",
     "went", "got", "an",  "the", "or",  "and",  "with", "for",   "contains"};
@@ -45,7 +45,7 @@ bool IsAnyOf(std::string_view word, const std::string_view (&words)[N]) {
   return std::find(std::begin(words), std::end(words), word) != std::end(words);
 }
 
-// "number of nan iterations: 0": the word belongs to a name. "loss nan lr 0.1": it is the value.
+// "number of nan iterations: 0": the word is part of a name. "loss nan lr 0.1": it is the value.
 bool IsWordOfName(std::string_view before, const char* after, const char* end) {
   static constexpr Bytes kLead(" \t,;|:");
   if (end - after < 2 || *after != ' ' || !IsPairLetter(after[1])) return false;
@@ -60,12 +60,12 @@ bool IsWordOfName(std::string_view before, const char* after, const char* end) {
          IsAnyOf({next, static_cast<size_t>(stop - next)}, kAfterWord);
 }
 
-// What libraries print around a number: "tensor(", "np.float32(", "Array([".
+// Text that libraries print before a number: "tensor(", "np.float32(", "Array([".
 constexpr std::string_view kWrappers[] = {
     "tensor",  "Tensor",   "array",   "Array",   "DeviceArray", "float16",  "float32",
     "float64", "bfloat16", "Float16", "Float32", "Float64",     "Parameter"};
 
-// The wrapper that ends in front of `at`, with what parts it by dots; empty: none stands there.
+// Returns the wrapper that ends at `at`, with its dotted prefix; empty if there is none.
 std::string_view WrapperBefore(const char* from, const char* at) {
   const char* begin = at;
   while (begin != from && (IsPairLetter(begin[-1]) || IsPairDigit(begin[-1]) || begin[-1] == '.'))
@@ -76,7 +76,7 @@ std::string_view WrapperBefore(const char* from, const char* at) {
   return IsAnyOf(word, kWrappers) ? whole : std::string_view();
 }
 
-// Behind the parenthesis that closes the one at `open`; `end`: there is none.
+// Returns the byte after the parenthesis that closes the one at `open`; `end` if there is none.
 const char* CloseOf(const char* open, const char* end) {
   constexpr std::ptrdiff_t kMost = 4096;
   const char* to = open + std::min(end - open, kMost);
@@ -88,12 +88,12 @@ const char* CloseOf(const char* open, const char* end) {
   return end;
 }
 
-// A parenthesis at `at`, and a sign behind it.
+// True if a sign follows the closing parenthesis at `at`.
 bool ClosesName(const char* at, const char* end) {
   return end - at > 1 && *at == ')' && kSigns[at[1]];
 }
 
-// "Cur. train loss: 2.5": a series in parentheses, no remark on the number before them.
+// "(Cur. train loss: 2.5)" is a series, not a remark on the number before it.
 bool HoldsSeries(std::string_view inside) {
   const size_t sign = inside.find_first_of(":=");
   if (sign == std::string_view::npos || sign < 4) return false;
@@ -107,8 +107,8 @@ constexpr Bytes kStops("0123456789+-.nNiI|;,()[]<\xE2");
 
 }  // namespace
 
-// Behind "3m" of "3m 12s": the seconds added to the minutes, both as seconds; where they end.
-// `from`, and nothing changed, if no seconds follow.
+// Reads "12s" of "3m 12s", sets *minutes to the sum in seconds, and returns the end. If no seconds
+// follow, returns `from` and changes nothing.
 static const char* AddSeconds(const char* from, const char* to, double* minutes) {
   double seconds = 0;
   if (to - from < 3 || *from != ' ' || !IsPairDigit(from[1])) return from;
@@ -118,7 +118,7 @@ static const char* AddSeconds(const char* from, const char* to, double* minutes)
   return stop + 1;
 }
 
-// At a byte that may begin a number. Passes it, or what is none up to the next space.
+// Reads the number that may begin at at_. If there is none, passes what is there.
 bool LogPairs::TryNumber(LogPair* pair) {
   double value = 0;
   const char* stop = at_;
@@ -144,7 +144,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
   const UnitOf* known = FindUnit(tight);
   const bool fits = MayStandAfter(unit_end, end_) && tight.size() <= 24 &&
                     (!word || tight.empty() || known != nullptr);
-  // "INFO", "nanogpt": no number.
+  // "INFO", "nanogpt": not a number.
   if (word && stop != end_ && IsPairLetter(*stop) && known == nullptr) {
     for (++at_; at_ != end_ && IsPairLetter(*at_);) ++at_;
     return false;
@@ -153,7 +153,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
     at_ = unit_end;
     return false;
   }
-  // "3/10", "2.5/2.75", "nan/nan": the first of the two.
+  // "3/10", "2.5/2.75", "nan/nan": the first number counts.
   const char* total = unit_end;
   bool ratio = false;
   if (!fits && stop != end_ && *stop == '/' && stop + 1 != end_ && !IsSpaceByte(stop[1])) {
@@ -168,7 +168,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
       known == nullptr ? tight.find('/') != std::string_view::npos : known->factor >= 1000;
   if (!word && limited && TakeLimit(stop, pair)) return true;
   if (!fits && !ratio) {
-    // A time, a date, a version: it ends a name that a sign stands behind.
+    // A time, a date or a version. If a sign precedes it, the next name begins after it.
     const bool valued = at_ != begin_ && (kSigns[at_[-1]] || (at_ - begin_ > 1 && kSigns[at_[-2]]));
     while (at_ != end_ && !IsSpaceByte(*at_) && *at_ != '|' && *at_ != ',') ++at_;
     if (valued) name_ = at_;
@@ -199,7 +199,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
       at_ = far;
     }
   }
-  // "Losses: [2.3, 2.5]": several things, of which none is the loss.
+  // "Losses: [2.3, 2.5]": a list of several losses, none of which is the total.
   if (listed && name.name.ends_with("osses") && at_ != end_ && *at_ == ',') {
     Refuse(before);
     name_ = at_;
@@ -214,8 +214,8 @@ bool LogPairs::TryNumber(LogPair* pair) {
   return !name.name.empty();
 }
 
-// At a number of bytes that ends at `stop`, with its limit behind it. False, and nothing changed,
-// if there is none, or no name.
+// Takes a number of bytes that ends at `stop` and the limit after it. If there is no limit or no
+// name, returns false and changes nothing.
 bool LogPairs::TakeLimit(const char* stop, LogPair* pair) {
   double use = pair->value, limit = 0;
   const char* end = ScanLimit(stop, end_, &use, &limit);
@@ -249,7 +249,7 @@ bool LogPairs::TakeNameAfter(LogPair* pair) {
   return true;
 }
 
-// At a bracket: "tot_loss[loss=0.5, " opens a group, its closing bracket ends it.
+// Takes a bracket: "tot_loss[loss=0.5, " opens a group, and the closing bracket ends it.
 void LogPairs::TakeGroup() {
   if (*at_ == ']') {
     if (!group_.empty()) name_ = at_ + 1;
@@ -265,7 +265,7 @@ void LogPairs::TakeGroup() {
   name_ = at_ + 1;
 }
 
-// At the parenthesis of "losses = (train: 2.5, val: 2.6)": it opens a group.
+// Takes the parenthesis of "losses = (train: 2.5, val: 2.6)", which opens a group.
 bool LogPairs::TakeTuple() {
   static constexpr Bytes kTail(" \t:=");
   std::string_view name(name_, static_cast<size_t>(at_ - name_));
@@ -279,7 +279,7 @@ bool LogPairs::TakeTuple() {
   return tuple_ = true;
 }
 
-// At an opening parenthesis right behind a value: what is in it belongs to that.
+// Passes parentheses directly after a value, because they are a remark on it.
 bool LogPairs::PassParentheses() {
   constexpr std::ptrdiff_t kMost = 64;
   for (const char* p = name_; p != at_; ++p) {
@@ -293,15 +293,15 @@ bool LogPairs::PassParentheses() {
   return true;
 }
 
-// At an opening parenthesis behind "loss=tensor": the first number in it is the value, and the
-// rest belongs to that.
+// Takes the parenthesis of "loss=tensor(2.3, device=...)": the first number in it is the value, and
+// the rest is passed.
 bool LogPairs::TryWrapped(LogPair* pair) {
   const std::string_view wrapper = WrapperBefore(name_, at_);
   if (wrapper.empty() || wrapper.data() == name_) return false;
   const char* first = at_ + 1;
   while (first != end_ && (*first == '[' || IsSpaceByte(*first))) ++first;
   const char* stop = ScanNumber(first, end_, &pair->value);
-  static constexpr Bytes kAfter(" ,.)]");  // "2." is a whole number of Python
+  static constexpr Bytes kAfter(" ,.)]");  // Python prints "2." for a whole number
   if (stop == first || (stop != end_ && !kAfter[*stop])) return false;
   pair->named_after = pair->absent = false;
   pair->limit = 0;
@@ -315,8 +315,8 @@ bool LogPairs::TryWrapped(LogPair* pair) {
   return !name.name.empty();
 }
 
-// At '|': "train CrossEntropyLoss |  2.5": the part before it is the name of the number that is all
-// of the part behind it.
+// At the '|' of "train CrossEntropyLoss |  2.5": returns true if the part before it names the
+// number that fills the part after it.
 bool LogPairs::NamesNext() const {
   std::string_view part(name_, static_cast<size_t>(at_ - name_));
   static constexpr Bytes kFront(" \t:");

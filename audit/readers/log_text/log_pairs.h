@@ -11,27 +11,27 @@ namespace plumbline::audit {
 
 struct LogPair {
   std::string_view name;
-  std::string_view group;  // "tot_loss[loss=0.5, ...]": what the brackets belong to
+  std::string_view group;  // the name before the brackets of "tot_loss[loss=0.5, ...]"
   double value = 0;
   double limit = 0;          // bytes: "78.28GiB(98.84%)", "78.3/79.2GiB"; 0: not stated
-  bool after_sign = false;   // a ':' or '=' stands before it
+  bool after_sign = false;   // a ':' or '=' precedes it
   bool named_after = false;  // "2095134 tok/s"
   bool absent = false;       // "loss: None", "loss: N/A": a name without a value
-  bool at_end = false;  // the text ends so close behind that more of the number may have been cut
+  bool at_end = false;       // the text ends so soon that the number may have been cut
 };
 
-// Returns true if a number or its unit may end in front of `at`.
+// Returns true if a number or its unit may end before `at`.
 bool MayStandAfter(const char* at, const char* end);
-// Returns true if a ':' or '=' stands in front of `at`, spaces between them or not.
+// Returns true if a ':' or '=' precedes `at`, with or without spaces between them.
 bool AfterSign(const char* from, const char* at);
 
-// "loss: 2.1 | grad norm 0.4, lr=[1e-4] | dt: 393.25ms | mem 25.68GiB(27.05%) | tok/s 1,024".
+// Reads "loss: 2.1 | grad norm 0.4, lr=[1e-4] | dt: 393.25ms | mem 25.68GiB(27.05%) | tok/s 1,024".
 //
-// Values are in seconds, bytes and fractions where a unit is written (12ms: 0.012, 45.3%: 0.453,
-// 3.2GB: 3.2e9, 3.2GiB, 1.5K), behind the number or at the end of the name ("time (ms): 12"). What
-// has no name, or a name that is a sentence, is passed over, as are dates, times and versions. Of
-// "loss=tensor(2.3, device='cuda:0')" the first thing in the parentheses is the value. In a part of
-// its own a number may stand before its name: "| 2095134 tok/s |".
+// Converts values with a unit to seconds, bytes or fractions (12ms: 0.012, 45.3%: 0.453,
+// 3.2GB: 3.2e9, 3.2GiB, 1.5K). The unit is after the number or at the end of the name ("time (ms):
+// 12"). Ignores numbers without a name or whose name is a sentence, dates, times and versions. In
+// "loss=tensor(2.3, device='cuda:0')" the value comes first in the parentheses. A number in a
+// separate part may precede its name: "| 2095134 tok/s |".
 class LogPairs {
  public:
   LogPairs(std::string_view text, LogNames* names, Decimals decimals = Decimals::kPoint)
@@ -42,12 +42,13 @@ class LogPairs {
         names_(names),
         decimals_(decimals) {}
 
-  // The next; valid as long as the text. False: none is left. The names outlive the pairs.
+  // Returns the next pair, which is valid as long as the text. Returns false if there is none.
+  // `names` outlives the pairs.
   bool Next(LogPair* pair);
 
-  // What stands behind the last number: the beginning of a line that goes on.
+  // Returns the text after the last number: the beginning of a line that continues.
   std::string_view Tail() const { return {name_, static_cast<size_t>(end_ - name_)}; }
-  // Numbers with a sign before them whose text is no name, and the first such text.
+  // Returns how many numbers after a sign had no valid name, and the first such text.
   size_t refused() const { return refused_; }
   std::string_view first_refused() const { return first_refused_; }
 

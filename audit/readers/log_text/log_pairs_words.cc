@@ -1,4 +1,4 @@
-// Values of pairs that are no numbers: words for none, and the texts of tensors.
+// Values of pairs that are not plain numbers: words for an absent value, and texts of tensors.
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -19,7 +19,7 @@ bool AfterSign(const char* from, const char* at) {
   return at != from && kSigns[at[-1]];
 }
 
-// At "None", "null", "N/A", "--" after a sign: a name that has no value here.
+// Takes "None", "null", "N/A" or "--" after a sign: the name has no value here.
 bool LogPairs::TakeAbsent(LogPair* pair) {
   static constexpr std::string_view kWords[] = {"None", "none", "null", "NULL", "N/A",
                                                 "n/a",  "NA",   "--",   "nil"};
@@ -39,7 +39,7 @@ bool LogPairs::TakeAbsent(LogPair* pair) {
   return true;
 }
 
-// At '<' of "<tf.Tensor: shape=(), dtype=float32, numpy=2.3>": the number is the value.
+// Takes the number of "<tf.Tensor: shape=(), dtype=float32, numpy=2.3>" as the value.
 bool LogPairs::TakeTensor(LogPair* pair) {
   constexpr std::string_view kValue = "numpy=";
   constexpr size_t kLongest = 256;

@@ -34,13 +34,13 @@ bool LogResult::Take(std::string_view line, bool* whole) {
     return true;
   }
   if (kind_ == Kind::kNone) return false;
-  // Its keys are in the order of the alphabet: this is the last of the trial itself.
+  // Keys are in alphabetical order, so this is the last key of the trial itself.
   if (kind_ == Kind::kTune && line.find("trial_id:") == line.find_first_not_of(' '))
     *whole = Close();
   return true;
 }
 
-// Returns false if the line is none of the block.
+// Returns false if the line is not part of the block.
 bool LogResult::TakeLine(std::string_view line) {
   constexpr std::string_view kWandb = "wandb: ";
   if (kind_ == Kind::kSummary) {
@@ -64,7 +64,7 @@ bool LogResult::TakeLine(std::string_view line) {
   return true;
 }
 
-// A name and its value; a text is passed over.
+// Takes a name and its value. Ignores texts.
 void LogResult::TakeValue(std::string_view name, std::string_view value) {
   constexpr double kMostSteps = 1e15;
   Trim(&name, kSpaces, kSpaces);
@@ -128,7 +128,7 @@ bool LogResult::Close() {
   closed_ = std::exchange(kind_, Kind::kNone);
   row_ = std::exchange(open_row_, {});
   row_.step = iteration_ >= 0 ? iteration_ : timesteps_;
-  // Without a step they belong to the newest one.
+  // Without a step the values belong to the newest step.
   row_.epoch = epoch_ || (closed_ != Kind::kTune && row_.step < 0);
   if (row_.epoch) row_.step = std::max<int64_t>(0, row_.step);
   return row_.step >= 0 && !row_.values.empty();

@@ -15,15 +15,15 @@ namespace plumbline::audit {
 
 class LogResult {
  public:
-  // The line belongs to a block. *whole: it ends one, whose values are in row().
+  // Returns true if the line belongs to a block. Sets *whole if it ends one; row() has its values.
   bool Take(std::string_view line, bool* whole);
-  // At the end of the log. True: a block was open, whose values are in row().
+  // Call at the end of the log. Returns true if a block was open; row() has its values.
   bool End() { return kind_ != Kind::kNone && Close(); }
   const LogRow& row() const { return row_; }
-  // The row is that of W&B's summary.
+  // True if the row is from W&B's summary.
   bool row_is_summary() const { return closed_ == Kind::kSummary; }
   bool open() const { return kind_ != Kind::kNone; }  // within a block
-  // The line that ended the block is not part of it.
+  // True if the line that ended the block is not part of it.
   bool again() const { return again_; }
 
  private:
@@ -39,13 +39,13 @@ class LogResult {
 
   Kind kind_ = Kind::kNone, closed_ = Kind::kNone;
   bool again_ = false;
-  std::string_view trial_;                             // of a heading
-  std::vector<std::string> trials_;                    // names, in the order of their first block
-  std::string prefix_;                                 // of the block's series: its trial
+  std::string_view trial_;           // from a heading
+  std::vector<std::string> trials_;  // names, in the order of their first block
+  std::string prefix_;               // prefix of the block's series: the name of its trial
   std::vector<std::pair<size_t, std::string>> above_;  // keys with members: indent, path
   int64_t iteration_ = -1, timesteps_ = -1;
-  int step_rank_ = -1;  // of the name that gave `iteration_`
-  bool epoch_ = false;  // it is an epoch
+  int step_rank_ = -1;  // rank of the name that gave `iteration_`
+  bool epoch_ = false;  // the iteration is an epoch
   LogRow open_row_, row_;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Bytes kTableEdges(" \t|");
 
-// Cells between pipes, tabs or two spaces; `narrow`: one space parts them, too.
+// Splits at pipes, tabs or two spaces; if `narrow`, also at one space.
 std::vector<std::string_view> CellsOf(std::string_view line, bool narrow) {
   std::vector<std::string_view> cells;
   const bool piped = line.find('|') != std::string_view::npos;
@@ -38,8 +38,7 @@ std::vector<std::string_view> CellsOf(std::string_view line, bool narrow) {
   return cells;
 }
 
-// "Training", "Loss" -> "Training Loss": names of two words in a line whose columns one space
-// parts.
+// Joins the words of a name, "Training", "Loss" -> "Training Loss", if one space separates columns.
 std::vector<std::string_view> WithJoinedNames(const std::vector<std::string_view>& cells) {
   static constexpr std::string_view kFirst[] = {"Training", "Validation", "Train", "Valid",
                                                 "Val",      "Test",       "Eval",  "Learning",
@@ -59,7 +58,7 @@ std::vector<std::string_view> WithJoinedNames(const std::vector<std::string_view
   return joined;
 }
 
-// All cells, empty ones at the edges too.
+// Returns all cells, with empty ones at the edges.
 std::vector<std::string_view> CellsBetweenPipes(std::string_view line) {
   std::vector<std::string_view> cells;
   Trim(&line, kSpaces, kSpaces);
@@ -75,7 +74,8 @@ std::vector<std::string_view> CellsBetweenPipes(std::string_view line) {
   }
 }
 
-// The sum of "[2.3e+00, 1.2e-01]", the parts of a loss (DeepXDE); nothing: it is none.
+// Returns the sum of "[2.3e+00, 1.2e-01]", the parts of a loss (DeepXDE); nullopt for anything
+// else.
 std::optional<double> SumOfList(std::string_view cell) {
   static constexpr Bytes kParting(" ,");
   if (cell.size() < 3 || cell.front() != '[' || cell.back() != ']') return std::nullopt;
@@ -93,7 +93,7 @@ std::optional<double> SumOfList(std::string_view cell) {
   return sum;
 }
 
-// "-----", "+----+----+", "|---|---|".
+// True for "-----", "+----+----+", "|---|---|".
 bool IsRule(std::string_view line) {
   static constexpr Bytes kRule("-=+| \t:");
   Trim(&line, kSpaces, kSpaces);
@@ -101,7 +101,8 @@ bool IsRule(std::string_view line) {
          std::all_of(line.begin(), line.end(), [](char c) { return kRule[c]; });
 }
 
-// "3/100", "2.61G", "0.5s", "45.3%"; nothing: no number. A time ("00:12") is none.
+// Reads "3/100", "2.61G", "0.5s" or "45.3%". Returns nullopt for anything else, as a time
+// ("00:12").
 std::optional<double> NumberOfCell(std::string_view cell) {
   if (const std::optional<double> number = NumberOf(cell)) return number;
   if (const std::optional<double> sum = SumOfList(cell)) return sum;
@@ -119,7 +120,7 @@ std::optional<double> NumberOfCell(std::string_view cell) {
   return std::nullopt;
 }
 
-// What a cell that is no number may be in a row of numbers.
+// True for a cell that is not numeric but may be in a row of numbers.
 bool IsFiller(std::string_view cell) {
   if (cell.empty() || cell == "[]" || cell == "-" || cell == "--" || cell == "None" ||
       cell == "+" || cell == "unknown" || cell == "No log")
@@ -145,7 +146,7 @@ bool TrainsIn(const std::vector<LogRow::Value>& values) {
                      [](const LogRow::Value& v) { return HasTrainingWord(v.name); });
 }
 
-// "timeperf/train_step", "timing_s/step": seconds of a step.
+// True for the seconds of a step: "timeperf/train_step", "timing_s/step".
 bool IsTimeOfStep(std::string_view name) {
   const size_t slash = name.rfind('/');
   if (slash == std::string_view::npos) return false;
@@ -182,7 +183,7 @@ bool LogTable::Take(std::string_view line, bool* whole) {
   return (IsPairLetter(c) || c == '|' || c == '#') && TakeHeader(line);
 }
 
-// The header of Vowpal Wabbit is two lines of words.
+// Takes the header of Vowpal Wabbit, which is two lines of words.
 bool LogTable::TakeVowpal(std::string_view line) {
   static constexpr std::string_view kHeads[2][7] = {
       {"average", "since", "example", "example", "current", "current", "current"},
@@ -204,7 +205,7 @@ bool LogTable::TakeVowpal(std::string_view line) {
 }
 
 bool LogTable::TakeHeader(std::string_view line) {
-  // Most lines are none: their first word says so.
+  // Most lines are not headers, as their first word shows.
   std::string_view word = line;
   static constexpr Bytes kBefore(" \t|#");
   Trim(&word, kBefore, kTableEdges);
@@ -222,15 +223,15 @@ bool LogTable::TakeHeader(std::string_view line) {
   if (cells.size() < 2 || cells.size() > kMostColumns ||
       !(StartsHeader(cells[0]) || (cells[0] == "E" && cells[1] == "#")))
     return false;
-  // Most lines that begin so have values: "Epoch 3 | Loss: 2.5".
+  // Most such lines have values: "Epoch 3 | Loss: 2.5".
   if (std::any_of(cells.begin(), cells.end(), HasSignOfValue)) return false;
   if (SetColumns({cells.begin(), cells.end()})) return true;
-  // Between pipes the header may go on in the next line: "|  Mini-batch  |", "|     Loss     |".
+  // A header between pipes may continue on the next line: "|  Mini-batch  |", "|     Loss     |".
   if (piped) heads_.assign(cells.begin(), cells.end());
   return piped;
 }
 
-// The line below that begins with an empty cell: each cell goes on that above it.
+// Takes the next line of a header, which begins with an empty cell: its cells continue those above.
 bool LogTable::TakeHeaderAgain(const std::vector<std::string_view>& cells) {
   if (cells.size() != heads_.size() || !cells[0].empty()) return false;
   for (size_t i = 0; i < cells.size(); ++i) {
@@ -242,12 +243,12 @@ bool LogTable::TakeHeaderAgain(const std::vector<std::string_view>& cells) {
   return true;
 }
 
-// False, and nothing changed, if they are no names of a table of training.
+// Returns false, and changes nothing, if the names are not those of a training table.
 bool LogTable::SetColumns(std::vector<std::string> names) {
   const bool training = std::any_of(names.begin(), names.end(), HasTrainingWord);
   const bool named = std::all_of(names.begin(), names.end(), MayNameColumn);
   if (!training || !named) return false;
-  // An epoch, then what counts within it or on over it: spaCy's "E    #", "Epoch | Iteration".
+  // An epoch, then a count within it or over all epochs: spaCy's "E    #", "Epoch | Iteration".
   const std::string_view second = names[1];
   const bool two = second == "#" || IsBatchName(second) ||
                    (IsEpochName(names[0]) && StepNameRank(second) >= 0 && !IsEpochName(second));
@@ -260,17 +261,17 @@ bool LogTable::SetColumns(std::vector<std::string> names) {
 }
 
 bool LogTable::TakeRow(std::string_view line) {
-  // "... 640: 100%|████| 625/625 [...]": a bar behind the row.
+  // "... 640: 100%|████| 625/625 [...]": a bar after the row.
   size_t bar = line.find("%|");
   // "640: 100% \u2501\u2501\u2501 59/59 4.7it/s 12.5s" since Ultralytics 8.3.
   if (bar == std::string_view::npos) bar = line.find("% \xE2");
   if (bar != std::string_view::npos) line = line.substr(0, line.rfind(':', bar));
   std::vector<std::string_view> cells = CellsOf(line, false);
   if (cells.size() != columns_.size()) cells = WithJoinedNames(CellsOf(line, true));
-  // pandas prints the number of each row in front of it.
+  // pandas prints each row's number first.
   if (cells.size() == columns_.size() + 1 && line.find('|') == line.npos && StepCell(cells[0]))
     cells.erase(cells.begin());
-  // Losses of examples that are held out.
+  // Rows that end in "h" are losses of held-out examples.
   if (vowpal_ == 2 && cells.size() == columns_.size() + 1 && cells.back() == "h") cells.pop_back();
   if (cells.size() != columns_.size()) return false;
   const std::optional<int64_t> step = StepCell(cells[step_at_]);
@@ -292,7 +293,7 @@ bool LogTable::TakeRow(std::string_view line) {
   return !row_.values.empty();
 }
 
-// A row of two cells, or the rule that ends the box.
+// Takes a row of two cells, or the rule that ends the box.
 bool LogTable::TakeBox(std::string_view line, bool* whole) {
   if (IsRule(line)) {
     const bool some = !box_.empty();
@@ -325,7 +326,7 @@ bool LogTable::TakeBox(std::string_view line, bool* whole) {
   return true;
 }
 
-// A rule between two rows does not end the box.
+// Takes a rule. One between two rows does not end the box.
 bool LogTable::TakeDrawnRule(std::string_view line, bool* whole) {
   if (!box_.empty() && IsInnerRule(line)) return true;
   drawn_ = IsTopRule(line) || (drawn_ && IsInnerRule(line));
@@ -348,7 +349,7 @@ bool LogTable::TakePairs(const std::vector<std::string_view>& cells) {
   return !pairs.empty();
 }
 
-// The box's step: the time steps of an environment, else what else is called a step.
+// Chooses the box's step: the time steps of an environment, else another name of a step.
 bool LogTable::EndBox() {
   int best = -1;
   size_t at = box_.size();

@@ -17,26 +17,26 @@ struct LogRow {
     double value;
   };
   bool epoch = false;     // the step is an epoch
-  bool batches = false;   // it counts batches of an epoch
-  int64_t of_epoch = -1;  // that the step is of; -1: not stated
+  bool batches = false;   // the step counts batches of an epoch
+  int64_t of_epoch = -1;  // epoch of the step; -1 if not stated
   int64_t step = 0;
   std::vector<Value> values;
-  bool above = false;  // the step is that of a line above the box
-  size_t texts = 0;    // cells that are no numbers: times, words
+  bool above = false;  // the step comes from a line above the box
+  size_t texts = 0;    // cells that are not numeric: times, words
 };
 
-// "epoch  train_loss  valid_loss  time" and rows below it (fastai, skorch, scikit-learn, YOLO, a
-// notebook's table), Vowpal Wabbit's; "| train/   |   |", "|    loss | 2.5 |" between rules
-// (Stable-Baselines3, Spinning Up). Not thread-safe.
+// Reads "epoch  train_loss  valid_loss  time" and the rows below it (fastai, skorch, scikit-learn,
+// YOLO, a notebook's table), tables of Vowpal Wabbit, and boxes between rules, "| train/   |   |",
+// "|    loss | 2.5 |" (Stable-Baselines3, Spinning Up). Not thread-safe.
 class LogTable {
  public:
-  // A header was read, so that rows may follow.
+  // True if a header was read, so that rows may follow.
   bool active() const { return !columns_.empty(); }
   bool in_drawn_box() const { return drawn_; }
-  // The line belongs to a table. *whole: a row or a box ended with it, in row().
+  // Returns true if the line belongs to a table. If it ends a row or a box, sets *whole; see row().
   bool Take(std::string_view line, bool* whole);
   const LogRow& row() const { return row_; }
-  // A line without values states this step: a box below it may have none of its own.
+  // Sets the step of a line without values, for a box below it that states none.
   void StepAbove(int64_t step) { step_above_ = step; }
 
  private:
@@ -55,16 +55,16 @@ class LogTable {
   bool SetColumns(std::vector<std::string> names);
 
   std::vector<std::string> columns_;
-  int vowpal_ = 0;                  // lines of its header that were read
-  std::vector<std::string> heads_;  // of the line before, which may be the first of a header
+  int vowpal_ = 0;                  // number of lines read of its header
+  std::vector<std::string> heads_;  // cells of the previous line, a possible start of a header
   bool epoch_ = false;
   bool batches_ = false;
   size_t step_at_ = 0;  // column
   LogRow row_;
-  int64_t step_above_ = -1;         // -1: none
-  std::vector<LogRow::Value> box_;  // since its first row
+  int64_t step_above_ = -1;         // -1 if there is none
+  std::vector<LogRow::Value> box_;  // values since the box's first row
   std::string group_;               // "train/"
-  bool drawn_ = false;              // below the rule that begins a drawn box
+  bool drawn_ = false;              // below the first rule of a drawn box
 };
 
 }  // namespace plumbline::audit

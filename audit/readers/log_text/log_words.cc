@@ -61,13 +61,13 @@ size_t ReadLogCount(std::string_view text, size_t at, int64_t* count) {
 
 namespace {
 
-// The longest first.
+// Longest words first.
 constexpr std::string_view kMarkWords[] = {
     "iterations", "iteration", "iterate",  "iters",    "itrs",         "iter",
     "itr",        "it",        "steps",    "step",     "updates",      "update",
     "step_i",     "step_num",  "step_idx", "iter_num", "step_in_epoch"};
 
-// In front of '_' or of a space these say that the number is no step, or that it is one.
+// Before '_' or a space, these words show that the number is a step, or that it is not.
 constexpr std::string_view kJoinedBefore[] = {"global_",  "train_",     "trainer_", "training_",
                                               "current_", "optimizer_", "n_",       "opt_"};
 constexpr std::string_view kNotBefore[] = {
@@ -75,7 +75,7 @@ constexpr std::string_view kNotBefore[] = {
     "every", "optimization", "decay",     "of",  "skipped",       "nan",  "number",  "maximum",
     "from",  "until",        "remaining", "log", "eval_interval", "each", "last"};
 
-// The word that ends in front of `at`, spaces between them passed.
+// Returns the word that ends before `at`, with spaces between them passed.
 std::string_view LogWordBefore(std::string_view text, size_t at) {
   while (at > 0 && text[at - 1] == ' ') --at;
   size_t begin = at;
@@ -103,14 +103,14 @@ bool IsLimitBefore(std::string_view text, size_t at) {
 
 namespace {
 
-// Words of other meanings, too: they are marks at the beginning of a line or of a part of it.
+// These words have other meanings, so they are marks only at the beginning of a line or of a part.
 bool BeginsPart(std::string_view text, size_t at) {
   size_t before = at;
   while (before > 0 && text[before - 1] == ' ') --before;
   return before == 0 || std::strchr("[](|,;:-", text[before - 1]) != nullptr;
 }
 
-// May a word that begins at `at` be the step's? "global_step" may, "max_steps" and "s/step" not.
+// True if a word at `at` may name the step: "global_step", but not "max_steps" or "s/step".
 bool FitsBefore(std::string_view text, size_t at, std::string_view word) {
   if (word == "it" || word == "update") {
     const size_t end = at + word.size();
@@ -135,7 +135,7 @@ bool FitsBefore(std::string_view text, size_t at, std::string_view word) {
   return before != ' ' || !IsLimitBefore(text, at);
 }
 
-// What may stand behind the number.
+// Returns true if a number may end at `at`.
 bool EndsCount(std::string_view text, size_t at) {
   if (at == text.size()) return true;
   const char next = at + 1 < text.size() ? text[at + 1] : ' ';
@@ -160,7 +160,7 @@ bool EndsCount(std::string_view text, size_t at) {
   }
 }
 
-// "1.000e+03", "405.0": a whole number. Returns its end; `at`: it is none.
+// Reads a whole number "1.000e+03" or "405.0". Returns its end; `at` if there is none.
 size_t ReadWholeNumber(std::string_view text, size_t at, int64_t* count) {
   constexpr double kMost = 1e15;
   double value = 0;
@@ -173,7 +173,7 @@ size_t ReadWholeNumber(std::string_view text, size_t at, int64_t* count) {
   return at + number.size();
 }
 
-// `at` is behind the word. True: a number follows.
+// Reads the number after the word that ends at `at`. Returns false if there is none.
 bool ReadStep(std::string_view text, size_t at, LogMark* mark) {
   at = PassBlanks(text, PassPhase(text, at, mark));
   // Flax's examples: "Step... (100 | Loss: 2.3".
@@ -207,7 +207,7 @@ bool ReadStep(std::string_view text, size_t at, LogMark* mark) {
   return true;
 }
 
-// "]", ",epoch=0,eta=0:10:00]": what stands behind a step up to the line's end.
+// Matches the rest of a line after a step in brackets: "]", ",epoch=0,eta=0:10:00]".
 bool EndsInBracket(std::string_view text, size_t at) {
   const size_t close = text.find_last_not_of(" \t");
   if (at >= text.size() || close == std::string_view::npos || close < at || text[close] != ']')
@@ -215,7 +215,7 @@ bool EndsInBracket(std::string_view text, size_t at) {
   return (close == at || text[at] == ',') && text.find_first_of("[]{}", at) == close;
 }
 
-// "[step_30]", "step-30 loss 2.5".
+// Reads "[step_30]" or "step-30 loss 2.5".
 std::optional<LogMark> JoinedStepAt(std::string_view text, size_t at) {
   constexpr std::string_view kStep = "step";
   static constexpr std::string_view kEnds = " \t]|,:";
@@ -250,7 +250,7 @@ std::optional<LogMark> StepAt(std::string_view text, size_t at) {
   return JoinedStepAt(text, at);
 }
 
-// Bytes at which a mark may begin.
+// Returns the bytes at which a mark may begin.
 constexpr std::array<bool, 256> MarkBytes() {
   std::array<bool, 256> bytes{};
   for (const char c : {'s', 'S', 'i', 'I', 'u', 'U', '{', '%'})
@@ -261,7 +261,7 @@ constexpr std::array<bool, 256> kMarkBytes = MarkBytes();
 
 bool IsBefore(char c) { return !IsLogLetter(c) && !IsLogDigit(c); }
 
-// The number behind `word` in the text, the word not within another; -1: none.
+// Returns the number after the whole word `word` in the text; -1 if there is none.
 int64_t LogCountAfter(std::string_view text, std::string_view word) {
   for (size_t at = 0; at + word.size() < text.size(); ++at) {
     if (Small(text[at]) != word[0] || (at > 0 && !IsBefore(text[at - 1]))) continue;
@@ -282,7 +282,7 @@ int64_t LogCountAfter(std::string_view text, std::string_view word) {
 
 namespace {
 
-// "STEP: 25/400 -- GLOBAL_STEP: 825": of several steps the global one counts.
+// "STEP: 25/400 -- GLOBAL_STEP: 825": of several steps, returns the global one.
 LogMark GlobalOf(std::string_view line, const LogMark& first) {
   constexpr std::string_view kRest = "lobal";
   const auto is_global = [&](size_t at) {
@@ -303,7 +303,7 @@ LogMark GlobalOf(std::string_view line, const LogMark& first) {
   return first;
 }
 
-// "iter 564 step 141": of a micro-batch and a step the step counts.
+// "iter 564 step 141": of a micro-batch and a step, returns the step.
 LogMark OptimizerOf(std::string_view line, const LogMark& first) {
   const size_t next = PassBlanks(line, first.end);
   if (Small(line[first.begin]) != 'i' || !HasWordAt(line, std::min(next, line.size()), "step"))
@@ -362,7 +362,7 @@ bool IsEvaluationPrefix(std::string_view prefix) {
     for (const std::string_view word : kWords) {
       if (!HasWordAt(prefix, at, word)) continue;
       const size_t end = at + word.size();
-      // Part of a path, a host or a file is no word.
+      // Not part of a path, a host or a file.
       if (end == prefix.size() || std::strchr(" ])|:>", prefix[end]) != nullptr) return true;
     }
   }
@@ -384,7 +384,7 @@ std::string_view WithoutEscapes(std::string_view line, std::string* scratch) {
   while (at != std::string_view::npos) {
     scratch->append(line.substr(0, at));
     line.remove_prefix(at + 1);
-    // "[" parameters, then one letter; of other sequences one byte.
+    // "[", parameters, one letter; other sequences have one byte.
     size_t end = line.starts_with('[') ? 1 : 0;
     if (end == 1) {
       while (end < line.size() && line[end] >= 0x20 && line[end] < 0x40) ++end;

@@ -13,53 +13,52 @@ struct LogMark {
   // kEpoch: the line states an epoch and no other count (log_counter.h).
   enum class Kind { kStep, kDictionary, kBar, kEpoch };
   Kind kind = Kind::kStep;
-  size_t begin = 0, end = 0;  // of the mark; of a dictionary its brace, of a bar its '%'
+  size_t begin = 0, end = 0;  // of the mark; of a dictionary's brace; of a bar's '%'
   int64_t step = 0;
-  int64_t total = 0;        // 0: not said
+  int64_t total = 0;        // 0 if not stated
   int64_t epoch = -1;       // stated by the mark itself; -1: not stated
-  bool batches = false;     // counts batches: begins anew in each epoch
+  bool batches = false;     // counts batches, and restarts in each epoch
   bool evaluation = false;  // "Iter(val) [10/100]"
-  // In brackets of its own, with others of its kind or not, and nothing follows: "[step=10/100]",
+  // In separate brackets, alone or with others of its kind, and nothing follows: "[step=10/100]",
   // "[step=10/100,epoch=0]".
   bool alone = false;
-  bool valued = false;        // of an epoch: "epoch: 3", as settings are written, without a total
+  bool valued = false;        // of an epoch without a total: "epoch: 3", as settings are printed
   bool weak = false;          // marks the line only if it has a series of training
-  bool nameless = false;      // a number without a name is all that follows: the loss
-  bool named_before = false;  // "Train loss 10 2.5": the name stands before the step
-  bool list = false;          // "[200, 0.0001]": the line below has the values
-  int64_t batch = -1;         // of a bar of Keras whose epoch has not ended; -1: it has
-  bool share = false;         // the step is the share that is done, in thousandths
+  bool nameless = false;      // only a number without a name follows: the loss
+  bool named_before = false;  // "Train loss 10 2.5": the name precedes the step
+  bool list = false;          // "[200, 0.0001]": the values are in the line below
+  int64_t batch = -1;         // batch of a Keras bar whose epoch has not ended; -1 if it has
+  bool share = false;         // the step is the completed share, in thousandths
 };
 
 // Returns the offset after "(train)", "(val)", "(test)" or "(eval)" at `at`, and notes an
 // evaluation in `mark`. If there is none of them, returns `at`.
 size_t PassPhase(std::string_view text, size_t at, LogMark* mark);
 
-// The first mark of a line; nothing: it has none.
+// Returns the first mark of a line; nullopt if it has none.
 std::optional<LogMark> FindMark(std::string_view line);
 
-// Reads "1000" or "1,000" at `at`, at most 15 digits. Returns the end; `at` itself if there is
-// none.
+// Reads "1000" or "1,000" at `at`, at most 15 digits. Returns the end; `at` if there is none.
 size_t ReadLogCount(std::string_view text, size_t at, int64_t* count);
-// Case-insensitive: is `word` at `at`, and no part of a longer name behind it?
+// Returns true if `word` is at `at`, in any case, and no longer name continues after it.
 bool HasWordAt(std::string_view text, size_t at, std::string_view word);
-// True if the word before `at` makes a setting or a limit of the count: "max epoch", "every step".
+// True if the word before `at` makes the count a setting or a limit: "max epoch", "every step".
 bool IsLimitBefore(std::string_view text, size_t at);
 
-// Reads "3: " at the line's beginning, spaces before it allowed. Returns its end; 0: there is none.
-// It is a rank (srun --label), or an epoch.
+// Reads "3: " at the line's beginning, after any spaces: a rank (srun --label) or an epoch. Returns
+// its end; 0 if there is none.
 size_t ReadLabel(std::string_view line, int64_t* label);
 
-// What stands before a mark: a time, a host, a logger, a rank.
-int64_t RankInPrefix(std::string_view prefix);   // -1: none
-int64_t EpochInPrefix(std::string_view prefix);  // -1: none
-int64_t TaskInPrefix(std::string_view prefix);   // -1: none
-// "validation loss at iteration 1000", "[eval] step 10".
+// Read the text before a mark: a time, a host, a logger, a rank. Return -1 if it has none.
+int64_t RankInPrefix(std::string_view prefix);
+int64_t EpochInPrefix(std::string_view prefix);
+int64_t TaskInPrefix(std::string_view prefix);
+// True for "validation loss at iteration 1000", "[eval] step 10".
 bool IsEvaluationPrefix(std::string_view prefix);
-// "Valid metrics: ", "  test: ": of a line below a heading, what stands before its first name.
+// True for the text before the first name in a line below a heading: "Valid metrics: ", "  test: ".
 bool IsEvaluationHead(std::string_view head);
 
-// Colours and cursor movements taken out, into *scratch where there are any.
+// Removes colours and cursor movements. Uses *scratch if there are any.
 std::string_view WithoutEscapes(std::string_view line, std::string* scratch);
 
 }  // namespace plumbline::audit

@@ -28,7 +28,7 @@ void AppendCodePoint(uint32_t code, std::string* out) {
   }
 }
 
-// "\\u001b" -> its code; false: no four digits.
+// Reads the code of "\\u001b". Returns false if there are not four digits.
 bool ReadCode(std::string_view digits, uint32_t* code) {
   if (digits.size() < 4) return false;
   *code = 0;
@@ -40,7 +40,7 @@ bool ReadCode(std::string_view digits, uint32_t* code) {
   return true;
 }
 
-// Unescapes up to the closing quote. A newline at the end is left out, others become spaces.
+// Unescapes up to the closing quote. Drops a newline at the end; others become spaces.
 bool Unescape(std::string_view text, std::string* out) {
   out->clear();
   for (size_t at = 0; at < text.size(); ++at) {
@@ -93,7 +93,7 @@ std::string_view LineInJson(std::string_view line, std::string* scratch) {
   for (const std::string_view key : kKeys) {
     size_t at = line.find(key);
     if (at == std::string_view::npos) continue;
-    // A key, not the beginning of a text.
+    // It is a key, not the beginning of a text.
     const char before = line[line.find_last_not_of(" \t", at - 1)];
     at += key.size();
     while (at < line.size() && (IsSpaceByte(line[at]) || line[at] == ':')) ++at;

@@ -11,7 +11,7 @@
 namespace plumbline::audit {
 namespace {
 
-// wandb's own handler gives a run that was interrupted by hand this status.
+// wandb's own handler reports this status for a run that a person interrupted.
 constexpr int32_t kInterrupted = 255;
 
 }  // namespace
@@ -68,7 +68,7 @@ bool PointBatches::BeginAttempt() {
     for (; attempt_ <= last_attempt_; ++attempt_) {
       for (auto& [rank, lane] : run.lanes) {
         GroupSeries(&lane, static_cast<uint32_t>(lanes_.size()));
-        lanes_.push_back(&lane);  // also one without a point: nobody is to wait for it
+        lanes_.push_back(&lane);  // also without a point, so that the engine does not wait for it
       }
       if (groups_.empty()) {
         lanes_.clear();
@@ -84,10 +84,10 @@ bool PointBatches::BeginAttempt() {
 }
 
 void PointBatches::GroupSeries(PointLane* lane, uint32_t source) {
-  std::unordered_map<size_t, std::vector<size_t>> by_hash;  // groups
-  std::map<size_t, std::string> keys;                       // of new groups: the series' names
+  std::unordered_map<size_t, std::vector<size_t>> by_hash;  // indices of groups
+  std::map<size_t, std::string> keys;                       // names of the series in each new group
   std::map<size_t, v1::SeriesSet> sets;
-  // By name: the order in which a step is judged.
+  // Sorted by name, which is the order in which a step is judged.
   std::vector<PointSeries*> by_name;
   for (PointSeries& series : lane->series) by_name.push_back(&series);
   std::sort(by_name.begin(), by_name.end(),
@@ -96,7 +96,7 @@ void PointBatches::GroupSeries(PointLane* lane, uint32_t source) {
     PointSeries& series = *each;
     SeriesChunk* of_attempt = series.Chunk(attempt_);
     if (of_attempt == nullptr) continue;
-    // The order of the file is told on: whoever reads on goes by it.
+    // Later readers rely on the order of the file, so a kept chunk is sorted as a copy.
     if (points_ == Points::kKept && !of_attempt->ordered)
       of_attempt = &ordered_.emplace_back(*of_attempt);
     SeriesChunk& chunk = *of_attempt;
@@ -123,7 +123,7 @@ void PointBatches::GroupSeries(PointLane* lane, uint32_t source) {
   }
 }
 
-// Between two cuts no group has more rows than make a batch, whatever the others have.
+// Limits the rows of each group between two cuts to about one batch, whatever the others have.
 void PointBatches::CutSteps() {
   size_t columns = 0;
   for (const Group& group : groups_) columns += group.columns.size();
@@ -169,7 +169,8 @@ bool PointBatches::Next(v1::Batch* batch) {
   return true;
 }
 
-// Values of a row are side by side, those of a series as far apart as there are columns.
+// Appends rows. Values of a row are adjacent; those of a series are as far apart as there are
+// columns.
 size_t PointBatches::Append(Group* group, int64_t through, v1::Batch* batch) {
   const StepList& steps = group->steps();
   const size_t begin = group->at;

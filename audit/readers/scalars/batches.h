@@ -1,4 +1,5 @@
-// The points of runs as batches, in the order (run, attempt, step), as agents would have sent them.
+// Gives the points of runs as batches, in the order (run, attempt, step), as agents would send
+// them.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +13,30 @@
 
 namespace plumbline::audit {
 
-// Series that have the same steps are columns of one set; ranks are joined by step. Points that
-// were given out are freed attempt by attempt, unless they are kept. Not thread-safe.
+// Series with equal steps become columns of one set. Ranks are joined by step. Points are freed
+// after each attempt, unless they are kept. Not thread-safe.
 class PointBatches {
  public:
   enum class Points { kFreed, kKept };
 
-  // `stream_id`: not that of any other batches of the audit. `runs` outlives it, and does not
-  // change while it is given out.
+  // No other batches of the audit may have this `stream_id`. `runs` must outlive this, and must not
+  // change meanwhile.
   PointBatches(PointRuns* runs, uint64_t stream_id, Points points = Points::kFreed);
 
-  // False: all has been given out.
+  // Returns false if nothing is left.
   bool Next(v1::Batch* batch);
   const Position& position() const { return position_; }
 
-  static constexpr size_t kValues = 1 << 16;  // of a batch, about
+  static constexpr size_t kValues = 1 << 16;  // approximate size of a batch
 
  private:
-  // Series of one rank with the same steps during the attempt.
+  // Series of one rank that have equal steps in the attempt.
   struct Group {
     uint32_t source = 0;  // index
     uint64_t set = 0;
     std::vector<SeriesChunk*> columns;
     size_t at = 0;                   // row
-    v1::SeriesRows* rows = nullptr;  // of the batch that is made
+    v1::SeriesRows* rows = nullptr;  // in the current batch
     const StepList& steps() const { return columns[0]->steps; }
   };
 
@@ -50,26 +51,27 @@ class PointBatches {
   PointRuns* runs_;
   const uint64_t stream_id_;
   const Points points_;
-  std::deque<SeriesChunk> ordered_;  // of kept points that are not, of the attempt
+  std::deque<SeriesChunk> ordered_;  // sorted copies of kept chunks that are not ascending
   uint64_t sequence_ = 0;
   std::map<std::string, uint64_t> sets_;  // by the names of their series
   std::map<std::string, RunPoints>::iterator run_;
   uint32_t attempt_ = 0;
   uint32_t last_attempt_ = 0;  // of the run
-  bool open_ = false;          // an attempt is being given out
+  bool open_ = false;          // true within an attempt
   std::vector<PointLane*> lanes_;
   std::vector<Group> groups_;
   std::vector<v1::SeriesSet> undeclared_;
   std::vector<std::pair<int64_t, size_t>> heap_;  // (next step, group), least first
-  std::vector<int64_t> cuts_;                     // steps behind which a batch may end
+  std::vector<int64_t> cuts_;                     // steps after which a batch may end
   size_t cut_ = 0;
   Position position_;
 };
 
-// The newest attempt of which there are points.
+// Returns the newest attempt that has points.
 uint32_t NewestAttempt(const RunPoints& run);
 v1::Source PointSource(const RunPoints& run, uint32_t rank, uint32_t attempt);
-// All of the rank's steps up to `through` has been given out; `last`: and of the run.
+// Adds the progress of a rank whose steps up to `through` have been sent. `last` marks the end of
+// the run.
 void DescribeProgress(const PointLane& lane, uint32_t source, int64_t through, bool last,
                       v1::Batch* batch);
 

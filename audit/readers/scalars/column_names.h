@@ -1,4 +1,4 @@
-// The columns of series by the names that a file repeats in every record.
+// Finds the columns of series by the names that a file repeats in every record.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace plumbline::audit {
 
-// Records mostly repeat their names in one order: then a name costs one comparison. Memory is
+// Records mostly repeat their names in one order: then a lookup takes one comparison. Memory is
 // bounded. Not thread-safe.
 class ColumnNames {
  public:
-  // A new record.
+  // Begins a new record.
   void Begin() { next_ = 0; }
-  // The column of `prefix` + `name`.
+  // Returns the column of `prefix` + `name`.
   uint32_t Of(PointSink* sink, std::string_view prefix, std::string_view name);
-  // The same, if a record had it; kNoColumn: none had.
+  // The same for a name that some record had; otherwise kNoColumn.
   uint32_t Find(std::string_view name) const;
 
  private:
@@ -31,7 +31,7 @@ class ColumnNames {
 
   std::vector<Entry> entries_;
   std::unordered_map<std::string, size_t> index_;
-  size_t next_ = 0;  // the entry that the name is expected to have
+  size_t next_ = 0;  // index of the expected entry
 };
 
 }  // namespace plumbline::audit

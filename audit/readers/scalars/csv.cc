@@ -1,5 +1,5 @@
-// Tables: a header that names the columns, one of them the step, then a row a record. Lightning's
-// metrics.csv, exports of W&B and TensorBoard, and what scripts write.
+// Reads tables: a header that names the columns, one of them the step, then a row per record. For
+// example Lightning's metrics.csv, exports of W&B and TensorBoard, and output of scripts.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -62,7 +62,7 @@ class CsvFile : public TextPointFile {
   enum class State { kHeader, kLook, kRows, kRefused };
   using Row = CsvRow;
 
-  // A line behind the first has as many cells as there are columns.
+  // Returns true if a line after the first has as many cells as there are columns.
   bool HoldsRows(std::string_view lines) const {
     size_t at = lines.find('\n');
     while (at != std::string_view::npos) {
@@ -73,8 +73,8 @@ class CsvFile : public TextPointFile {
     return false;
   }
 
-  // A quote was opened and never closed: its line is damaged, and those behind it are rows. A last
-  // line with one may still be written.
+  // Handles a quote that is never closed: drops its line as damaged, and reads the lines after it
+  // as rows. If it is in the last line, that may still be written.
   void TakeApart(PointSink* sink) {
     const std::string lines = rows_of_lines_.Release();
     const bool ended = rows_of_lines_.ended(), last = !ended && !HoldsRows(lines);
@@ -89,7 +89,7 @@ class CsvFile : public TextPointFile {
       const std::string_view line = rest.substr(0, rest.find('\n'));
       rest.remove_prefix(std::min(rest.size(), line.size() + 1));
       if (!IsOpen(line) && !IsBlank(line)) Record({line, at, ended || !rest.empty()}, sink);
-      at += line.size() + 1;  // a carriage return in front of the newline is not counted
+      at += line.size() + 1;  // a carriage return before the newline is not counted
     }
   }
 
@@ -142,7 +142,7 @@ class CsvFile : public TextPointFile {
     state_ = State::kLook;
     SetColumns(SplitRow(row.text, separator_));
     UseOwnStep();
-    // A table of numbers alone: its first row is one, and columns have numbers for names.
+    // If the first row holds only numbers, it is data, and columns are named by their numbers.
     nameless_ = NumberNameless(&columns_);
     if (!nameless_) return;
     Look(row);
@@ -160,7 +160,7 @@ class CsvFile : public TextPointFile {
                     Quoted(PlainName(twice) + " (2)") + " here");
   }
 
-  // The step that the user names is one of other tables, where this one has no such column.
+  // If the table lacks the step column that the user names, that name is meant for other tables.
   void UseOwnStep() {
     const std::string wanted = choice_.wanted();
     if (wanted.empty()) return;
@@ -181,7 +181,7 @@ class CsvFile : public TextPointFile {
     }
   }
 
-  // The step's column is chosen by what has been seen; then those rows are read.
+  // Chooses the step's column from the rows seen so far, then reads these rows.
   void Decide(PointSink* sink) {
     std::optional<std::string> best = choice_.Best();
     if (!best && (nameless_ || unnamed_first_)) best = columns_[0].name;
@@ -294,7 +294,7 @@ class CsvFile : public TextPointFile {
     odd_cells_ += odd_in_row_;
   }
 
-  // One pass over the row; how many cells it has. Empty ones behind the last column do not count.
+  // Reads the row and returns its number of cells, without empty ones after the last column.
   size_t ReadCells(const Row& row) {
     const char* at = row.text.data();
     const char* to = at + row.text.size();
@@ -347,7 +347,7 @@ class CsvFile : public TextPointFile {
     }
   }
 
-  // Whoever appends to a table of an earlier process writes the header again.
+  // A process that appends to an earlier table writes the header again.
   bool IsHeaderAgain(const Row& row, PointSink* sink) {
     if (nameless_ || counted_ || row.text.find(step_name_) == std::string_view::npos) return false;
     std::vector<std::string> cells = SplitRow(row.text, separator_);
@@ -363,23 +363,23 @@ class CsvFile : public TextPointFile {
   char separator_ = 0;
   bool nameless_ = false;
   bool unnamed_first_ = false;  // the first column has no name: an index
-  bool counted_ = false;        // no column has the step: rows are counted
+  bool counted_ = false;        // no column has the step, so rows are counted
   uint64_t header_at_ = 0;
   std::vector<CsvColumn> columns_;
   StepChoice choice_;
-  std::string step_name_, epoch_name_;  // empty: no epoch stands beside the step
+  std::string step_name_, epoch_name_;  // the latter is empty if no epoch is next to the step
   EpochSteps epoch_steps_;
   uint64_t rows_ = 0, comma_rows_ = 0;
-  uint64_t odd_cells_ = 0, first_odd_ = 0;  // texts where numbers were; the first one's row
+  uint64_t odd_cells_ = 0, first_odd_ = 0;  // texts in columns of numbers; row of the first one
   std::string odd_cell_;
-  std::vector<KeptCsvRow> waiting_;  // rows by which the step's column is chosen
+  std::vector<KeptCsvRow> waiting_;  // rows from which the step's column is chosen
   RowJoiner rows_of_lines_;
   LongTable long_;
-  uint64_t line_ = 0;  // number of the newest, from 1
-  // Of the row that is read.
+  uint64_t line_ = 0;  // number of the newest line, from 1
+  // Of the current row.
   std::vector<Value> values_;
   std::optional<int64_t> step_, epoch_;
-  std::optional<double> loss_;  // of the first column of a loss
+  std::optional<double> loss_;  // of the first column that is a loss
   uint64_t odd_in_row_ = 0;
   bool cut_ = false;
 };

@@ -1,5 +1,5 @@
-// The columns of a table: their names, of exports of W&B and TensorBoard too, and what was seen in
-// each.
+// The columns of a table, including exports of W&B and TensorBoard: their names, and what was seen
+// in each.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,18 @@
 
 namespace plumbline::audit {
 
-// W&B names the columns of an export "RUN - SERIES", with two that give the range within a bin.
+// Returns true for one of the two columns of a range in W&B's exports, which are named "RUN -
+// SERIES".
 bool IsRange(std::string_view name);
-// The one run whose name all columns but the step begin with; empty: no export of one run.
+// Returns the run whose name begins all columns but the step; empty if it is not an export of one
+// run.
 std::string ExportedRun(const std::vector<std::string_view>& columns, std::string_view step);
 
 struct CsvColumn {
   std::string name;
   bool step = false, epoch = false, skipped = false;
-  bool numbers = false;  // it had one
-  bool loss = false;     // the first one of a training loss
+  bool numbers = false;  // it had a number
+  bool loss = false;     // the first one that is a training loss
   uint64_t values = 0, first_row = 0, last_row = 0;
   int64_t last_step = 0;
   uint32_t column = PointSink::kNoColumn;
@@ -32,25 +34,25 @@ struct CsvColumn {
 // such name: a value of one column does not replace the other's.
 std::vector<CsvColumn> ColumnsNamed(std::vector<std::string> names, std::string* twice);
 
-// Returns the columns that had a value in nearly every row up to one, and in none after it, while
-// others go on.
+// Returns the columns that had a value in nearly every row up to some row, and none after it, while
+// others continue.
 std::vector<EmptiedColumn> EmptiedAmong(const std::vector<CsvColumn>& columns, uint64_t rows);
 
-// Returns what orders the rows of a table without a column of steps: a column of times or of parts
-// of epochs that rises, or that all columns are of a training (a history of epochs). If nothing
-// does, returns an empty text.
+// Returns what orders the rows of a table without a column of steps: a rising column of times or of
+// parts of epochs, or the fact that all columns are of a training (a history of epochs). Otherwise
+// returns an empty text.
 std::string OrderOf(const std::vector<CsvColumn>& columns, const std::vector<KeptCsvRow>& rows,
                     char separator);
 
-// Returns the names, parted by commas.
+// Returns the names, separated by commas.
 std::string ListNames(const std::vector<CsvColumn>& columns);
 
 // If no column has a name that is not a number, names them "column 1", ... and returns true.
 bool NumberNameless(std::vector<CsvColumn>* columns);
 
-// TensorBoard's "Wall time,Step,Value".
+// True for TensorBoard's "Wall time,Step,Value".
 bool IsTagExport(const std::vector<CsvColumn>& columns);
-// "run-train-tag-loss_total.csv" -> "loss_total": how TensorBoard names its exports.
+// Returns "loss_total" for "run-train-tag-loss_total.csv", as TensorBoard names its exports.
 std::string_view TagOf(std::string_view path);
 
 }  // namespace plumbline::audit

@@ -25,7 +25,7 @@ bool IsNameIn(std::string_view name, const std::string_view (&names)[N]) {
   return std::find(std::begin(names), std::end(names), LowerOf(name)) != std::end(names);
 }
 
-// Each row has a text in this column that is not a number.
+// Returns true if each row has a non-numeric text in this column.
 bool HoldsTexts(const std::vector<KeptCsvRow>& rows, size_t column, char separator) {
   return !rows.empty() && std::all_of(rows.begin(), rows.end(), [&](const KeptCsvRow& row) {
     const std::vector<std::string> cells = SplitRow(row.text, separator);

@@ -1,4 +1,4 @@
-// Tables with a row for each value: "step,name,value", "run,metric,step,value".
+// Reads tables with a row for each value: "step,name,value", "run,metric,step,value".
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace plumbline::audit {
 
-// Where the names and the values of a long table are. Not thread-safe.
+// The positions of names and values in such a table. Not thread-safe.
 class LongTable {
  public:
   // Returns true if the table has a column of names, in text, and one called "value".
@@ -24,7 +24,8 @@ class LongTable {
   void Begin() { name_.clear(), run_.clear(); }
   void Text(const CsvColumn& column, const std::string& text);
   bool IsValue(const CsvColumn& column) const { return found() && column.name == *value_; }
-  // The column of the row's series; of a run that is not the first the name begins with the run.
+  // Returns the column of the row's series. If the run is not the first one, the name begins with
+  // it.
   uint32_t Series(PointSink* sink);
 
  private:

@@ -1,4 +1,4 @@
-// Which texts are tables of scalars.
+// Recognises tables of scalars.
 #pragma once
 
 #include <cstddef>
@@ -8,21 +8,22 @@
 
 namespace plumbline::audit {
 
-inline constexpr size_t kCsvLookRows = 64;  // by which the step's column is told
+inline constexpr size_t kCsvLookRows = 64;  // from which the step's column is chosen
 inline constexpr std::string_view kCsvMark = "\xEF\xBB\xBF";
 
-// PointFormat.recognise of tables.
+// PointFormat.recognise for tables.
 bool IsCsv(std::string_view path, std::string_view head);
-// The same where the user says what the column of steps is called.
+// The same if the user names the column of steps.
 bool IsCsv(std::string_view path, std::string_view head, const std::string& step);
 
-// "Time", "wall_time", "timestamp": a column that orders rows where none has their step.
+// True for "Time", "wall_time", "timestamp": such a column orders rows without a step.
 bool IsTimeName(std::string_view name);
-// Each row has a number in the column, above that of the row before. `whole`: and a whole one.
+// Returns true if the column has rising numbers, one in each row. `whole`: they must be whole
+// numbers.
 bool RowsRise(const std::vector<std::vector<std::string>>& rows, size_t column, char separator,
               bool whole);
-// A history of epochs without their number: a loss, other columns of a training, numbers alone. A
-// table with rates may be one of trials.
+// Returns true for a history of epochs without their number: only numbers, a loss and other columns
+// of a training. A table with rates may be one of trials.
 bool IsHistory(const std::vector<std::string>& names,
                const std::vector<std::vector<std::string>>& rows, char separator);
 

@@ -95,7 +95,7 @@ bool RowJoiner::Take(const CsvRow& line, uint64_t number, CsvRow* row) {
     *row = line;
     return true;
   }
-  // One more quote or an odd number of them in this line alone closes it.
+  // If this line has an odd number of quotes, it closes the open one.
   const bool closes = !open_.empty() && IsOpen(line.text);
   if (open_.empty()) {
     offset_ = line.offset;
@@ -125,7 +125,7 @@ std::optional<double> CellNumber(std::string_view cell, char separator, bool ste
   if (commas == 0) return std::nullopt;
   std::string text(cell);
   if (separator == ',' || cell.find('.') != std::string_view::npos) {
-    // "12,345.6" in quotes: the whole part has to be a count with commas.
+    // "12,345.6" in quotes: the whole part must be a count with commas.
     const size_t point = std::min(text.find('.'), text.size());
     if (!CountIn(std::string_view(text).substr(0, point))) return std::nullopt;
     std::erase(text, ',');

@@ -1,4 +1,4 @@
-// A row of a table as text, and which separator the table has.
+// A row of a table as text, and the separator of the table.
 #pragma once
 
 #include <cstdint>
@@ -9,26 +9,26 @@
 
 namespace plumbline::audit {
 
-// The end of the cell that begins at `from`: its separator, or `to`. Quotes are passed.
+// Returns the end of the cell that begins at `from`: its separator, or `to`. Skips quoted text.
 const char* CellEnd(const char* from, const char* to, char separator);
 
-// "1,3,4567" of a table with two columns: "1,3.4567". Of a row with commas between its cells and in
-// the fractions of all but the first, a count; empty if the row is none.
+// Rewrites "1,3,4567" for two columns as "1,3.4567", if commas separate cells and are also the
+// decimal signs. The first cell is a count. Returns an empty text if the row does not fit.
 std::string WithPoints(std::string_view row, size_t columns);
 
-// Quotes taken off, doubled ones made single.
+// Removes quotes, and makes doubled quotes single.
 std::string CellText(std::string_view cell);
 std::vector<std::string> SplitRow(std::string_view row, char separator);
 
-// Comma, tab or semicolon, whichever parts the header into most; 0: none.
+// Returns the separator that gives the header most cells: comma, tab or semicolon. 0 if none does.
 char SeparatorOf(std::string_view header);
 
-// A quote is open at the row's end: the row goes on in the next line.
+// Returns true if a quote is open at the row's end, so that the row continues on the next line.
 bool IsOpen(std::string_view row);
 
 struct CsvRow {
   std::string_view text;
-  uint64_t offset = 0;  // bytes
+  uint64_t offset = 0;  // in bytes
   bool ended = true;    // by a newline
 };
 
@@ -41,15 +41,15 @@ struct KeptCsvRow {
 // Joins the lines of a row that has newlines between quotes. Not thread-safe.
 class RowJoiner {
  public:
-  // Takes the next line and its number. Returns true if a row is whole: `*row`, which is valid
-  // until the next call and while the line is.
+  // Takes the next line and its number. Returns true if it completes a row, and sets `*row`, which
+  // is valid until the next call and while the line is.
   bool Take(const CsvRow& line, uint64_t number, CsvRow* row);
   bool open() const { return !open_.empty(); }
   size_t size() const { return open_.size(); }
   uint64_t offset() const { return offset_; }
-  uint64_t number() const { return number_; }  // of the line that opened it, from 1
-  bool ended() const { return ended_; }        // its newest line has its newline
-  // Returns the lines of the open row, and forgets them.
+  uint64_t number() const { return number_; }  // number of the line that opened the row, from 1
+  bool ended() const { return ended_; }        // true if its newest line has its newline
+  // Returns the lines of the open row, and removes them.
   std::string Release();
 
  private:
@@ -58,14 +58,14 @@ class RowJoiner {
   bool ended_ = true;
 };
 
-// Spaces alone.
+// True if the text has only spaces.
 bool IsBlank(std::string_view text);
 
-// What tables write where there is no value.
+// True for text that tables contain in place of a value.
 bool IsAbsent(std::string_view cell);
 
-// The number of a cell. Where no comma parts the cells, one is the decimal sign; in quotes, commas
-// part thousands. `step`: a count ("1,000", "755/1000"). Nothing: no number.
+// Returns the number of a cell, or nullopt. If commas do not separate cells, a comma is the decimal
+// sign; in quotes, commas separate thousands. If `step`, also reads a count ("1,000", "755/1000").
 std::optional<double> CellNumber(std::string_view cell, char separator, bool step);
 
 }  // namespace plumbline::audit

@@ -1,5 +1,6 @@
-// Keys of JSON lines, and names in logs, that had numbers, and are null or None from some line on:
-// a NaN that the writer could not print, or a metric that is no longer computed. Not thread-safe.
+// Finds keys of JSON lines, and names in logs, that had numbers and are null or None from some line
+// on: a NaN that the writer could not print, or a metric that is no longer computed. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ class EmptiedKeys {
     ++key->all_nulls;
     key->name = PlainName(name);
   }
-  // Those that had values in nine lines of ten, `fewest` at least, and end with five nulls or more.
+  // Reports those that had values in nine of ten lines, at least `fewest`, and end with five nulls
+  // or more.
   void Report(InputReport* report, uint64_t fewest = 10) const {
     constexpr uint64_t kFewestNulls = 5;
     for (const Key& key : keys_) {

@@ -18,7 +18,7 @@ using Names = std::vector<std::string>;
 
 constexpr std::string_view kSplits[] = {"train", "training",   "val",  "valid", "validation",
                                         "eval",  "evaluation", "test", "dev",   "learn"};
-// Behind the split's name in those of files: CatBoost's learn_error.tsv and test_error.tsv.
+// Follows the split's name in CatBoost's learn_error.tsv and test_error.tsv.
 constexpr std::string_view kErrorFile = "_error";
 
 std::string LowerCase(std::string_view text) {
@@ -46,8 +46,8 @@ std::optional<uint32_t> RankOf(std::string_view digits) {
   return static_cast<uint32_t>(rank);
 }
 
-// The rank in a name: the word `rank` and digits, one sign between them at most. Takes it out of
-// the name, with the sign before it. A local rank says which of its host it is, not which of all.
+// Removes a rank from a name, with the sign before it, and returns it: the word `rank` and digits,
+// with at most one sign between them. Ignores a local rank, which is unique only on its host.
 std::optional<uint32_t> TakeRank(std::string* name) {
   constexpr std::string_view kWord = "rank";
   const std::string lower = LowerCase(*name);
@@ -70,7 +70,7 @@ std::optional<uint32_t> TakeRank(std::string* name) {
   return std::nullopt;
 }
 
-// A path on its way to a place.
+// A path and the place derived from it.
 struct Path {
   Names names;  // of folders, and of the file
   FilePlace place;
@@ -101,7 +101,7 @@ void FindRank(const std::string& path, const std::optional<std::regex>& pattern,
     out->names = Split(path);
     for (size_t i = out->names.size(); i-- > 0 && !rank;) rank = TakeRank(&out->names[i]);
   }
-  // A folder of the rank's name alone is no part of the run's; a file of it keeps a name.
+  // A folder that is only the rank's name does not belong to the run's name. A file keeps a name.
   const std::string file = out->names.back();
   out->names.pop_back();
   std::erase(out->names, "");
@@ -121,7 +121,7 @@ std::string Joined(const Names& names, size_t from) {
   return out;
 }
 
-// A folder that lies directly in one with files of its own is a part of that.
+// A folder directly within a folder that has files is part of the latter's run.
 void PlaceByFolder(std::vector<Path>* paths) {
   std::set<Names> folders;
   for (const Path& path : *paths) folders.insert(FolderOf(path));
@@ -139,7 +139,8 @@ void PlaceByFolder(std::vector<Path>* paths) {
   }
 }
 
-// DVCLive's "dvclive/plots/metrics/eval/loss.tsv": one run, a file a series. True: it is that.
+// Places DVCLive's "dvclive/plots/metrics/eval/loss.tsv": one run, one file per series. Returns
+// false for any other path.
 bool PlaceOfMetric(Path* path) {
   const Names& names = path->names;
   for (size_t i = 1; i + 2 < names.size(); ++i) {
@@ -151,7 +152,8 @@ bool PlaceOfMetric(Path* path) {
   return false;
 }
 
-// "val.csv": "val"; "test_error.tsv": "test". The rest tells which files belong together.
+// Returns "val" of "val.csv" and "test" of "test_error.tsv". Files with equal `rest` belong
+// together.
 std::string SplitOf(const std::string& file, std::string* rest) {
   std::string stem = file.substr(0, file.find('.'));
   if (stem.ends_with(kErrorFile)) {
@@ -194,7 +196,7 @@ std::string EndOf(const Names& key, size_t count) {
   return Joined(key, key.size() - std::min(count, key.size()));
 }
 
-// Each key by its shortest end that no other key has.
+// Names each key by its shortest suffix that no other key has.
 std::map<Names, std::string> NameKeys(const std::set<Names>& keys) {
   std::map<Names, std::string> names;
   std::set<Names> open = keys;
@@ -216,11 +218,11 @@ std::map<Names, std::string> NameKeys(const std::set<Names>& keys) {
   return names;
 }
 
-// The output folder that a trainer's state is of, whether it is a copy in one of its checkpoints or
-// the newest. Empty: it is no such file.
+// Returns the output folder of a trainer's state, whether the newest one or a copy in a checkpoint.
+// Returns an empty text for other files.
 std::string OutputOf(const std::string& path) {
   namespace fs = std::filesystem;
-  if (!path.ends_with("trainer_state.json")) return "";  // most files, soon
+  if (!path.ends_with("trainer_state.json")) return "";  // fast check
   const fs::path file = fs::absolute(path).lexically_normal();
   if (file.filename() != "trainer_state.json") return "";
   const fs::path folder = file.parent_path();
@@ -235,17 +237,17 @@ std::vector<FilePlace> PlaceFiles(const std::vector<std::string>& paths, bool by
   std::optional<std::regex> pattern;
   if (!options.rank_pattern.empty() && CheckRankPattern(options.rank_pattern).ok())
     pattern.emplace(options.rank_pattern);
-  // What each path says, then which of them are one run.
+  // First finds the place of each path, then the files of one run.
   std::vector<Path> placed(paths.size());
   for (size_t i = 0; i < paths.size(); ++i) FindRank(paths[i], pattern, &placed[i]);
   by_folder ? PlaceByFolder(&placed) : PlaceByFile(&placed);
-  // A run's name tells it from the others beside it; what the user said goes before.
+  // A run's name distinguishes it from the others. A name that the user gives has precedence.
   std::set<Names> keys;
   for (const Path& path : placed) keys.insert(path.key);
   const std::map<Names, std::string> names = NameKeys(keys);
   const bool within = keys.size() > 1 || options.within;
   std::string stated = options.run;
-  while (stated.ends_with('/')) stated.pop_back();  // of a folder's name, as a shell completes it
+  while (stated.ends_with('/')) stated.pop_back();  // shells add it to a folder's name
   std::vector<FilePlace> places;
   for (Path& path : placed) {
     const std::string& name = names.at(path.key);
@@ -267,7 +269,7 @@ std::map<const InputReport*, std::string> CopiesAmong(const std::vector<StateFil
                         (file.bytes == kept->bytes && file.report->path < kept->report->path);
     if (longer) kept = &file;
   }
-  // All others, but those that the user has named.
+  // Returns all others, except those that the user named.
   std::map<const InputReport*, std::string> copies;
   for (const StateFile& file : files) {
     const auto of = longest.find(OutputOf(file.report->path));

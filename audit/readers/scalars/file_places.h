@@ -1,5 +1,4 @@
-// To which run and rank a file of scalars belongs, and what its series are called there, by its
-// path.
+// Finds, from a path, the run and rank of a file of scalars, and the prefix of its series' names.
 #pragma once
 
 #include <cstdint>
@@ -17,35 +16,35 @@ struct FilePlace {
   std::string run;
   uint32_t rank = 0;
   bool rank_stated = false;  // by the path
-  bool run_stated = false;   // by the user, of this file
-  std::string within;        // what the user called all runs, where there are several
+  bool run_stated = false;   // by the user, for this file
+  std::string within;        // the user's name for all runs, if there are several
   std::string prefix;        // of its series' names, without the slash: "val"
 
   static constexpr int64_t kMostRank = (1 << 17) - 1;
 };
 
-// The places of files that are read together, in their order. `by_folder`: a folder is a run
-// (PointFormat). Runs are called as the end of their path that tells them apart.
+// Returns the places of files that are read together, in their order. `by_folder`: each folder is a
+// run (PointFormat). A run is named by the suffix of its path that is unique.
 //
-// A folder or file of a word as `train`, `val` or `test` is a part of the run beside it; so is a
-// folder within one that holds such files itself. `rank0`, `rank_3` in a name is the rank.
+// A folder or file named `train`, `val`, `test` or similar is part of the run next to it. So is a
+// folder within one that itself holds such files. `rank0` or `rank_3` in a name is the rank.
 std::vector<FilePlace> PlaceFiles(const std::vector<std::string>& paths, bool by_folder,
                                   const ScalarOptions& options);
 
-// Of copies of one file: transformers writes its trainer's state, all that was logged so far in it,
+// A file that may be a copy: transformers writes its trainer's state, with the whole log so far,
 // into the folder of each checkpoint.
 struct StateFile {
   const InputReport* report = nullptr;
   uint64_t bytes = 0;
 };
 
-// Those that are not to be read, each with the path of the longest one of its output folder, which
-// is. What is named on the command line is read.
+// Returns the copies that need not be read, each with the path of the longest file in its output
+// folder, which is read. Files named on the command line are always read.
 std::map<const InputReport*, std::string> CopiesAmong(const std::vector<StateFile>& files);
-// What is said of a copy.
+// Returns the note for a copy.
 std::string NoteOfCopy(const std::string& longest);
 
-// InvalidArgument: no regular expression, or one without a group.
+// Returns InvalidArgument if it is not a regular expression, or has no group.
 absl::Status CheckRankPattern(const std::string& pattern);
 
 }  // namespace plumbline::audit

@@ -12,7 +12,7 @@
 
 namespace plumbline::audit {
 
-// "rank3/loss": the rank, taken from the name with its slash; -1: it begins with none.
+// Removes the rank and the slash from "rank3/loss", and returns the rank; -1 if there is none.
 int64_t FileSink::TakeRank(std::string_view* name) {
   constexpr std::string_view kWord = "rank";
   const size_t slash = name->find('/');
@@ -38,7 +38,7 @@ FileSink::OfRank* FileSink::Rank(uint32_t rank) {
   report_->runs.insert(place_.run);
   of.part = &of.lane->parts[place_.prefix];
   of.later_file = of.part->files++ > 0;
-  // Another file of the run that was begun before has told of a restart.
+  // An earlier file of the run may have recorded a restart before this file began.
   const uint32_t attempt = run_->AttemptAt(begun_);
   if (attempt > of.part->attempt) {
     of.part->attempt = attempt;
@@ -52,7 +52,7 @@ uint32_t FileSink::FindColumn(std::string_view name) {
   auto found = columns_.find(absl::string_view(name.data(), name.size()));
   if (found == columns_.end()) {
     std::string_view plain = name;
-    // Where the path says the rank, what its series are called is their own affair.
+    // If the path states the rank, a rank in the series' names means something else.
     const int64_t stated = place_.rank_stated ? -1 : TakeRank(&plain);
     std::string full = IsUtf8(plain) ? std::string(plain) : Printable(plain);
     if (!place_.prefix.empty()) full = place_.prefix + "/" + full;
@@ -70,7 +70,7 @@ uint32_t FileSink::FindColumn(std::string_view name) {
   return last_ = found->second;
 }
 
-// The beginning of a name, with a mark that tells names of one beginning apart.
+// Truncates a name, and adds a mark that distinguishes names with equal beginnings.
 std::string FileSink::CutName(const std::string& name) {
   ++cut_names_;
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
@@ -102,7 +102,7 @@ void FileSink::Take(int64_t step, uint32_t column, double value) {
   }
   const bool more = slot.series->Add(part.attempt, step, value);
   runs_->points += more ? 1 : 0;
-  // The machine's own metrics (W&B) have many samples a step.
+  // The host's own metrics (W&B) have many samples per step.
   repeated_ += more || slot.name.starts_with("system/") ? 0 : 1;
   ++part.attempt_points;
   ++slot.points;
@@ -116,7 +116,8 @@ void FileSink::BeginAttempt(OfRank* of) {
   }
   ++part.attempt;
   part.attempt_points = 0;
-  // A restart within a file came at a time that nobody knows; the first of a later file with it.
+  // The time of a restart within a file is unknown. A later file's first restart came with the
+  // file.
   const bool with_file = of->later_file && !std::exchange(of->began_an_attempt, true);
   if (part.attempt > run_->begun.size())
     run_->begun.resize(part.attempt, std::numeric_limits<double>::quiet_NaN());
@@ -139,7 +140,7 @@ void FileSink::Resumed() {
 }
 
 void FileSink::Belongs(std::string_view run, int64_t rank) {
-  if (!ranks_.empty()) return;  // too late: its points have gone there
+  if (!ranks_.empty()) return;  // too late: points were already added
   const bool usable = !run.empty() && run.size() <= runs_->limits.name_bytes;
   if (usable && !place_.run_stated)
     place_.run = place_.within.empty() ? std::string(run) : place_.within + "/" + std::string(run);
@@ -193,7 +194,7 @@ void FileSink::Finish() {
                     " and repeat: a resume, if the run was restarted there");
   }
   std::vector<SeriesSeen> series;
-  std::map<std::string, uint64_t> points;  // of all ranks
+  std::map<std::string, uint64_t> points;  // over all ranks
   for (const Slot& slot : slots_) {
     if (slot.points > 0) points[slot.series->name()] += slot.points;
   }

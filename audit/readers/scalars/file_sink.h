@@ -1,4 +1,4 @@
-// One file's points on their way into the run that it belongs to.
+// Adds one file's points to the run that it belongs to.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 
 namespace plumbline::audit {
 
-// Not thread-safe. `runs` and `report` outlive it. Finish says what was left out, and lists the
-// file's series in the report.
+// Not thread-safe. `runs` and `report` must outlive it. Finish reports what was left out, and adds
+// the file's series to the report.
 class FileSink final : public PointSink {
  public:
-  // `begun`: seconds of Unix time; NaN: not known.
+  // `begun` is in seconds of Unix time; NaN if unknown.
   FileSink(FilePlace place, double begun, PointRuns* runs, InputReport* report)
       : place_(std::move(place)), begun_(begun), runs_(runs), report_(report) {}
 
   uint32_t Column(std::string_view name) override {
-    // Series come round in the same order again and again.
+    // Series repeat in the same order.
     if (last_ < slots_.size()) {
       const uint32_t next = slots_[last_].next;
       if (next < slots_.size() && slots_[next].name == name) return last_ = next;
@@ -43,30 +43,30 @@ class FileSink final : public PointSink {
   void Setting(std::string_view name, std::string_view value) override;
 
   void Finish();
-  // Points that were left out, and tell nothing of it but their number.
+  // Returns the number of points that were left out. Nothing else is known of them.
   uint64_t left_out() const { return left_out_; }
 
  private:
-  // The points of one rank: mostly the file's; a log of several ranks has theirs as "rank3/loss".
+  // The points of one rank: usually all of the file. A log of several ranks has names "rank3/loss".
   struct OfRank {
     PointLane* lane = nullptr;
     PointPart* part = nullptr;      // of the lane
-    bool later_file = false;        // of its part
-    bool began_an_attempt = false;  // this file
+    bool later_file = false;        // not the first file of its part
+    bool began_an_attempt = false;  // this file has begun an attempt
   };
   struct Slot {
-    std::string name;  // as the file has it
+    std::string name;  // name in the file
     PointSeries* series;
     OfRank* of;
-    uint32_t next = UINT32_MAX;  // the one that came behind it last
+    uint32_t next = UINT32_MAX;  // the series that followed this one last time
     uint64_t points = 0;
   };
   void Take(int64_t step, uint32_t column, double value);
   uint32_t FindColumn(std::string_view name);
   static int64_t TakeRank(std::string_view* name);
-  OfRank* Rank(uint32_t rank);  // nullptr: there are too many
+  OfRank* Rank(uint32_t rank);  // nullptr if there are too many ranks
   void BeginAttempt(OfRank* of);
-  static constexpr size_t kCutMark = 16;  // bytes at the end of a name that is cut
+  static constexpr size_t kCutMark = 16;  // bytes at the end of a truncated name
   std::string CutName(const std::string& name);
 
   FilePlace place_;
@@ -80,11 +80,11 @@ class FileSink final : public PointSink {
   absl::flat_hash_map<std::string, uint32_t> columns_;
   uint32_t last_ = UINT32_MAX;
   uint64_t unplaced_ = 0;
-  uint64_t left_out_ = 0;      // all told
-  uint64_t beyond_names_ = 0;  // of those: no room for their series
+  uint64_t left_out_ = 0;      // in total
+  uint64_t beyond_names_ = 0;  // of those: beyond the limit of names
   uint64_t merged_attempts_ = 0;
   uint64_t cut_names_ = 0;
-  uint64_t repeated_ = 0;  // values of steps that had one
+  uint64_t repeated_ = 0;  // values for steps that already had one
 };
 
 }  // namespace plumbline::audit

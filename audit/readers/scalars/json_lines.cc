@@ -1,5 +1,5 @@
-// Scalars as JSON: an object a line, or one document, which is a list of objects, or an object
-// whose `log_history` is one (Hugging Face's trainer_state.json).
+// Reads scalars as JSON: one object per line, or one document, which is a list of objects, or an
+// object with a list `log_history` (Hugging Face's trainer_state.json).
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -94,8 +94,8 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     Refuse(offset + at, std::string(cursor.expected()) + " in JSON", found, error);
   }
 
-  // By the first line that is not empty. An object that goes on in the next line, and one that
-  // holds all the others, is a document.
+  // Decides by the first line that is not empty. An object that continues on the next line, or that
+  // holds all others, is a document.
   static Shape ShapeOf(std::string_view text) {
     JsonCursor cursor(text);
     if (cursor.Peek() == Kind::kList) return Shape::kDocument;
@@ -106,7 +106,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
                                                                              : Shape::kLines;
   }
 
-  // Lines of a document, each at its byte.
+  // Collects the lines of a document, each at its byte offset.
   void Gather(std::string_view text, uint64_t offset) {
     if (document_.empty()) document_at_ = offset;
     const uint64_t before = offset - document_at_;
@@ -129,7 +129,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     Refuse(cursor, text, offset, ended || !cursor.cut());
   }
 
-  // One value after the other; mostly there is one.
+  // Reads consecutive values; usually there is one.
   void TakeDocument(PointSink* sink) {
     const std::string_view text = document_;
     JsonCursor cursor(text);
@@ -149,7 +149,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     if (cursor.failed() || !cursor.AtEnd()) Refuse(cursor, text, document_at_, !cursor.cut());
   }
 
-  // Keras's history: a list a series, an element an epoch.
+  // Reads Keras's history: one list per series, one element per epoch.
   void TakeColumns(JsonCursor* cursor, std::string_view text, PointSink* sink) {
     if (!cursor->EnterObject()) return;
     decided_ = true;
@@ -186,7 +186,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     }
   }
 
-  // [[wall time, step, value], ...]: the file's name has the tag.
+  // Reads [[wall time, step, value], ...]. The file's name has the tag.
   void TakeTriples(JsonCursor* cursor, PointSink* sink) {
     if (!cursor->EnterList()) return;
     decided_ = true;
@@ -251,7 +251,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     ++object_;
   }
 
-  // A member of the object that is read.
+  // Takes a member of the current object.
   void Take(std::string_view name, double value) override {
     if (!decided_) {
       choice_.Offer(name, value);
@@ -270,7 +270,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     }
   }
 
-  // {"metric": "train_loss", "value": 2.5, "step": 1}: the series' name.
+  // {"metric": "train_loss", "value": 2.5, "step": 1}: takes the series' name.
   void TakeText(std::string_view name, std::string_view text) override {
     static constexpr std::string_view kLabels[] = {"metric", "key", "name", "tag"};
     constexpr size_t kLongest = 96;
@@ -295,7 +295,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     if (twice_++ == 0) twice_name_ = name;
   }
 
-  // The step that the user names is one of other files, where no object of this one has it.
+  // If no object has the step that the user names, that name is meant for other files.
   std::optional<std::string> BestStep() {
     std::optional<std::string> best = choice_.Best();
     if (choice_.wanted().empty()) return best;
@@ -357,28 +357,28 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   Shape shape_ = Shape::kUnknown;
   StepChoice choice_;
   bool decided_ = false;
-  std::string step_name_, epoch_name_;  // empty: no epoch stands beside the step
+  std::string step_name_, epoch_name_;  // the latter is empty if no epoch is next to the step
   std::string loss_name_;               // of the first training loss
   EpochSteps epoch_steps_;
   std::vector<int64_t> steps_;    // of an object of lists
-  std::vector<Waiting> waiting_;  // objects by which the step's key is chosen
+  std::vector<Waiting> waiting_;  // objects from which the step's key is chosen
   std::string document_;
   uint64_t document_at_ = 0;
   JsonRecord record_;
   ColumnNames names_;
-  PointSink* sink_ = nullptr;  // while an object is read
-  // Of the object that is read.
+  PointSink* sink_ = nullptr;  // valid while an object is read
+  // Of the current object.
   std::vector<std::pair<std::string, double>> members_;
   std::vector<std::string> nulls_;
   std::vector<Value> values_;
   std::optional<int64_t> step_, epoch_;
   std::optional<double> loss_;
-  std::string label_;  // the name that it gives its "value"
+  std::string label_;  // name that the object gives to its "value"
   std::optional<double> labelled_;
   EmptiedKeys emptied_;
   uint64_t object_ = 0;            // its number
   std::vector<uint64_t> seen_in_;  // by column: the newest object that has it
-  uint64_t twice_ = 0;             // keys that an object has twice
+  uint64_t twice_ = 0;             // number of keys that occur twice in an object
   std::string twice_name_;         // the first of them
 };
 

@@ -15,7 +15,7 @@
 namespace plumbline::audit {
 namespace {
 
-// Counts what the first objects hold.
+// Counts the members of the first objects.
 class JsonLook : private JsonRecord::Taker {
  public:
   explicit JsonLook(const std::string& step) : choice_(step) {}
@@ -66,13 +66,13 @@ bool LooksLikeLines(std::string_view path, std::string_view text, bool all,
     look.Object(&cursor, object);
     ++(cursor.failed() || !cursor.AtEnd() ? bad : good);
   }
-  if (bad > 1 && 4 * bad > good) return false;  // one may be damaged, or the last one cut
-  // One object alone may be anything, unless the name says what it is.
+  if (bad > 1 && 4 * bad > good) return false;  // one line may be damaged, or the last one cut off
+  // A single object may be anything, unless the file's name states the format.
   const bool named = path.ends_with(".jsonl") || path.ends_with(".ndjson");
   return look.Scalars(named ? 1 : 2);
 }
 
-// Objects over several lines, one after the other, commas between them or not.
+// Recognises objects over several lines, one after the other, with or without commas between them.
 bool LooksLikeObjects(std::string_view text, const std::string& step) {
   JsonLook look(step);
   while (look.objects() < kLookObjects) {
@@ -100,7 +100,7 @@ bool LooksLikeList(std::string_view text, const std::string& step) {
   return look.Scalars(2);
 }
 
-// `"log_history": [` somewhere in it.
+// Returns true if the text contains `"log_history": [`.
 bool HoldsHistory(std::string_view text) {
   size_t at = text.find("\"log_history\"");
   if (at == std::string_view::npos) return false;
@@ -110,7 +110,8 @@ bool HoldsHistory(std::string_view text) {
   return at != std::string_view::npos && text[at] == '[';
 }
 
-// `{"loss": [2.5, 2.25], "val_loss": [...]}`: lists of numbers alone, and one is of a training.
+// Recognises `{"loss": [2.5, 2.25], "val_loss": [...]}`: lists of numbers only, one of them from a
+// training.
 bool LooksLikeColumns(std::string_view text) {
   JsonCursor cursor(text);
   bool training = false;
@@ -226,7 +227,7 @@ bool IsJsonScalars(std::string_view path, std::string_view head, const std::stri
   if (!text.starts_with('{')) return false;
   if (HoldsHistory(text)) return true;
   if (LooksLikeColumns(text)) return !IsRollout(path, head);
-  // Scores of single samples are no series of a training.
+  // Scores of single samples are not series of a training.
   const bool objects = LooksLikeLines(path, text, all, step) || LooksLikeObjects(text, step);
   return objects && !IsRollout(path, head) && !HoldsSamplesAlone(text);
 }

@@ -1,4 +1,4 @@
-// Which texts are scalars as JSON.
+// Recognises scalars as JSON.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace plumbline::audit {
 
-inline constexpr size_t kLookObjects = 64;  // by which the step's key is told
+inline constexpr size_t kLookObjects = 64;  // from which the step's key is chosen
 inline constexpr std::string_view kJsonMark = "\xEF\xBB\xBF";
 inline constexpr std::string_view kHistory = "log_history";
 
@@ -19,27 +19,28 @@ inline bool IsBlankJson(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-// The list of steps in an object of lists, `{"steps": [10, 20], "loss": [2.5, 2.25]}`. If it has
-// none, or one that does not rise, returns an empty list.
+// Returns the list of steps in an object of lists, `{"steps": [10, 20], "loss": [2.5, 2.25]}`. If
+// it has none, or one that does not rise, returns an empty list.
 std::vector<int64_t> StepsInColumns(std::string_view text);
 
-// Without spaces and the comma that parts it from the next line.
+// Removes spaces and the comma at the line's end.
 std::string_view WithoutComma(std::string_view line);
 
 inline bool IsJsonNumber(JsonCursor::Kind kind) {
   return kind == JsonCursor::Kind::kNumber || kind == JsonCursor::Kind::kWord;
 }
-// The text is an object with a list `log_history`, as far as it goes.
+// Returns true if the text, which may be cut off, is an object with a list `log_history`.
 bool JsonHasHistory(std::string_view text);
-// The text is an object whose first member is a list of numbers: `{"loss": [2.5, 2.25], ...}`.
+// Returns true if the text is an object whose first member is a list of numbers: `{"loss":
+// [2.5, 2.25], ...}`.
 bool JsonHasColumns(std::string_view text);
 
-// [[wall time, step, value], ...]: what TensorBoard downloads.
+// Recognises [[wall time, step, value], ...], which TensorBoard downloads.
 bool IsTensorBoardList(std::string_view text);
 
-// PointFormat.recognise of JSON.
+// PointFormat.recognise for JSON.
 bool IsJsonScalars(std::string_view path, std::string_view head);
-// The same where the user says what the key of steps is called.
+// The same if the user names the key of steps.
 bool IsJsonScalars(std::string_view path, std::string_view head, const std::string& step);
 
 }  // namespace plumbline::audit

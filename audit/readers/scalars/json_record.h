@@ -1,4 +1,4 @@
-// One JSON object as names and numbers.
+// Reads one JSON object as names and numbers.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,26 @@
 
 namespace plumbline::audit {
 
-// What else an object held.
+// Counts of the other members of an object.
 struct JsonShape {
   uint64_t numbers = 0, texts = 0, lists = 0;
 };
 
-// Reads an object's members into `Take(name, value)`: numbers, and texts and bare words that are
-// numbers (NaN, "Infinity", "0.5"). Keys of objects within it join by '/'. The name is valid within
-// the call only.
+// Calls `Take(name, value)` for an object's members: numbers, and texts and bare words that are
+// numbers (NaN, "Infinity", "0.5"). Joins keys of nested objects by '/'. The name is valid only
+// within the call.
 class JsonRecord {
  public:
   class Taker {
    public:
     virtual ~Taker() = default;
     virtual void Take(std::string_view name, double value) = 0;
-    // It has a text that is no number; `text` as it is escaped.
+    // Takes a text that is not a number; `text` is still escaped.
     virtual void TakeText(std::string_view /*name*/, std::string_view /*text*/) {}
     virtual void TakeNull(std::string_view /*name*/) {}
   };
 
-  // False: the cursor says why. Names begin with `prefix`, where there is one.
+  // Returns false on an error, which the cursor describes. Names begin with `prefix`, if not empty.
   bool Read(JsonCursor* cursor, std::string_view text, Taker* taker, JsonShape* shape,
             std::string_view prefix = {});
 
@@ -42,7 +42,7 @@ class JsonRecord {
 
   std::string name_;
   std::string string_;
-  std::vector<size_t> lengths_;  // of name_ without the keys that are open
+  std::vector<size_t> lengths_;  // lengths of name_ without the keys that are open
 };
 
 }  // namespace plumbline::audit

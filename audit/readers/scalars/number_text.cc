@@ -13,7 +13,7 @@ std::string_view Stripped(std::string_view text) {
   return text;
 }
 
-// from_chars says only that the value is beyond the range, not on which side.
+// Returns infinity or 0, because from_chars does not report on which side of the range a value is.
 double BeyondRange(std::string_view digits) {
   const size_t e = digits.find_first_of("eE");
   const bool small = e == std::string_view::npos
@@ -34,8 +34,8 @@ bool TakeWord(std::string_view* text, std::string_view word) {
   return true;
 }
 
-// What from_chars does not know: "1.#QNAN", "-1.#IND00", "1.#INF" of Microsoft's C library, and the
-// sign of infinity. Where it ends; `from`: none of them.
+// Reads words that from_chars does not know: "1.#QNAN", "-1.#IND00", "1.#INF" of Microsoft's C
+// library, and the sign of infinity. Returns the end; `from` if there is none.
 const char* ScanOtherWord(const char* from, const char* to, double* value) {
   std::string_view text(from, static_cast<size_t>(to - from));
   const bool signed_one = !text.empty() && (text[0] == '-' || text[0] == '+');
@@ -59,11 +59,11 @@ const char* ScanOtherWord(const char* from, const char* to, double* value) {
   } else {
     return from;
   }
-  while (!text.empty() && text.front() == '0') text.remove_prefix(1);  // "%.6f" fills up with them
+  while (!text.empty() && text.front() == '0') text.remove_prefix(1);  // padding by "%.6f"
   return text.data();
 }
 
-// Julia's "NaN32", "Inf16": the word ends with the bits of its type.
+// Passes the type's bits at the end of Julia's "NaN32", "Inf16".
 const char* PassType(const char* from, const char* to) {
   if (to - from < 2) return from;
   const std::string_view bits(from, 2);
@@ -75,7 +75,7 @@ const char* PassType(const char* from, const char* to) {
 }  // namespace
 
 const char* ScanNumber(const char* from, const char* to, double* value) {
-  // Nearly all begin with a digit, and "1.#" alone needs a look then.
+  // Nearly all numbers begin with a digit; then only "1.#" needs another check.
   const bool digit = from != to && *from >= '0' && *from <= '9';
   if (!digit || (to - from > 2 && from[2] == '#')) {
     if (const char* other = ScanOtherWord(from, to, value); other != from) return other;
@@ -120,7 +120,7 @@ std::optional<int64_t> CountIn(std::string_view text) {
     text = Stripped(text.substr(0, slash));
   }
   int64_t count = 0;
-  size_t digits = 0, group = 0;  // digits in all, and since the last comma
+  size_t digits = 0, group = 0;  // all digits, and those since the last comma
   bool grouped = false;
   for (const char c : text) {
     if (c == ',') {

@@ -1,6 +1,6 @@
-// The frame of all formats that hold scalars (TensorBoard, W&B, CSV, JSON lines, trainer logs): one
-// file gives points in its own order; the frame (scalar_reader.h) joins the files of a run, finds
-// the attempts and makes rows of them.
+// The interface of all formats that hold scalars (TensorBoard, W&B, CSV, JSON lines, trainer logs).
+// A format gives the points of one file in its order. The reader (scalar_reader.h) joins the files
+// of a run, finds the attempts and makes rows.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,30 @@
 
 namespace plumbline::audit {
 
-// Where points go.
+// Receives points.
 class PointSink {
  public:
   virtual ~PointSink() = default;
-  // The column of a series; the same name gives the same one. Names beyond a bound are counted and
-  // give kNoColumn.
+  // Returns the column of a series; equal names give equal columns. Counts names beyond a limit and
+  // returns kNoColumn for them.
   virtual uint32_t Column(std::string_view name) = 0;
-  // In the order of the file: a step that was seen before tells of a resume. NaN and infinities are
-  // values; an absent value is no point. kNoColumn is ignored.
+  // Adds a value, in the order of the file: a step that was seen before indicates a resume. NaN and
+  // infinities are values; an absent value must not be added. kNoColumn is ignored.
   virtual void Add(int64_t step, uint32_t column, double value) = 0;
-  // The same of a row's points, one after the other.
+  // The same for the points of a row, one after the other.
   virtual void AddRow(int64_t step, std::span<const std::pair<uint32_t, double>> points) {
     for (const auto& [column, value] : points) Add(step, column, value);
   }
-  // The file says so itself: a new process writes from here on (a W&B run that was resumed).
+  // The file states that a new process writes from here on (a W&B run that was resumed).
   virtual void Resumed() = 0;
-  // Values whose step could not be told, or that are no numbers though they should be.
+  // Counts values whose step is unknown, or that are not numeric although they must be.
   virtual void Unplaced(uint64_t values) = 0;
-  // What the file says of its run and rank; empty and negative: nothing. Flags of the user win.
+  // Sets the run and rank that the file states; empty and negative if it states none. Flags of the
+  // user take precedence.
   virtual void Belongs(std::string_view run, int64_t rank) = 0;
-  // How the process ended, where the file says it: its exit status.
+  // Sets the exit status, if the file states how the process ended.
   virtual void Ended(int32_t /*status*/) {}
-  // A setting of the run that the file states.
+  // Sets a setting of the run that the file states.
   virtual void Setting(std::string_view /*name*/, std::string_view /*value*/) {}
 
   static constexpr uint32_t kNoColumn = UINT32_MAX;
@@ -47,13 +48,12 @@ class PointSink {
 class PointFile {
  public:
   virtual ~PointFile() = default;
-  // Reads on, about a megabyte at most. False: nothing more is there now; of a file that grows Read
-  // may be called again and goes on where it stopped. Problems and records go to the file's
+  // Reads about a megabyte at most. Returns false if there is nothing more now. If the file grows,
+  // Read may be called again and continues there. Adds problems and records to the file's
   // InputReport.
   virtual bool Read(PointSink* sink) = 0;
   virtual uint64_t bytes_read() const = 0;
-  // The file is at its end for good: an unfinished last record is a problem now (no error,
-  // CONTRACT.md).
+  // Ends the file: an unfinished last record is now a problem (not an error, CONTRACT.md).
   virtual void Close(PointSink* sink) = 0;
 };
 
@@ -61,13 +61,13 @@ class PointFile {
 struct PointFormat {
   const char* name;  // as in CONTRACT.md: "tensorboard"
   bool (*recognise)(std::string_view path, std::string_view head);
-  // nullptr: the file could not be opened; its report has the problem.
+  // Returns nullptr if the file could not be opened; its report has the problem.
   std::unique_ptr<PointFile> (*open)(InputReport* report, const ScalarOptions& options);
-  // The files of one folder are one run, as TensorBoard has it; false: each file is one, ranks and
-  // splits apart.
+  // True if the files of one folder are one run, as in TensorBoard. False if each file is one,
+  // except for ranks and splits.
   bool by_folder = false;
-  // When the process began the file, in seconds of Unix time; NaN: it does not say. nullptr: files
-  // of this format never do.
+  // Returns when the process began the file, in seconds of Unix time; NaN if it is not stated.
+  // nullptr if files of this format never state it.
   double (*begun)(std::string_view path, std::string_view head) = nullptr;
 };
 

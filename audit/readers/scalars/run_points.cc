@@ -12,7 +12,7 @@ constexpr size_t kNewest = 8;
 
 }  // namespace
 
-// By four: what is not touched yet costs nothing, and what was is copied and faulted in anew.
+// Grows by a factor of four: untouched pages cost nothing, but each growth copies the touched ones.
 void SeriesChunk::Grow() {
   constexpr size_t kFew = 1024, kMany = size_t{4} << 20;
   const size_t had = values.size();
@@ -58,7 +58,7 @@ bool PointSeries::Repeats(uint32_t attempt, int64_t step) {
   return std::binary_search(now_->steps.begin(), now_->steps.end(), step);
 }
 
-// The step at this place comes again.
+// Records that the step at this place repeats.
 void PointSeries::NoteAgain(size_t at) {
   const size_t last = now_->steps.size() - 1;
   if (at != again_next_ || again_size_ != last + 1) again_first_ = at;
@@ -76,8 +76,8 @@ bool PointSeries::AddOlder(uint32_t attempt, int64_t step, double value) {
     seen_.clear();
     reported_ = INT64_MIN;
   } else if (const std::optional<size_t> recent = Recent(step)) {
-    // Rows of one step, of micro-batches or written again: the last counts, but a value that is no
-    // number is not undone by the ones behind it.
+    // Rows of one step, from micro-batches or written again: the last value counts, but a later
+    // value does not replace NaN or infinity.
     NoteAgain(*recent);
     double& kept = now_->values[*recent];
     if (!std::isfinite(kept)) return false;
@@ -85,10 +85,10 @@ bool PointSeries::AddOlder(uint32_t attempt, int64_t step, double value) {
     kept = value;
     return false;
   } else {
-    // Its steps are ascending no more, so that only a set tells which were seen.
+    // The steps are no longer ascending, so a set records which were seen.
     if (!watched_) seen_.insert(now_->steps.begin(), now_->steps.end());
     watched_ = true;
-    // Only where attempts are not told apart any more (PointLimits): the first stays.
+    // Only if attempts can no longer be separated (PointLimits): the first value stays.
     if (seen_.contains(step)) return false;
     now_->ordered = false;
     altered_ |= step <= reported_;

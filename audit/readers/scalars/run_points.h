@@ -1,9 +1,8 @@
-// All points of a run, by rank, series and attempt, as its files give them.
+// All points of a run, by rank, series and attempt, as they are in its files.
 //
-// A step already seen of a series that is not among its newest 8 begins a new attempt, of all
-// series of its rank and split: what was logged after it belongs to that attempt too. A step that
-// is among them replaces, unless what is there is no finite number; one that was never seen is put
-// in its place.
+// If a step repeats and is not among the newest 8 of its series, it begins a new attempt of all
+// series of its rank and split, and later values belong to that attempt too. If it is among them,
+// it replaces the value, unless that is NaN or infinite. A step that was never seen is sorted in.
 #pragma once
 
 #include <algorithm>
@@ -23,16 +22,16 @@
 
 namespace plumbline::audit {
 
-// What is kept of all runs that one reader reads together. Beyond: left out, counted.
+// Limits for all runs that one reader reads together. What exceeds them is left out and counted.
 struct PointLimits {
-  uint64_t points = 64u << 20;  // 8 bytes each; 16 where their steps are not evenly apart
-  size_t names = 1u << 16;      // of all ranks and runs
+  uint64_t points = 64u << 20;  // 8 bytes each; 16 if their steps are not equidistant
+  size_t names = 1u << 16;      // over all ranks and runs
   size_t name_bytes = 512;
   size_t lanes = 1u << 14;  // ranks of all runs
   uint32_t attempts = 4096;
 };
 
-// A series during one attempt. `steps` in the order of the file until Order.
+// A series during one attempt. `steps` are in the order of the file until Order is called.
 struct SeriesChunk {
   uint32_t attempt = 0;
   bool ordered = true;
@@ -45,7 +44,7 @@ struct SeriesChunk {
     steps.push_back(step);
     values.push_back(value);
   }
-  void Order();  // ascending
+  void Order();  // sorts by step, ascending
 
  private:
   void Grow();
@@ -56,9 +55,9 @@ class PointSeries {
   explicit PointSeries(std::string name) : name_(std::move(name)) {}
 
   const std::string& name() const { return name_; }
-  // Does this step of this attempt, the newest, begin the next one?
+  // Returns true if this step of the newest attempt, `attempt`, begins the next one.
   bool Repeats(uint32_t attempt, int64_t step);
-  // True: one more point is held than before.
+  // Returns true if the number of points has grown.
   bool Add(uint32_t attempt, int64_t step, double value) {
     if (now_ != nullptr && now_->attempt == attempt && step > now_->newest) {
       now_->newest = step;
@@ -68,25 +67,25 @@ class PointSeries {
     }
     return AddOlder(attempt, step, value);
   }
-  // Could a point of this step begin an attempt? Quick, and no means no.
+  // Cheap test. If it returns false, a point of this step cannot begin an attempt.
   bool MayRepeat(uint32_t attempt, int64_t step) const {
     return now_ != nullptr && now_->attempt == attempt && step <= now_->newest;
   }
   std::deque<SeriesChunk>& chunks() { return chunks_; }  // by attempt
   const std::deque<SeriesChunk>& chunks() const { return chunks_; }
-  SeriesChunk* Chunk(uint32_t attempt);  // nullptr: it has no point in it
+  SeriesChunk* Chunk(uint32_t attempt);  // nullptr if the attempt has no point
 
-  // Who tells points on as they come says how far: what comes for an earlier step, or replaces,
-  // then shows. Of the newest attempt.
+  // Records that a caller has passed on the points up to `step` of the newest attempt. TakeAltered
+  // then returns true once if a point up to there is added or replaced.
   void Reported(int64_t step) { reported_ = std::max(reported_, step); }
   bool TakeAltered() { return std::exchange(altered_, false); }
-  // From which step to which of the newest ones the steps first fell back, if they then came again
-  // in order: at least two.
+  // Returns the first place where the newest steps went back and at least two of them repeated in
+  // order: (from, to).
   const std::optional<std::pair<int64_t, int64_t>>& fell_back() const { return fell_back_; }
 
  private:
   bool AddOlder(uint32_t attempt, int64_t step, double value);
-  // Among the newest of the attempt: where; nullopt: it is not.
+  // Returns the index of the step if it is among the newest of the attempt; else nullopt.
   std::optional<size_t> Recent(int64_t step) const;
   void NoteAgain(size_t at);
 
@@ -94,10 +93,10 @@ class PointSeries {
   std::deque<SeriesChunk> chunks_;
   SeriesChunk* now_ = nullptr;    // the last of them
   int64_t reported_ = INT64_MIN;  // step
-  bool altered_ = false;          // a point up to there was put in or replaced since
-  size_t again_first_ = 0, again_next_ = SIZE_MAX, again_size_ = 0;  // steps that come again
+  bool altered_ = false;          // a point up to reported_ was added or replaced since
+  size_t again_first_ = 0, again_next_ = SIZE_MAX, again_size_ = 0;  // steps that repeat
   std::optional<std::pair<int64_t, int64_t>> fell_back_;
-  bool watched_ = false;               // its steps are not ascending: seen_ has them
+  bool watched_ = false;               // its steps are not ascending, so seen_ holds them
   absl::flat_hash_set<int64_t> seen_;  // of the newest attempt
 };
 
@@ -120,16 +119,16 @@ struct PointLane {
 struct RunPoints {
   std::string run;
   std::map<uint32_t, PointLane> lanes;  // by rank
-  // When the files began that brought attempts 1, 2, ...; NaN: not known.
+  // When the files with the first points of attempts 1, 2, ... began; NaN if unknown.
   std::vector<double> begun;
 
-  // The attempt that a file belongs to that was begun then, as far as other files tell.
+  // Returns the attempt of a file that began at `time`, as far as other files show.
   uint32_t AttemptAt(double time) const;
-  // 0: not all ranks below the highest are there, so that nobody knows.
+  // Returns 0 if it is unknown, because a rank below the highest one is missing.
   uint32_t WorldSize() const;
 };
 
-// The runs of one reader, and how full they are.
+// The runs of one reader, and how much they hold.
 struct PointRuns {
   PointLimits limits;
   std::map<std::string, RunPoints> runs;
@@ -137,7 +136,7 @@ struct PointRuns {
   size_t names = 0;
   size_t lanes = 0;
 
-  // nullptr: there are too many.
+  // Returns nullptr if there are too many.
   PointLane* Lane(const std::string& run, uint32_t rank);
   PointSeries* Series(PointLane* lane, const std::string& name);
 };

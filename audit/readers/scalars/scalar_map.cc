@@ -27,7 +27,7 @@ std::string Meant(std::string_view found, std::span<const std::string_view> know
   return text;
 }
 
-// Every role that a map may name.
+// Returns every role that a map may name.
 std::vector<std::string_view> ScalarRoles() {
   std::vector<std::string_view> names;
   for (int role = 0; role <= static_cast<int>(SeriesRole::kLast); ++role)
@@ -100,7 +100,7 @@ bool HasScalarKey(const toml::table& table) {
 
 absl::StatusOr<std::optional<ScalarMap>> ReadScalarMap(const std::string& path) {
   const absl::StatusOr<InputFile> file = InputFile::Open(path);
-  // Who reads it as another kind of map says what is wrong with the file itself.
+  // The reader of another kind of map reports what is wrong with the file.
   if (!file.ok() || file->size() > kMostBytes) return std::nullopt;
   const absl::StatusOr<std::string> text = file->Head(kMostBytes);
   if (!text.ok()) return std::nullopt;

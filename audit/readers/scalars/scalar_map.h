@@ -1,5 +1,5 @@
-// A mapping file (TOML) of scalars: what a foreign run's series are, and how its files are laid
-// out.
+// A mapping file (TOML) of scalars: the roles of a foreign run's series, and the layout of its
+// files.
 #pragma once
 
 #include <optional>
@@ -16,9 +16,9 @@ struct ScalarMap {
   ScalarOptions options;
 };
 
-// nullopt: the file has none of the keys of such a map, so that it is one of another kind.
-// docs/scalars.md says what it may hold. InvalidArgument "FILE:LINE: expected ..." on anything
-// else.
+// Returns nullopt if the file has none of the keys of such a map, so that it is another kind of
+// map. docs/scalars.md lists the keys. Returns InvalidArgument "FILE:LINE: expected ..." on
+// anything else.
 absl::StatusOr<std::optional<ScalarMap>> ReadScalarMap(const std::string& path);
 
 }  // namespace plumbline::audit

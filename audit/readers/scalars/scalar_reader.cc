@@ -34,7 +34,7 @@ double BegunOf(const PointFormat& format, const std::string& path) {
   return head.ok() ? format.begun(path, *head) : kUnknown;
 }
 
-// In the order in which they were written, as far as that is known, else by path.
+// Sorts files by the time at which they were begun, if it is known for all, else by path.
 std::vector<ScalarFile> InOrder(const PointFormat& format, const std::vector<InputReport*>& reports,
                                 const ScalarOptions& options) {
   std::vector<std::string> paths;
@@ -52,7 +52,7 @@ std::vector<ScalarFile> InOrder(const PointFormat& format, const std::vector<Inp
   return files;
 }
 
-// Each copy is told of, and of the same state one is read.
+// Removes copies of a state, and adds a note to each.
 std::vector<InputReport*> WithoutCopies(const std::vector<InputReport*>& reports) {
   std::vector<StateFile> files;
   for (InputReport* report : reports) files.push_back({report, report->bytes});
@@ -69,7 +69,7 @@ std::vector<InputReport*> WithoutCopies(const std::vector<InputReport*>& reports
   return out;
 }
 
-// The same on every host for the same files.
+// Returns an id that is the same on every host for the same files.
 uint64_t StreamOf(const char* format, const std::vector<ScalarFile>& files) {
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   const auto mix = [&](std::string_view text) {
@@ -80,7 +80,7 @@ uint64_t StreamOf(const char* format, const std::vector<ScalarFile>& files) {
   return hash | 1;
 }
 
-// Reads one file after the other, then gives out what they hold.
+// Reads one file after the other, then returns batches.
 class ScalarSource : public Source {
  public:
   ScalarSource(const PointFormat& format, const PointLimits& limits, std::vector<ScalarFile> files,
@@ -89,7 +89,7 @@ class ScalarSource : public Source {
     runs_.limits = limits;
   }
 
-  // Before all else while it reads: where a run begins is not known yet.
+  // Unknown while it reads, because the first run is not known yet.
   Position position() const override { return batches_ ? batches_->position() : Position{}; }
 
   bool Next(v1::Batch* batch) override {
@@ -116,14 +116,14 @@ class ScalarSource : public Source {
     return bytes_before_ + (open_ == nullptr ? 0 : open_->bytes_read());
   }
   size_t files_done() const override { return file_; }
-  // Its batches say themselves how far each rank is, and wait for nobody.
+  // Its batches state the progress of each rank, so nothing has to wait.
   std::vector<v1::Source> processes() const override { return {}; }
 
  private:
-  // A piece of the next file. False: all are read.
+  // Reads a piece of the next file. Returns false if all are read.
   bool ReadOn() {
     if (file_ == files_.size()) return false;
-    // One is open at a time; one that cannot be opened has said why.
+    // One file is open at a time. If it cannot be opened, its report states why.
     ScalarFile& file = files_[file_];
     if (open_ == nullptr) {
       open_ = format_.open(file.report, options_);
@@ -134,7 +134,7 @@ class ScalarSource : public Source {
       sink_.emplace(file.place, file.begun, &runs_, file.report);
     }
     if (open_->Read(&*sink_)) return true;
-    // It is read: what is left of it is counted, and the next one follows.
+    // It is read: counts what was left out, and moves to the next file.
     open_->Close(&*sink_);
     sink_->Finish();
     left_out_ += sink_->left_out();
@@ -145,7 +145,7 @@ class ScalarSource : public Source {
     return true;
   }
 
-  // With the first batch: no attempt is without its loss then.
+  // Adds the losses to the first batch, so that no attempt lacks them.
   void ReportLosses(v1::Batch* batch) {
     if (left_out_ == 0) return;
     v1::Loss& loss = *batch->add_losses();
@@ -157,13 +157,13 @@ class ScalarSource : public Source {
   const PointFormat& format_;
   const ScalarOptions options_;
   std::vector<ScalarFile> files_;
-  size_t file_ = 0;  // that is read
+  size_t file_ = 0;  // index of the current file
   std::unique_ptr<PointFile> open_;
   std::optional<FileSink> sink_;
   PointRuns runs_;
   std::optional<PointBatches> batches_;
-  uint64_t bytes_before_ = 0;  // of files that were read
-  uint64_t left_out_ = 0;      // points, not told of yet
+  uint64_t bytes_before_ = 0;  // of the files before it
+  uint64_t left_out_ = 0;      // points that were not reported yet
 };
 
 }  // namespace

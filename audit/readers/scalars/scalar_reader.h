@@ -1,5 +1,5 @@
-// The reader of all formats that hold scalars: joins the files of a run, finds its ranks, series
-// and attempts, and gives it out step by step, as an agent's run record would.
+// The reader of all formats that hold scalars. Joins the files of a run, finds its ranks, series
+// and attempts, and returns it step by step, as an agent's run record would.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace plumbline::audit {
 
-// One format. A file's points are read whole before the first is given out, since where an attempt
-// ends only its own files tell: 8 or 16 bytes a point, at most PointLimits.
+// The reader of one format. Reads all points before it returns the first, because only a run's own
+// files show where an attempt ends. This takes 8 or 16 bytes per point, at most PointLimits.
 class ScalarReader : public Reader {
  public:
   explicit ScalarReader(const PointFormat& format, PointLimits limits = {})
@@ -38,15 +38,15 @@ class ScalarReader : public Reader {
 // Static storage.
 const Reader& TensorBoardReader();
 const Reader& WandbReader();
-// What the user says to files of a format: --run names the run of the `first` format that has
-// files, runs of others are within it, and a note of `report` says so. `first` may be this one's
-// own.
+// Applies the user's --run to files of a format: it names the run of the `first` format that has
+// files. Runs of other formats are placed within it, with a note in `report`. `first` may equal
+// `format`.
 ScalarOptions NextToFormat(ScalarOptions options, std::string_view format, std::string_view first,
                            InputReport* report);
-// Which reads a file that none recognises because its column of steps has a name of its own, which
-// the user says; nullptr: none.
+// Returns the reader of a file that no reader recognises because only the user knows the name of
+// its step column; nullptr if there is none.
 const Reader* ReaderByStep(std::string_view path, std::string_view head, const std::string& step);
-// All of them; what is told by its bytes before what is told by its words.
+// Returns all readers. Those that recognise a file by its bytes precede those that use its words.
 std::vector<const Reader*> ScalarReaders();
 
 }  // namespace plumbline::audit

@@ -2,7 +2,7 @@
 
 namespace plumbline::audit {
 
-// What lay evenly apart does so no more: all are kept one by one from here on.
+// Adds a step that is not equidistant: from here on all steps are stored individually.
 void StepList::PushListed(int64_t step) {
   if (listed_.empty()) {
     listed_.reserve(2 * size_);

@@ -1,5 +1,5 @@
-// The steps of a series in the order of the file. Nearly all are evenly apart: their first and
-// their distance say them all, and a series takes half the memory and half the writing.
+// The steps of a series in the order of the file. Nearly all are equidistant: then only the first
+// one and the distance are stored, which halves a series' memory and writes.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace plumbline::audit {
 
-// Two that hold the same steps are equal, however they came: what lies evenly apart is never kept
-// one by one. Not thread-safe.
+// Two lists with equal steps compare equal, because equidistant steps are never stored
+// individually. Not thread-safe.
 class StepList {
  public:
   class Iterator {
@@ -72,7 +72,7 @@ class StepList {
   }
 
  private:
-  // Without a sign: a file may say any step.
+  // Unsigned, because a file may contain any step.
   uint64_t At(size_t i) const { return first_ + apart_ * i; }
   bool Begin(int64_t step) {
     if (size_ == 0) first_ = static_cast<uint64_t>(step);
@@ -82,8 +82,8 @@ class StepList {
   void PushListed(int64_t step);
 
   size_t size_ = 0;
-  uint64_t first_ = 0, apart_ = 0;  // 0 where they are listed
-  std::vector<int64_t> listed_;     // all of them; empty: evenly apart
+  uint64_t first_ = 0, apart_ = 0;  // 0 if steps are listed
+  std::vector<int64_t> listed_;     // all steps; empty if they are equidistant
 };
 
 }  // namespace plumbline::audit

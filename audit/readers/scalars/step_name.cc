@@ -14,7 +14,7 @@
 namespace plumbline::audit {
 namespace {
 
-// In the order in which they are asked.
+// Best names first.
 constexpr std::string_view kStepNames[] = {"step",
                                            "_step",
                                            "global_step",
@@ -84,7 +84,7 @@ static int FindStepNameRank(std::string_view name) {
                           static_cast<size_t>(epoch - std::begin(kEpochNames)));
 }
 
-// Could a name that begins so be a step's or an epoch's?
+// Returns true if the name of a step or an epoch may begin with `c`.
 static bool BeginsLikeStep(char c) {
   static constexpr std::string_view kFirst = "_ceginostu";  // of all names
   return kFirst.find(static_cast<char>(c == '_' ? c : c | 0x20)) != std::string_view::npos;
@@ -190,14 +190,15 @@ std::optional<std::string> StepChoice::Best() const {
   for (const auto& [name, seen] : seen_) {
     if (!IsEpochName(name) && seen.whole > seen.other) most = std::max(most, seen.whole);
   }
-  // Smaller is better: epoch, still, within another object, falls, stays, not global, name.
+  // Smaller is better. Members: epoch, never changes, nested, falls, repeats, not global, rank of
+  // the name, name.
   using Rating = std::tuple<bool, bool, bool, uint64_t, uint64_t, bool, int, std::string>;
   std::optional<Rating> best;
   for (const auto& [name, seen] : seen_) {
     const bool epoch = IsEpochName(name);
     if (!MayBe(name)) continue;
     if (seen.whole <= seen.other || (!epoch && 2 * seen.whole < most)) continue;
-    // A total that each row repeats would fold all rows into one step.
+    // A total that each row repeats would merge all rows into one step.
     if (wanted_.empty() && seen.still() && seen.whole > 2 && Lower(name).find("total") == 0)
       continue;
     const bool global = Lower(name).find("global") != std::string::npos;
@@ -231,7 +232,7 @@ bool LossGoesOn(double loss, double first, double last) {
   return std::fabs(loss - last) < std::fabs(loss - first) / 2;
 }
 
-// Of an epoch that ended; one more step if steps begin at 0.
+// Returns the length of a finished epoch: one more step if steps begin at 0.
 int64_t EpochSteps::Length(int64_t step) const { return last_ + (step == 0 ? stride_ : 0); }
 
 int64_t EpochSteps::Of(int64_t step, std::optional<int64_t> epoch, std::optional<double> loss) {
@@ -251,7 +252,7 @@ int64_t EpochSteps::Of(int64_t step, std::optional<int64_t> epoch, std::optional
       before_ = std::min(kMost, before_ + Length(step));
       ++again_;
     } else {
-      first_loss_ = loss;  // of a run that was begun again
+      first_loss_ = loss;  // of a restarted run
     }
   }
   if (loss && !first_loss_) first_loss_ = loss;

@@ -34,7 +34,7 @@ void TextPointFile::Close(PointSink* sink) {
 void TextPointFile::TakeLine(TextLine line, PointSink* sink) {
   if (line.text.find('\0') == std::string_view::npos) return Take(line, sink);
   const size_t begin = line.text.find_first_not_of('\0');
-  const size_t end = line.text.find_last_not_of('\0') + 1;  // 0: there is nothing else
+  const size_t end = line.text.find_last_not_of('\0') + 1;  // 0 if there are only zeros
   if (!line.ended && end < line.text.size()) zeros_at_ = line.offset + end;
   if (end == 0) return;
   line.offset += begin;
@@ -73,10 +73,10 @@ std::unique_ptr<ByteStream> OpenText(InputReport* report) {
 }
 
 std::string PlainName(std::string_view name) {
-  constexpr size_t kMostName = 1024;  // of which a run takes RunPoints' 512
+  constexpr size_t kMostName = 1024;  // a run uses 512 of them (RunPoints)
   std::string plain(name.substr(0, kMostName));
   while (plain.size() == kMostName && !plain.empty() && (plain.back() & 0x80) != 0)
-    plain.pop_back();  // the cut may lie within a character
+    plain.pop_back();  // it may have been cut within a character
   const bool utf8 = IsUtf8(plain);
   for (char& c : plain) {
     const auto byte = static_cast<unsigned char>(c);

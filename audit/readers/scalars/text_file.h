@@ -1,4 +1,4 @@
-// A file of points that is text: what its formats have in common.
+// The common part of text formats with points.
 #pragma once
 
 #include <memory>
@@ -22,37 +22,37 @@ class TextPointFile : public PointFile {
   void Close(PointSink* sink) final;
 
  protected:
-  // One line that is ended, or the last one.
+  // Takes one complete line, or the last one.
   virtual void Take(const TextLine& line, PointSink* sink) = 0;
-  // Nothing more is there now, or ever.
+  // Called if there is nothing more now, or at all.
   virtual void Pause(PointSink* /*sink*/) {}
   virtual void Finish(PointSink* /*sink*/) {}
-  // Whether a line with zero bytes in it is damage; false: a log has such things.
+  // Returns true if a line with zero bytes is damage; false for logs, where they occur.
   virtual bool ZerosAreDamage() const { return true; }
-  // Whether compressed bytes that merely stop are: of formats whose last record may be unfinished
-  // they are none (CONTRACT.md).
+  // Returns true if compressed bytes that end early are damage. They are not if the format's last
+  // record may be unfinished (CONTRACT.md).
   virtual bool CutIsDamage() const { return false; }
   InputReport& report() { return *report_; }
 
  private:
   void ReportStream();
-  // A line without the zeros at its ends: room that was set aside and never written, as after a
-  // crash of the host. One with zeros within is passed over and counted.
+  // Removes zeros at a line's ends: space that was allocated but never written, as after a crash of
+  // the host. Skips and counts a line with zeros within.
   void TakeLine(TextLine line, PointSink* sink);
   void ReportZeros();
 
   InputReport* report_;
   TextLines lines_;
   bool stream_reported_ = false;
-  uint64_t zero_lines_ = 0, first_zero_line_ = 0;  // with zeros within; where the first begins
-  std::optional<uint64_t> zeros_at_;               // at which the unwritten end begins
+  uint64_t zero_lines_ = 0, first_zero_line_ = 0;  // with zeros within; offset of the first
+  std::optional<uint64_t> zeros_at_;               // offset of the unwritten end
 };
 
-// nullptr: the file cannot be opened, and its report says why.
+// Returns nullptr if the file cannot be opened; its report states why.
 std::unique_ptr<ByteStream> OpenText(InputReport* report);
 
-// A name as it may stand in evidence: at most 200 bytes, no control characters, UTF-8 (what is none
-// becomes '?').
+// Returns a name as evidence may contain it: at most 200 bytes, no control characters, valid UTF-8
+// (other bytes become '?').
 std::string PlainName(std::string_view name);
 
 }  // namespace plumbline::audit

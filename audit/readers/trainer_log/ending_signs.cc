@@ -19,7 +19,7 @@ bool StatesAny(std::string_view line, std::initializer_list<std::string_view> wo
   });
 }
 
-// What a line has, and what it means.
+// Text of a line, and the end that it indicates.
 struct Phrase {
   std::string_view text;
   EndKind kind;
@@ -46,7 +46,7 @@ constexpr Phrase kPhrases[] = {
     {"[CUDA ERROR] at file", EndKind::kCrash, "CUDA error"},
     {"GPU has fallen off the bus", EndKind::kCrash, "Xid 79"}};
 
-// Behind these a launcher has the exit status or the signal of what it started.
+// A launcher prints the exit status or the signal of its process after these texts.
 constexpr std::string_view kStatusLagging[] = {"ited with exit code ",
                                                "terminated with exit code ",
                                                "completed with exit code ",
@@ -70,7 +70,7 @@ std::optional<uint32_t> WordNumber(std::string_view line, std::string_view word)
   return static_cast<uint32_t>(*number);
 }
 
-// By a signal's number, which shells add to 128 and Python has below 0.
+// Maps a signal's number, to which shells add 128, and which Python negates.
 EndingSign BySignal(int64_t signal) {
   switch (signal) {
     case 9:
@@ -114,7 +114,7 @@ std::optional<EndingSign> OfLauncher(std::string_view line) {
   return sign;
 }
 
-// A shell's word for a process that got SIGKILL.
+// True for a shell's message about a process that got SIGKILL.
 bool IsShellKill(std::string_view line) {
   if (line == "Killed" || line.ends_with(" Killed") || line.find(" Killed  ") != line.npos ||
       line.starts_with("zsh: killed "))

@@ -1,4 +1,4 @@
-// Which lines state that a process ended, and how. Pure; thread-safe.
+// Recognises lines that state that a process ended, and how. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,31 @@ namespace plumbline::audit {
 struct EndingSign {
   LogEnding::Kind kind = LogEnding::Kind::kKilled;
   std::string_view type;         // "SIGKILL", "SIGSEGV", "time limit", "exit status 1"
-  bool by_launcher = false;      // stated by a program that started the process: others know more
-  std::optional<uint32_t> rank;  // that it names
+  bool by_launcher = false;      // stated by the process's launcher: other lines know more
+  std::optional<uint32_t> rank;  // rank that the line names
 };
 
-// A line that states an end by itself: a shell's "Killed", "Segmentation fault (core dumped)", a
-// scheduler's "CANCELLED ... DUE TO TIME LIMIT", a launcher's "exits with return code = -9".
+// Returns the end that a line states by itself: a shell's "Killed", "Segmentation fault (core
+// dumped)", a scheduler's "CANCELLED ... DUE TO TIME LIMIT", a launcher's "exits with return code =
+// -9".
 std::optional<EndingSign> SignIn(std::string_view line);
 
-// "torch.OutOfMemoryError: CUDA out of memory. ...": a type of Python and what it says.
+// True for a Python exception's type and message: "torch.OutOfMemoryError: CUDA out of memory.
+// ...".
 bool IsException(std::string_view text);
-// The same, and an error of a kind that does end a program: no warning, no exit.
+// The same, but only for errors that end a program: no warning, no exit.
 bool IsFatalException(std::string_view text);
-// A trainer's sentence that it stops because its loss is NaN or infinite: "Loss is nan, stopping
-// training".
+// True if a trainer states that it stops because its loss is NaN or infinite: "Loss is nan,
+// stopping training".
 bool StopsForLoss(std::string_view line);
-// "Training complete.": what is printed after it is no end of the run.
+// True for "Training complete.": lines after it do not end the run.
 bool StatesSuccess(std::string_view line);
-// A line of a process that goes on after an exception that it caught: "(retry 1 of 5)", "Upload
-// finished".
+// True for a line of a process that continues after an exception that it caught: "(retry 1 of 5)",
+// "Upload finished".
 bool GoesOn(std::string_view text);
-// The memory of a GPU or of another accelerator.
+// True if the memory of a GPU or another accelerator was exhausted.
 bool IsOutOfMemory(std::string_view text);
-// The memory of the host, or a process that was killed for it.
+// True if the memory of the host was exhausted, or a process was killed for it.
 bool IsOutOfHostMemory(std::string_view text);
 
 }  // namespace plumbline::audit

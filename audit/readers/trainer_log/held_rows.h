@@ -1,5 +1,5 @@
-// Rows of a log that count only if nothing else does: those of a printed literal, and the bars of
-// an epoch that did not end. Not thread-safe.
+// Holds rows of a log that count only if there are no others: rows of a printed literal, and bars
+// of an epoch that did not end. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace plumbline::audit {
 
-// The rows of the newest literal (log_text/log_literal.h). A history that grows is printed again
-// and again; lists of one length that differ are none of a history.
+// Holds the rows of the newest literal (log_text/log_literal.h). A growing history is printed
+// repeatedly; different lists of one length are not a history.
 class HeldLiteral {
  public:
   void Offer(std::vector<std::string> rows) {
@@ -22,9 +22,9 @@ class HeldLiteral {
     differs_ |= rows.size() <= rows_.size() && rows != rows_;
     rows_ = std::move(rows);
   }
-  // Rows in all literals so far.
+  // Returns the number of rows in all literals so far.
   uint64_t count() const { return count_; }
-  // Returns the rows of the history, and forgets them. If there is none, returns an empty list.
+  // Returns the rows of the history, and removes them. If there is none, returns an empty list.
   std::vector<std::string> Release() {
     return std::exchange(differs_, false) ? std::vector<std::string>() : std::exchange(rows_, {});
   }
@@ -35,7 +35,7 @@ class HeldLiteral {
   bool differs_ = false;
 };
 
-// Keras redraws the bar of an epoch until the epoch has ended.
+// Holds the bars that Keras redraws until the epoch has ended.
 class HeldBars {
  public:
   struct Bar {
@@ -43,13 +43,13 @@ class HeldBars {
     std::vector<std::pair<std::string, double>> values;
   };
 
-  // The bar is of another epoch than those that are held.
+  // Returns true if the bar is of another epoch than those held.
   bool IsOfNext(const LogRecord& record) const {
     return !bars_.empty() && record.mark.step != epoch_;
   }
   void Keep(const LogRecord& record) {
     epoch_ = record.mark.step;
-    if (bars_.size() == kMost) {  // every second one goes
+    if (bars_.size() == kMost) {  // drops every second bar
       for (size_t i = 0; 2 * i < kMost; ++i) bars_[i] = std::move(bars_[2 * i]);
       bars_.resize(kMost / 2);
     }
@@ -57,7 +57,7 @@ class HeldBars {
     bar.batch = record.mark.batch;
     for (const LogRecord::Value& v : record.values) bar.values.emplace_back(v.name, v.value);
   }
-  // The epoch has ended: its last line has its values.
+  // Ends an epoch: its last line has its values.
   void Ended(int64_t epoch) {
     if (epoch >= epoch_) bars_.clear();
   }

@@ -1,4 +1,4 @@
-// Progress bars in a line of a log.
+// Parses progress bars in a line of a log.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace plumbline::audit {
 
-// Of the bracket at `open`, others within it passed.
+// Returns the bracket that closes the one at `open`; passes nested brackets.
 static size_t ClosingBracket(std::string_view text, size_t open) {
   int depth = 0;
   for (size_t at = open; at < text.size(); ++at) {
@@ -23,7 +23,7 @@ static size_t ClosingBracket(std::string_view text, size_t open) {
   return text.find(']', open);
 }
 
-// "1.24k" of tqdm's unit_scale: 1240, of which three digits are known.
+// Reads "1.24k" of tqdm's unit_scale as 1240, of which three digits are known.
 static std::optional<double> ScaledNumber(std::string_view text) {
   Trim(&text, kSpaces, kSpaces);
   const size_t prefix =
@@ -54,8 +54,8 @@ bool ReadBar(std::string_view line, LogMark* mark, std::string_view* inside) {
   return true;
 }
 
-// "12s - loss: 2.5" of older Keras, "1234ms 45us/step - loss=2.5" of TensorFlow.js: where the signs
-// begin; 0: no such thing.
+// Returns where the signs begin in "12s - loss: 2.5" of older Keras or "1234ms 45us/step -
+// loss=2.5" of TensorFlow.js; 0 for other lines.
 static size_t TimeTaken(std::string_view line) {
   size_t at = 0;
   while (at < line.size() && IsPairDigit(line[at])) ++at;
@@ -66,8 +66,9 @@ static size_t TimeTaken(std::string_view line) {
   return dash != std::string_view::npos && dash <= 24 && rest[dash - 1] == ' ' ? at + dash : 0;
 }
 
-// Redraws of a bar that nothing parts, as they are copied from a notebook: "1/782 \u2501... - loss:
-// 2.4782/782 \u2501... - loss: 2.3". Where the last one's "782/782" ends; 0: there is none.
+// Finds the last redraw of a bar in text copied from a notebook, without separators: "1/782
+// \u2501... - loss: 2.4782/782 \u2501... - loss: 2.3". Returns the end of its "782/782"; 0 if there
+// is none.
 static size_t LastRedraw(std::string_view line, int64_t total) {
   const std::string whole = std::to_string(total);
   const size_t at = line.rfind(whole + "/" + whole + " \u2501");
@@ -107,7 +108,7 @@ size_t UnfinishedBar(std::string_view line, int64_t* batch) {
   if (!drawn && !heavy && !(open && rest.starts_with(' '))) return 0;
   *batch = done;
   if (!heavy) return at;
-  // Redraws that nothing parts: the last one.
+  // Redraws without separators: takes the last one.
   std::string sign(line.substr(slash, at - slash));
   const size_t size = sign.size();
   return line.rfind(sign.append(kHeavy)) + size;

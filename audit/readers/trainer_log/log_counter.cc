@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMostEpoch = int64_t{1} << 40;
 
-// What may stand behind the number of an epoch.
+// Returns true if the number of an epoch may end at `at`.
 bool EndsEpoch(std::string_view text, size_t at) {
   static constexpr Bytes kEnds(" \t|]),;:-{[");
   if (at == text.size() || text.substr(at, 2) == ". ") return true;
@@ -25,7 +25,7 @@ bool EndsEpoch(std::string_view text, size_t at) {
   return kEnds[text[at]];
 }
 
-// `at` is behind the word "epoch".
+// Reads the epoch after the word "epoch", which ends at `at`.
 std::optional<LogMark> EpochAfter(std::string_view text, size_t begin, size_t at) {
   LogMark mark;
   mark.begin = begin;
@@ -56,7 +56,7 @@ std::optional<LogMark> EpochAfter(std::string_view text, size_t begin, size_t at
   return mark;
 }
 
-// ESPnet: "3epoch:train:101-200batch: ...", "3epoch results: ...". `at` is at the word.
+// Reads ESPnet's "3epoch:train:101-200batch: ..." or "3epoch results: ...". The word is at `at`.
 std::optional<LogMark> EpochBefore(std::string_view text, size_t at) {
   size_t begin = at;
   while (begin > 0 && IsPairDigit(text[begin - 1])) --begin;
@@ -83,7 +83,7 @@ std::optional<LogMark> EpochBefore(std::string_view text, size_t at) {
   return mark;
 }
 
-// Where "ep" begins from `at` on, in any case; the text's size: nowhere near.
+// Returns the next "ep" from `at` on, in any case; the text's size if none is near.
 size_t NextEp(std::string_view text, size_t at) {
   constexpr size_t kFar = 1024;
   const size_t limit = std::min(text.size(), kFar);
@@ -116,7 +116,7 @@ std::optional<LogMark> EpochIn(std::string_view text) {
   return std::nullopt;
 }
 
-// Marian's "Ep. 1 : Up. 100 :", flashlight's "epoch: 1 | nupdates: 1000 |": the updates count.
+// Reads Marian's "Ep. 1 : Up. 100 :" or flashlight's "epoch: 1 | nupdates: 1000 |": updates count.
 std::optional<LogMark> UpdateIn(std::string_view text) {
   static constexpr std::string_view kWords[] = {"Up. ", "nupdates: "};
   for (const std::string_view word : kWords) {
@@ -131,7 +131,7 @@ std::optional<LogMark> UpdateIn(std::string_view text) {
   return std::nullopt;
 }
 
-// "train (1/120)" of Catalyst: epochs. `at` is at the parenthesis.
+// Reads Catalyst's "train (1/120)", which are epochs. The parenthesis is at `at`.
 std::optional<LogMark> PhaseOfEpochs(std::string_view text, size_t at, LogMark mark) {
   mark.end = ReadRatio(text, at + 1, &mark);
   if (mark.end == at + 1 || !ByteIs(text, mark.end, ')')) return std::nullopt;
@@ -141,8 +141,8 @@ std::optional<LogMark> PhaseOfEpochs(std::string_view text, size_t at, LogMark m
   return mark;
 }
 
-// Behind the word: "Train: 0 [  50/1251 (  4%)]", "Train:    1/80 (  1%) [  50/1000 (  5%)]",
-// "Train: [4/300][40/200]", "train: [1][10/1000]", "Training  [  10/125000]": epoch and batches.
+// Reads epoch and batches after a phase: "Train: 0 [  50/1251 (  4%)]", "Train:    1/80 (  1%) [
+// 50/1000 (  5%)]", "Train: [4/300][40/200]", "train: [1][10/1000]", "Training  [  10/125000]".
 std::optional<LogMark> PhaseAt(std::string_view text, size_t at, std::string_view phase) {
   LogMark mark;
   mark.begin = at;
@@ -178,7 +178,7 @@ std::optional<LogMark> PhaseAt(std::string_view text, size_t at, std::string_vie
   return mark;
 }
 
-// "Train: 0 [  50/1251 (  4%)]", "Test:  [49/50]": a word behind a space, near the beginning.
+// Finds "Train: 0 [  50/1251 (  4%)]", "Test:  [49/50]": a word after a space, near the beginning.
 std::optional<LogMark> PhaseIn(std::string_view text) {
   static constexpr std::string_view kPhases[] = {"train", "training",   "test", "val",
                                                  "valid", "validation", "eval", "evaluation"};
@@ -195,8 +195,8 @@ std::optional<LogMark> PhaseIn(std::string_view text) {
   return std::nullopt;
 }
 
-// "Progress:  50.0%", "Epoch: 10.1%": the share that is done, in thousandths. `at` is behind the
-// word.
+// Reads the completed share of "Progress:  50.0%", "Epoch: 10.1%", in thousandths. The word ends at
+// `at`.
 std::optional<LogMark> ShareAfter(std::string_view text, size_t begin, size_t at) {
   LogMark mark;
   mark.begin = begin;
@@ -213,7 +213,7 @@ std::optional<LogMark> ShareAfter(std::string_view text, size_t begin, size_t at
   return mark;
 }
 
-// "Batch 50/938, Loss: 2.1", "[batch=3/100]:", "Episode 10 reward: 3", "i=10 loss=2.1".
+// Finds "Batch 50/938, Loss: 2.1", "[batch=3/100]:", "Episode 10 reward: 3", "i=10 loss=2.1".
 std::optional<LogMark> WordCount(std::string_view text) {
   static constexpr std::string_view kWords[] = {
       "batch", "episode", "timestep", "timesteps", "i", "progress", "epoch", "generation", "round"};
@@ -250,7 +250,7 @@ std::optional<LogMark> WordCount(std::string_view text) {
   return std::nullopt;
 }
 
-// WeNet: "TRAIN Batch 3/400 loss 2.5": an epoch and a batch.
+// Finds WeNet's "TRAIN Batch 3/400 loss 2.5": an epoch and a batch.
 std::optional<LogMark> BatchOfEpoch(std::string_view text) {
   static constexpr std::string_view kWords[] = {"TRAIN Batch ", "CV Batch "};
   for (const std::string_view word : kWords) {
@@ -270,7 +270,7 @@ std::optional<LogMark> BatchOfEpoch(std::string_view text) {
   return std::nullopt;
 }
 
-// An epoch, and what else on the line counts within it.
+// Returns the epoch with another count of the line within it, if there is one.
 std::optional<LogMark> EpochAndMore(std::string_view line, const LogMark& epoch) {
   if (std::optional<LogMark> update = UpdateIn(line)) {
     update->epoch = epoch.epoch;

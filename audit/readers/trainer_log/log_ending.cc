@@ -32,8 +32,8 @@ bool Whole(std::string_view text, Number* number) {
 }
 
 struct EndingLine {
-  std::string_view text;         // without a rank in front
-  std::optional<uint32_t> rank;  // "[rank3]:", as torchrun has it
+  std::string_view text;         // without a leading rank
+  std::optional<uint32_t> rank;  // "[rank3]:", as printed by torchrun
 };
 
 EndingLine LineOf(std::string_view text) {
@@ -60,7 +60,7 @@ std::string Short(std::string_view text) {
   return std::string(text.substr(0, end)) + "...";
 }
 
-// The number after a word: "SeqNum=12", "last enqueued NCCL work: 36".
+// Returns the number after a word: "SeqNum=12", "last enqueued NCCL work: 36".
 std::optional<uint64_t> NumberAfter(std::string_view text, std::string_view word) {
   size_t at = text.find(word);
   if (at == std::string_view::npos) return std::nullopt;
@@ -73,7 +73,7 @@ std::optional<uint64_t> NumberAfter(std::string_view text, std::string_view word
   return value;
 }
 
-// A row of training: a loss with a number.
+// True for a row of training: a loss with a number.
 bool IsLossRow(std::string_view text) {
   const size_t at = text.find("loss");
   if (at == std::string_view::npos) return false;
@@ -106,7 +106,7 @@ class EndingSearch {
   }
 
  private:
-  static constexpr size_t kNearEnd = 5;  // lines that are not blank
+  static constexpr size_t kNearEnd = 5;  // non-blank lines
 
   static LogEnding EndingBy(LogEnding::Kind kind, std::string_view type, std::string_view message,
                             std::optional<uint32_t> rank) {
@@ -148,7 +148,7 @@ class EndingSearch {
     }
   }
 
-  // Training went on, or ended well.
+  // Removes what was found, because training continued or ended well.
   void Forget() {
     in_traceback_ = false;
     ending_.reset();
@@ -158,11 +158,11 @@ class EndingSearch {
     ignored_ = chained_ = false;
   }
 
-  // True if the line is of a traceback. A logger may stamp each of its lines.
+  // Returns true if the line is part of a traceback. A logger may stamp each of its lines.
   bool TakeTraceback(const EndingLine& line) {
     constexpr std::string_view kBegin = "Traceback (most recent call last)";
     constexpr size_t kMostStamp = 120;
-    // A helper's thread may fail while the interpreter exits.
+    // A helper thread may fail while the interpreter exits.
     if (line.text.starts_with("Exception ignored in") ||
         (finished_ && line.text.starts_with("Exception in thread"))) {
       ignored_ = true;
@@ -199,8 +199,8 @@ class EndingSearch {
     return EndingBy(kind, text.substr(0, text.find(':')), text, rank);
   }
 
-  // The first exception of those at the end: others follow it on other ranks. One that was raised
-  // while another was handled is the one that ended the run; a launcher's only reports.
+  // Keeps the first of the final exceptions, because other ranks follow it. An exception raised
+  // while another was handled replaces that one. A launcher's exception only reports another.
   void TakeException(std::string_view text, std::optional<uint32_t> rank) {
     LogEnding found = Exception(text, rank);
     found.by_launcher = found.type.ends_with("ChildFailedError");
@@ -212,7 +212,7 @@ class EndingSearch {
     ending_ = std::move(found);
   }
 
-  // What the lines below an end add to it.
+  // Adds information from lines after the end.
   void TakeMore(std::string_view text) {
     const std::string_view plain = WithoutBlanks(text);
     if (ending_->kind != LogEnding::Kind::kCrash) return;
@@ -222,7 +222,8 @@ class EndingSearch {
       ending_->kind = LogEnding::Kind::kOutOfMemory;
   }
 
-  // torchrun's "Root Cause (first observed failure):", and below it rank, exitcode, traceback.
+  // Reads torchrun's "Root Cause (first observed failure):" and, below it, rank, exitcode,
+  // traceback.
   bool TakeReport(std::string_view text) {
     if (Contains(text, "Root Cause (first observed failure)")) {
       root_ = Root{};
@@ -237,7 +238,7 @@ class EndingSearch {
            plain.starts_with("traceback");
   }
 
-  // Where nothing but the launcher states how the run ended.
+  // Uses the report if only the launcher states how the run ended.
   void TakeRoot() {
     if (ending_ && !ending_->by_launcher) {
       if (!ending_->rank && root_->rank) ending_->rank = static_cast<uint32_t>(*root_->rank);
@@ -277,7 +278,8 @@ class EndingSearch {
     return true;
   }
 
-  // The collective that the first of them waited in; who never enqueued it did not come.
+  // Reports the collective that the first ranks waited in. A rank that never enqueued it is
+  // missing.
   void TakeTimeouts() {
     const Timeout& first = timeouts_.front();
     LogEnding ending = EndingBy(LogEnding::Kind::kTimeout, "NCCL time-out", first.text, first.rank);
@@ -289,7 +291,7 @@ class EndingSearch {
     for (const auto& [rank, last] : enqueued_) {
       if (last < first.sequence) ending.missing.push_back(rank);
     }
-    // A rank that printed its lines and no time-out was elsewhere.
+    // A rank that printed lines but no time-out is also missing.
     for (const auto& [rank, nothing] : seen_) {
       if (enqueued_.contains(rank) || Waits(rank) || seen_.size() < 2) continue;
       ending.missing.push_back(rank);
@@ -308,7 +310,7 @@ class EndingSearch {
                        [rank](const Timeout& timeout) { return timeout.rank == rank; });
   }
 
-  struct Root {  // of torchrun's report
+  struct Root {  // torchrun's report
     std::optional<uint64_t> rank, signal;
     std::string status;
   };
@@ -316,13 +318,13 @@ class EndingSearch {
   std::optional<LogEnding> ending_;
   std::optional<LogEnding> bare_;  // an exception's line without a traceback
   std::optional<Root> root_;
-  size_t lines_ = 0, bare_line_ = 0;  // not blank
+  size_t lines_ = 0, bare_line_ = 0;  // non-blank lines
   bool in_traceback_ = false;
-  bool ignored_ = false;   // by Python, which prints it all the same
-  bool finished_ = false;  // the newest sentence on it states success
-  bool chained_ = false;   // what follows was raised while `ending_` was handled
+  bool ignored_ = false;   // Python ignores the exception, but prints it
+  bool finished_ = false;  // the newest statement on it is of success
+  bool chained_ = false;   // the next exception was raised while `ending_` was handled
   size_t stamp_ = 0;       // bytes before the traceback on its line
-  size_t frames_ = 0;      // lines of it
+  size_t frames_ = 0;      // lines of the traceback
   std::optional<uint32_t> traceback_rank_;
   std::vector<Timeout> timeouts_;
   std::map<uint32_t, uint64_t> enqueued_;  // by rank

@@ -1,5 +1,5 @@
-// How a trainer's log ends, where it does not end well: an exception that nobody caught, memory
-// that ran out, a collective that timed out, a kill. Pure; thread-safe.
+// Finds how a trainer's log ends, if it does not end well: an uncaught exception, exhausted memory,
+// a collective that timed out, a kill. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace plumbline::audit {
 
 struct LogEnding {
-  // kCrash: a signal that the process brought upon itself, an abort, a panic. kCancelled: by a
-  // scheduler or by whoever stopped it. kNotFinite: the trainer stopped because its loss is NaN.
+  // kCrash: a signal that the process caused, an abort, a panic. kCancelled: stopped by a scheduler
+  // or a person. kNotFinite: the trainer stopped because its loss is NaN or infinite.
   enum class Kind : uint8_t {
     kException,
     kOutOfMemory,
@@ -26,16 +26,17 @@ struct LogEnding {
   bool by_launcher = false;      // only a launcher's report states it
   std::string type;              // "RuntimeError", "SIGKILL"
   std::string message;           // its line, at most 300 bytes
-  std::optional<uint32_t> rank;  // that printed it first
+  std::optional<uint32_t> rank;  // rank that printed it first
 
-  // Of a time-out: the collective that waited, and who did not come to it.
+  // For a time-out: the collective that waited, and the ranks that did not join it.
   uint64_t sequence = 0;
   std::string op;
   std::vector<uint32_t> waiting;  // ranks that reported it
-  std::vector<uint32_t> missing;  // ranks whose last enqueued work lies before it
+  std::vector<uint32_t> missing;  // ranks whose last enqueued work precedes it
 };
 
-// `tail`: the end of a log, whole lines. nullopt: it ends well, or training went on after that.
+// `tail` is the end of a log, in whole lines. Returns nullopt if it ends well, or training
+// continued.
 std::optional<LogEnding> EndingOf(std::string_view tail);
 
 }  // namespace plumbline::audit

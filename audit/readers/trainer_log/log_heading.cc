@@ -15,7 +15,7 @@ size_t LogHeading::EndIn(std::string_view line) const {
          (prefix[same] == line[same] || (IsPairDigit(prefix[same]) && IsPairDigit(line[same]))))
     ++same;
   if (same == prefix.size()) return same;
-  // The heading has signs of its own ("**** Epoch 3"): up to what parts them from the logger's.
+  // The heading has its own signs ("**** Epoch 3"): keeps the text up to the end of the logger's.
   size_t end = 0;
   for (const std::string_view part : kParts) {
     const size_t at = line.substr(0, same).rfind(part);

@@ -1,5 +1,5 @@
-// What a logger prints before the heading of an epoch ("2024-05-14 03:22:10 - INFO - "), and before
-// the lines below it. Not thread-safe.
+// Remembers what a logger prints before the heading of an epoch ("2024-05-14 03:22:10 - INFO - ")
+// and before the lines below it. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace plumbline::audit {
 class LogHeading {
  public:
   void Keep(std::string_view prefix) { prefix_ = prefix; }
-  // Where the same words end in a line, digits taken for one another; 0: it begins otherwise.
+  // Returns where the same words end in a line, with any digits; 0 if it begins differently.
   size_t EndIn(std::string_view line) const;
 
  private:

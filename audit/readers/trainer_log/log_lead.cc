@@ -12,7 +12,7 @@
 namespace plumbline::audit {
 namespace {
 
-// The name that `text` begins with, up to a sign or a number.
+// Returns the name at the beginning of `text`, up to a sign or a number.
 std::string_view NameAhead(std::string_view text) {
   static constexpr Bytes kFront(" \t[");
   static constexpr Bytes kBack(" \t-");
@@ -24,14 +24,14 @@ std::string_view NameAhead(std::string_view text) {
 
 bool TrainingAhead(std::string_view text) {
   if (HasTrainingWord(NameAhead(text))) return true;
-  // "[L1: 2.5]": a digit of the name itself.
+  // "[L1: 2.5]": the digit is part of the name.
   static constexpr Bytes kFront(" \t[");
   Trim(&text, kFront, kSpaces);
   const std::string_view name = text.substr(0, text.find_first_of(":= "));
   return !name.empty() && name.size() <= 24 && IsPairLetter(name[0]) && HasTrainingWord(name);
 }
 
-// A number with a fraction, or one that is not finite, and nothing else.
+// True if the text is a number with a fraction, or a non-finite one, and nothing else.
 bool IsNumberAlone(std::string_view text) {
   static constexpr Bytes kFront(" \t:");
   Trim(&text, kFront, kSpaces);
@@ -41,7 +41,7 @@ bool IsNumberAlone(std::string_view text) {
   return text.find('.') != std::string_view::npos || IsPairLetter(text[0]) || text[0] == '-';
 }
 
-// What follows the count that ends at mark->end makes it one, or not.
+// Returns the mark if the text after mark->end confirms that it is a count.
 std::optional<LogMark> Checked(std::string_view text, LogMark mark) {
   const std::string_view rest = text.substr(mark.end);
   if (IsNumberAlone(rest)) {
@@ -51,7 +51,7 @@ std::optional<LogMark> Checked(std::string_view text, LogMark mark) {
   return TrainingAhead(rest) ? std::optional(mark) : std::nullopt;
 }
 
-// "[3/25][50/1583]", "[100/3000] loss: 2.5".
+// Reads "[3/25][50/1583]", "[100/3000] loss: 2.5".
 std::optional<LogMark> BracketOfRatio(std::string_view text, LogMark first, size_t end) {
   LogMark mark = first;
   const size_t next = PassBlanks(text, end);
@@ -66,7 +66,8 @@ std::optional<LogMark> BracketOfRatio(std::string_view text, LogMark first, size
   return Checked(text, first);
 }
 
-// "[1,  2000]", "[3: 10/200]", "[100 | 12.34]", "[12]": behind the first count, which ends at `at`.
+// Reads the rest of "[1,  2000]", "[3: 10/200]", "[100 | 12.34]", "[12]" after the first count,
+// which ends at `at`.
 std::optional<LogMark> BracketOfCount(std::string_view text, LogMark mark, size_t at) {
   if (ByteIs(text, at, ',')) {
     mark.epoch = mark.step;
@@ -95,7 +96,7 @@ std::optional<LogMark> BracketOfCount(std::string_view text, LogMark mark, size_
   if (!ByteIs(text, at, ']') || !(ByteIs(text, at + 1, '\t') || ByteIs(text, at + 1, ' ')))
     return std::nullopt;
   mark.end = at + 1;
-  // A name and a colon follow at once, or a name of training: no message that is numbered.
+  // A name and a colon, or a name of training, must follow. Otherwise it is a numbered message.
   const std::string_view rest = text.substr(PassBlanks(text, at + 1));
   const size_t colon = rest.find_first_of(":=");
   const bool named = colon != std::string_view::npos && colon > 0 && colon <= 64 &&
@@ -103,7 +104,7 @@ std::optional<LogMark> BracketOfCount(std::string_view text, LogMark mark, size_
   return named ? std::optional(mark) : Checked(text, mark);
 }
 
-// "12:\tlearn: 0.5", "100/ 2000: 2.5", "100) loss = 2.5", "3 100 loss - 2.5".
+// Reads "12:\tlearn: 0.5", "100/ 2000: 2.5", "100) loss = 2.5", "3 100 loss - 2.5".
 std::optional<LogMark> PlainLead(std::string_view text, size_t at) {
   LogMark mark;
   mark.begin = at;
@@ -174,7 +175,7 @@ std::optional<LogMark> LeadingCount(std::string_view text) {
   const bool google = text.size() > 8 && std::strchr("IWE", text[0]) != nullptr &&
                       IsPairDigit(text[1]) && IsPairDigit(text[4]) && text[5] == ' ';
   if (const size_t close = google ? text.find("] [") : text.npos; close < 96) at = close + 2;
-  // A time in brackets of its own.
+  // A time in separate brackets.
   if (ByteIs(text, at, '[') && at + 9 < text.size() && text[at + 3] == ':' && text[at + 9] == ']')
     at = PassBlanks(text, at + 10);
   if (!ByteIs(text, at, '[')) return std::nullopt;
@@ -212,7 +213,7 @@ std::optional<LogMark> RatioAnywhere(std::string_view text) {
     mark.begin = begin;
     mark.end = ReadRatio(text, begin, &mark);
     const std::string_view rest = text.substr(mark.end);
-    // Bars of Keras end in a line of their own; "05/14 03:22" is a date.
+    // Bars of Keras end in separate lines; "05/14 03:22" is a date.
     const bool keras = text.substr(0, begin).find_first_not_of(" \b") == text.npos &&
                        (rest.starts_with(" [") || rest.starts_with(" \u2501"));
     const bool date = rest.size() > 3 && IsPairDigit(rest[1]) && rest[3] == ':';

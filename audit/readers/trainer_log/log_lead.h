@@ -1,5 +1,5 @@
-// Counts that no word names: at the beginning of a line, at its end, or a ratio anywhere. Weak ones
-// (LogMark::weak) mark a line only if it has a series of training. Pure; thread-safe.
+// Finds counts without a word: at the beginning of a line, at its end, or a ratio anywhere. Weak
+// ones (LogMark::weak) mark a line only if it has a series of training. Pure; thread-safe.
 #pragma once
 
 #include <optional>
@@ -9,21 +9,20 @@
 
 namespace plumbline::audit {
 
-// "[12]\ttrain-rmse:0.5" (XGBoost, LightGBM; a time may stand before it), "12:\tlearn: 0.5"
+// Finds "[12]\ttrain-rmse:0.5" (XGBoost, LightGBM; a time may precede it), "12:\tlearn: 0.5"
 // (CatBoost), "[3/25][50/1583]", "[1,  2000]", "[100/3000] loss: 2.5", "[3: 10/200] loss: 2.5",
-// "[100 | 12.3] loss=2.5", "#100 loss: 2.5", "100) loss = 2.5", "3 100 loss - 2.5", "100/ 2000:
-// 2.5".
+// "[100 | 12.3] loss=2.5", "#100 loss: 2.5", "100) loss = 2.5", "3 100 loss - 2.5", "100/
+// 2000: 2.5".
 std::optional<LogMark> LeadingCount(std::string_view text);
-// "loss: 2.30  [ 6400/60000]".
+// Finds "loss: 2.30  [ 6400/60000]".
 std::optional<LogMark> TrailingCount(std::string_view text);
-// "... data=0010/0120 loss=2.5", "(12 of 120) ... loss: 2.5": weak.
+// Finds "... data=0010/0120 loss=2.5", "(12 of 120) ... loss: 2.5". The mark is weak.
 std::optional<LogMark> RatioAnywhere(std::string_view text);
-// "Loss after 100 steps: 2.5", "After 100 iterations, loss is 2.5".
+// Finds "Loss after 100 steps: 2.5", "After 100 iterations, loss is 2.5".
 std::optional<LogMark> CountAfterWord(std::string_view text);
-// "Train loss 10 2.5 Grad Norm 0.5" (Tacotron 2): the name, the step, the value.
+// Finds "Train loss 10 2.5 Grad Norm 0.5" (Tacotron 2): the name, the step, the value.
 std::optional<LogMark> CountAfterName(std::string_view text);
-// "INFO:rvc:[200, 0.0001]" (VITS): the step and the rate of the line below. Nothing else stands
-// there.
+// Finds "INFO:rvc:[200, 0.0001]" (VITS): the step and the rate of the line below, and nothing else.
 std::optional<LogMark> ListOfStep(std::string_view text);
 
 }  // namespace plumbline::audit

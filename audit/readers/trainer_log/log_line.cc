@@ -21,7 +21,7 @@ bool HasSign(std::string_view text) {
   return text.find('=') != std::string_view::npos || text.find(':') != std::string_view::npos;
 }
 
-// "[{'loss': ...", "{'loss': [2.5, ...", "'loss': array([...".
+// True for "[{'loss': ...", "{'loss': [2.5, ...", "'loss': array([...".
 bool MayHoldLiteral(std::string_view line) {
   const size_t brace = line.find('{');
   if (brace == std::string_view::npos) return false;
@@ -61,7 +61,7 @@ bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
     line = WithoutEscapes(inner, &colours);
     if (line.data() != inner.data()) line = inner_ = colours;
     if (ParseLabelled(line, ended, record)) return KeepAbove(*record);
-    // It may be a record of its own that has a text besides.
+    // The object may itself be a record that also contains a text.
     record->Clear();
     record->mark = {};
     line = own;
@@ -148,7 +148,7 @@ void LogParser::OpenBlock(const LogRecord& record) {
   continued_prefix_ = record.prefix;
 }
 
-// Pairs of the step that the line above has.
+// Takes pairs that belong to the step of the line above.
 bool LogParser::TakeContinued(std::string_view pairs, bool ended, LogRecord* record) {
   record->mark = continued_mark_;
   record->mark.alone = false;
@@ -160,7 +160,7 @@ bool LogParser::TakeContinued(std::string_view pairs, bool ended, LogRecord* rec
   return !record->values.empty();
 }
 
-// "    train/CrossEntropyLoss=10.9", "  | > loss: 2.3" under a line that has the step.
+// Takes "    train/CrossEntropyLoss=10.9" or "  | > loss: 2.3" below a line that has the step.
 bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
   if (!continued_) return false;
   if (listed_) return Listed(line, ended, record);
@@ -170,7 +170,7 @@ bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
   if (bare_ && line[0] != ' ' && ++words_ <= kMostWords) return false;
   const bool indented = line.starts_with(' ') || line.starts_with('\t');
   const char first = line[line.find_first_not_of(" \t")];
-  // An epoch of its own.
+  // A new epoch.
   const size_t letter = std::min(line.find_first_not_of(" \t*-"), line.size());
   const bool epoch = letter < line.size() && HasWordAt(line, letter, "epoch") &&
                      continued_mark_.kind == LogMark::Kind::kEpoch;
@@ -179,15 +179,15 @@ bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
     return false;
   }
   if (!TakeContinued(line, ended, record)) return false;
-  // "  valid: loss=2.5": whose values they are.
+  // "  valid: loss=2.5": the text before the values names their data set.
   const char* name = record->values[0].name.data();
   if (name > line.data() && name < line.data() + line.size())
     record->evaluation |= IsEvaluationHead(line.substr(0, static_cast<size_t>(name - line.data())));
   return true;
 }
 
-// "Loss: 2.5" or "| loss | 2.5 |" below "Step: 10". True: the line belongs to the block; one
-// without a value is a rule or a header of the box.
+// Takes "Loss: 2.5" or "| loss | 2.5 |" below "Step: 10". Returns true if the line belongs to the
+// block; without a value it is a rule or a header of the box.
 bool LogParser::UnderStep(std::string_view line, bool ended, LogRecord* record) {
   constexpr size_t kLongest = 120;
   static constexpr Bytes kEdges(" \t|");
@@ -211,7 +211,7 @@ bool LogParser::UnderStep(std::string_view line, bool ended, LogRecord* record) 
   return whole;
 }
 
-// VITS: the values of the step whose number is in the list above.
+// Takes VITS's values, whose step is in the list above.
 bool LogParser::Listed(std::string_view line, bool ended, LogRecord* record) {
   continued_ = listed_ = false;
   if (!HasSign(line) || !TakeContinued(line.substr(heading_.EndIn(line)), ended, record) ||
@@ -222,7 +222,7 @@ bool LogParser::Listed(std::string_view line, bool ended, LogRecord* record) {
   return true;
 }
 
-// A line that a terminal's width has cut: its name may be in the line above.
+// Takes a line cut by a terminal's width: its name may be in the line above.
 bool LogParser::Wrapped(std::string_view line, bool ended, LogRecord* record) {
   constexpr size_t kLeast = 8;  // spaces below the columns of time and level
   if (line.find_first_not_of(' ') < kLeast) {
@@ -238,7 +238,7 @@ bool LogParser::ParseStep(std::string_view line, bool ended, LogRecord* record) 
   const LogMark& mark = record->mark;
   const std::string_view rest = line.substr(mark.end);
   TakeBefore(record->prefix, record);
-  // What stands before the values states whose they are.
+  // The text before the values names their data set.
   std::string_view head = record->prefix;
   if (!record->values.empty() && record->values[0].name.data() >= head.data())
     head = head.substr(0, static_cast<size_t>(record->values[0].name.data() - head.data()));
@@ -273,7 +273,7 @@ bool LogParser::ParseStep(std::string_view line, bool ended, LogRecord* record) 
   return !record->values.empty() || !record->absent.empty();
 }
 
-// "At iterate    1    f=  0.69" of L-BFGS, "iter  10 value 231.1" of R: what is minimised.
+// Names the minimised value: "At iterate    1    f=  0.69" of L-BFGS, "iter  10 value 231.1" of R.
 void LogParser::NameOptimum(std::string_view line, LogRecord* record) {
   const bool lbfgs = line.starts_with("At iterate ");
   if (record->values.empty() || !(lbfgs || line.starts_with("iter "))) return;
@@ -293,11 +293,11 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
     TakePairs(inside, ended || record->mark.end < line.size(), record);
     TakeGlobalStep(record);
     TakeEpochOfBar(record);
-    // "Epoch 3/10" above it: the bar is one of several.
+    // Below "Epoch 3/10" the bar is one of several.
     if (headed_ && record->how == LogRecord::Step::kBar && record->mark.epoch < 0 &&
         EpochInPrefix(record->prefix) < 0)
       record->mark.epoch = epoch_;
-    // The longest bar without a text before it is that of the training.
+    // The longest bar without a text before it belongs to the training.
     if (record->prefix.find_first_not_of(" \t") == std::string_view::npos &&
         record->mark.total >= shown_total_) {
       shown_ = record->mark.step;
@@ -305,7 +305,7 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
     }
     if (!record->values.empty()) return true;
   }
-  // What is printed while a bar is shown stands behind it.
+  // Other output while a bar is shown follows it on the line.
   const std::string_view rest = line.substr(at + 2);
   const std::optional<LogMark> next = FindMark(rest);
   if (!next || next->kind == LogMark::Kind::kBar) return false;
@@ -317,7 +317,7 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
              : ParseDictionary(rest.substr(next->begin), ended, record);
 }
 
-// "global_step=140.0" on a bar of one epoch (NeMo, Lightning).
+// Takes "global_step=140.0" from a bar of one epoch (NeMo, Lightning).
 void LogParser::TakeGlobalStep(LogRecord* record) {
   const auto at =
       std::find_if(record->values.begin(), record->values.end(), [](const LogRecord::Value& v) {
@@ -329,7 +329,7 @@ void LogParser::TakeGlobalStep(LogRecord* record) {
   record->values.erase(at);
 }
 
-// "3/120(t): 100%|", "[..., epoch=3/120, loss=2.5]": the epoch that the bar is of.
+// Takes the epoch of a bar: "3/120(t): 100%|", "[..., epoch=3/120, loss=2.5]".
 void LogParser::TakeEpochOfBar(LogRecord* record) {
   LogMark epochs;
   const std::string_view prefix = record->prefix;
@@ -344,8 +344,8 @@ void LogParser::TakeEpochOfBar(LogRecord* record) {
   }
 }
 
-// Names and numbers before a mark: "loss=2.5 lr=1e-4 step=10", "| loss 9.2 | num_updates 100".
-// What a logger prints there of the process, the time and the place is left out.
+// Takes pairs before a mark: "loss=2.5 lr=1e-4 step=10", "| loss 9.2 | num_updates 100". Leaves out
+// what a logger prints there about the process, the time and the place.
 void LogParser::TakeBefore(std::string_view text, LogRecord* record) {
   if (!HasLetter(text)) return;
   LogPairs pairs(text, &names_, decimals_);
@@ -368,7 +368,7 @@ void LogParser::TakeBefore(std::string_view text, LogRecord* record) {
 void LogParser::TakePairs(std::string_view text, bool ended, LogRecord* record) {
   LogPairs pairs(text, &names_, decimals_);
   for (LogPair pair; pairs.Next(&pair);) {
-    // A number may go on; a "nan" may be the beginning of a name.
+    // A number may continue; "nan" may be the beginning of a name.
     if (pair.absent) {
       record->absent.push_back(pair.name);
     } else if (!ended && pair.at_end && (std::isfinite(pair.value) || !pair.after_sign)) {
@@ -384,8 +384,8 @@ void LogParser::TakePairs(std::string_view text, bool ended, LogRecord* record) 
   if (sourced_ || wrapped_) wrapped_tail_ = pairs.Tail();
 }
 
-// "[train] loss=40.1, acc=0.5, [valid] loss=35.5": parts of other data, of which the first is not
-// the evaluation's.
+// Takes parts with different data: "[train] loss=40.1, acc=0.5, [valid] loss=35.5". The first is
+// not the evaluation's.
 void LogParser::TakeParts(std::string_view text, bool ended, LogRecord* record) {
   const size_t valid = text.find("[valid] ");
   const size_t train = text.find("[train] ");

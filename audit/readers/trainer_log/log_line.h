@@ -1,4 +1,4 @@
-// A line of a trainer's log as a record: its step, and the names and numbers of it.
+// Parses a line of a trainer's log into a record: its step, names and numbers.
 #pragma once
 
 #include <cstdint>
@@ -20,34 +20,33 @@
 
 namespace plumbline::audit {
 
-// One line, parsed.
+// A parsed line.
 struct LogRecord {
-  // kEpoch: the epoch is all that is known of the step. kShown: the step of a progress bar above
-  // it.
+  // kEpoch: only the epoch is known. kShown: the step is that of a progress bar above the line.
   enum class Step { kStated, kCounted, kBar, kEpoch, kShown };
   struct Value {
     std::string_view name;
     double value;
     std::string_view group = {};  // "tot_loss" of "tot_loss[loss=0.5]"
-    bool evaluation = false;      // of a part of the line: "[valid] loss=0.5"
-    double limit = 0;             // of memory, bytes; of a count its total; 0: not stated
+    bool evaluation = false;      // in a part of the line: "[valid] loss=0.5"
+    double limit = 0;             // of memory, in bytes; of a count, its total; 0 if not stated
   };
 
   Step how = Step::kStated;
   LogMark mark;
   std::string_view line;    // without colours
-  std::string_view prefix;  // of it, before the mark
+  std::string_view prefix;  // of the line, before the mark
   bool evaluation = false;
   std::vector<Value> values;
-  bool cut = false;                      // a last value was left out
+  bool cut = false;                      // the last value was left out
   std::vector<std::string_view> absent;  // names without a value: "loss: None"
-  size_t lists = 0;                      // of numbers, which are no values
+  size_t lists = 0;                      // of numbers, which are not values
   std::string_view first_list;
-  // Numbers with a sign before them that became no value, and the text before the first of them.
+  // Number of numbers after a sign that had no valid name, and the text before the first of them.
   size_t refused = 0;
   std::string_view first_refused;
   bool summary = false;           // of the whole run
-  bool evaluation_batch = false;  // a batch within an evaluation: passed over
+  bool evaluation_batch = false;  // a batch within an evaluation, which is ignored
 
   void Clear() {
     values.clear();
@@ -64,30 +63,30 @@ bool HasLetter(std::string_view text);
 // True if one of its series is of a training.
 bool HasTraining(const LogRecord& record);
 
-// Lines into records. Keeps the line that continues an earlier one. Not thread-safe.
+// Parses lines into records. Keeps a line that continues an earlier one. Not thread-safe.
 class LogParser {
  public:
-  // Looks at the beginning of the log: were its lines copied, and which words do they have?
+  // Looks at the beginning of the log: whether its lines were copied, and which words they use.
   void LookAt(std::string_view head) {
     copied_ = CopiedIn(head);
     foreign_ = HasForeignWords(head);
   }
   bool foreign() const { return foreign_; }  // the lines have words that WithEnglishWords knows
-  // How fractions are written in the whole log.
+  // Sets how fractions are written in the whole log.
   void SetDecimals(Decimals decimals) { decimals_ = decimals; }
-  // "3: 5/200 loss 2.5": the lines begin with their epoch, not with a rank.
+  // Call if the lines begin with their epoch, not with a rank: "3: 5/200 loss 2.5".
   void SetLabelsAreEpochs(bool are) { epoch_labels_ = are; }
-  // `ended`: the line is whole. The record is valid until the next call and as long as the line.
+  // `ended`: the line is complete. The record is valid until the next call, and while the line is.
   bool Parse(std::string_view line, bool ended, LogRecord* record);
-  // The record is of a block that ended above the line: parse the line again.
+  // True if the record is of a block that ended above the line: then parse the line again.
   bool again() const { return again_; }
-  // At the end of the log: a block that nothing ended. False: there is none.
+  // Call at the end of the log. Returns false if no block was open.
   bool Finish(LogRecord* record);
-  // The rows of the literal that the line parsed last holds (log_literal.h).
+  // Returns the rows of the literal in the line that was parsed last (log_literal.h).
   std::vector<std::string> TakeLiteral() { return std::exchange(literal_, {}); }
-  // The step of the newest bar of the training; -1: none was shown.
+  // Returns the step of the newest bar of the training; -1 if there was none.
   int64_t shown() const { return shown_; }
-  // Which words the line has that was parsed last (log_signs.h).
+  // Returns which words the line that was parsed last has (log_signs.h).
   uint32_t Signs(std::string_view line);
 
  private:
@@ -128,7 +127,7 @@ class LogParser {
   static void GroupByName(std::string_view before, size_t first, LogRecord* record);
   void OpenBlock(const LogRecord& record);
 
-  static constexpr std::string_view kLossName = "loss";  // of a value that has no name
+  static constexpr std::string_view kLossName = "loss";  // for a value without a name
   static constexpr uint32_t kNoSigns = UINT32_MAX;
 
   std::string plain_, inner_, joined_, bars_, bullet_;
@@ -146,33 +145,33 @@ class LogParser {
   std::string english_, ascii_;
   std::vector<std::string> literal_;
   bool again_ = false;
-  int64_t epoch_ = -1;          // that a line began last; -1: none
-  bool headed_ = false;         // by a line of its own: "Epoch 3/10"
-  bool stamped_below_ = false;  // "epoch: 3" alone: lines with a time belong to it
+  int64_t epoch_ = -1;          // the epoch that a line began last; -1 if there was none
+  bool headed_ = false;         // a separate line states the epoch: "Epoch 3/10"
+  bool stamped_below_ = false;  // after "epoch: 3" alone: lines with a time belong to it
   LogHeading heading_;
-  bool under_evaluation_ = false;  // "Test Error:" stands above
+  bool under_evaluation_ = false;  // below "Test Error:"
   LogMark mark_above_;             // of a line without values, for a box below it
   std::string prefix_above_;
-  bool sides_ = false;  // "Training |  Validation" stands above
+  bool sides_ = false;  // below "Training |  Validation"
   LogHeading sides_heading_;
   static constexpr int kNearAbove = 2;    // lines
   int64_t above_ = -1;                    // the step of a line above that has nothing else
-  bool from_above_ = false;               // the record took its step from there
-  int above_lines_ = 0;                   // since it
+  bool from_above_ = false;               // the record's step is above_
+  int above_lines_ = 0;                   // lines since then
   int64_t shown_ = -1, shown_total_ = 0;  // of the bar of the training
-  // A line that has the step, and what goes on below it.
+  // A line that has the step, and whose values continue below it.
   bool continued_ = false;
-  bool listed_ = false;  // by a list that has the step: the next line alone
-  bool bare_ = false;    // by a step alone: "Step: 10", and "Loss: 2.5" or a box below it
+  bool listed_ = false;  // the line is a list with the step: only the next line has values
+  bool bare_ = false;  // the line has only the step: "Step: 10", and "Loss: 2.5" or a box below it
   static constexpr int kMostWords = 8;
-  int words_ = 0;  // lines below it that have no value, before one has
+  int words_ = 0;  // number of lines below it before one has a value
   LogMark continued_mark_;
   LogRecord::Step continued_how_ = LogRecord::Step::kStated;
   bool continued_evaluation_ = false;
   std::string continued_prefix_;
-  bool sourced_ = false;      // the line ended in its source: "train.py:52"
-  bool wrapped_ = false;      // its source was at its end: a line without one goes on
-  std::string wrapped_tail_;  // what stood behind its last number
+  bool sourced_ = false;  // the line ends with its source: "train.py:52"
+  bool wrapped_ = false;  // the line above ended with its source: a line without one continues it
+  std::string wrapped_tail_;  // text after its last number
 };
 
 }  // namespace plumbline::audit

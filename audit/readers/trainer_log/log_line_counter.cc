@@ -1,4 +1,4 @@
-// Lines that count epochs, batches or rows, and what stands below the heading of an epoch.
+// Parses lines that count epochs, batches or rows, and lines below the heading of an epoch.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -14,7 +14,7 @@
 namespace plumbline::audit {
 namespace {
 
-// "train Loss: 0.6 Acc: 0.7": the name of a split holds for the names behind it.
+// "train Loss: 0.6 Acc: 0.7": a split's name applies to the names after it.
 void GroupBySplit(LogRecord* record) {
   static constexpr std::string_view kSplits[] = {"train", "val", "valid", "validation", "test"};
   std::string_view split;
@@ -30,7 +30,7 @@ void GroupBySplit(LogRecord* record) {
   }
 }
 
-// A line that announces an evaluation: "Test Error:", "Validation results:".
+// True for a line that announces an evaluation: "Test Error:", "Validation results:".
 bool AnnouncesEvaluation(std::string_view line) {
   Trim(&line, kSpaces, kSpaces);
   if (line.size() > 40 || !line.ends_with(':') || line.find_first_of("0123456789") != line.npos)
@@ -39,7 +39,7 @@ bool AnnouncesEvaluation(std::string_view line) {
          line.starts_with("val") || line.starts_with("Eval") || line.starts_with("eval");
 }
 
-// "Training average loss" of "INFO     Training average loss at": behind what parts it from the
+// Returns "Training average loss" for "INFO     Training average loss at": the text after the
 // logger's words, without "(for one batch)" and the last word.
 std::string_view NameBeforeStep(std::string_view prefix) {
   static constexpr std::string_view kWords[] = {" after", " at", " for", " in", " (for", " (at"};
@@ -59,7 +59,8 @@ std::string_view NameBeforeStep(std::string_view prefix) {
   return std::count(prefix.begin(), prefix.end(), ' ') < kMostWords ? prefix : std::string_view();
 }
 
-// "03:22:10.5: ", "2024-05-14 03:22:10,123 ": a time at the line's beginning; 0: none.
+// Returns the end of a time at the line's beginning, "03:22:10.5: ", "2024-05-14 03:22:10,123 "; 0
+// if there is none.
 size_t StampEnd(std::string_view line) {
   constexpr std::ptrdiff_t kFewestColons = 2;
   static constexpr Bytes kStamp("0123456789-/:., T");
@@ -73,8 +74,8 @@ size_t StampEnd(std::string_view line) {
 
 }  // namespace
 
-// Keras: "Epoch 3/10", and below it "100/100 [====] - 5s 50ms/step - loss: 0.5 - val_loss: nan".
-// The epoch is the step. Bars of an epoch that has not ended have their batch.
+// Parses Keras's lines "100/100 [====] - 5s 50ms/step - loss: 0.5 - val_loss: nan" below "Epoch
+// 3/10". The epoch is the step. If the epoch has not ended, the bar has its batch.
 bool LogParser::ParseKeras(std::string_view line, bool ended, LogRecord* record) {
   size_t at = EpochDone(line);
   if (at == 0 || epoch_ < 0) {
@@ -87,8 +88,9 @@ bool LogParser::ParseKeras(std::string_view line, bool ended, LogRecord* record)
   return !record->values.empty();
 }
 
-// "Cost after iteration 100: 0.6487", "Loss after 100 steps: 0.65", "Training loss (for one batch)
-// at step 100: 2.5", "Score at iteration 10 is 2.5" (DL4J): the name stands before the step.
+// Takes a value whose name precedes the step: "Cost after iteration 100: 0.6487", "Loss after 100
+// steps: 0.65", "Training loss (for one batch) at step 100: 2.5", "Score at iteration 10 is 2.5"
+// (DL4J).
 void LogParser::TakeAfter(std::string_view rest, bool ended, LogRecord* record) {
   static constexpr std::string_view kPhrases[] = {":", "=", "is "};
   static constexpr Bytes kClosing(" \t)");
@@ -105,7 +107,7 @@ void LogParser::TakeAfter(std::string_view rest, bool ended, LogRecord* record) 
   if (value && HasTrainingWord(name)) record->values.push_back({name, *value});
 }
 
-// "100/ 2000: 2.5": a number alone is the loss, in a log that names none.
+// "100/ 2000: 2.5": takes a number without a name as the loss, if the log has no names.
 bool LogParser::TakeNameless(std::string_view rest, bool ended, LogRecord* record) {
   static constexpr Bytes kFront(" \t:");
   Trim(&rest, kFront, kSpaces);
@@ -114,7 +116,7 @@ bool LogParser::TakeNameless(std::string_view rest, bool ended, LogRecord* recor
   return value.has_value();
 }
 
-// "Train loss 10 2.5 Grad Norm 0.5": `rest` begins with the value.
+// Takes "Train loss 10 2.5 Grad Norm 0.5", where `rest` begins with the value.
 void LogParser::TakeNamedBefore(std::string_view rest, bool ended, LogRecord* record) {
   static constexpr Bytes kFront(" \t:");
   std::string_view name = record->prefix;
@@ -126,8 +128,7 @@ void LogParser::TakeNamedBefore(std::string_view rest, bool ended, LogRecord* re
   TakePairs(rest.substr(end), ended, record);
 }
 
-// A count that no word names, or that a word names badly: a line without a series of training is
-// none.
+// Parses a count without a reliable word. The line is only a record if it has a series of training.
 bool LogParser::ParseWeak(std::string_view line, bool ended, LogRecord* record) {
   const LogMark& mark = record->mark;
   const std::string_view rest = line.substr(mark.end);
@@ -141,7 +142,7 @@ bool LogParser::ParseWeak(std::string_view line, bool ended, LogRecord* record) 
   return false;
 }
 
-// A line that counts epochs, or batches within one.
+// Parses a line that counts epochs, or batches within one.
 bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool ended,
                              LogRecord* record) {
   record->mark = mark;
@@ -181,7 +182,7 @@ bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool en
       record->evaluation =
           IsEvaluationPrefix(rest.substr(0, static_cast<size_t>(name - rest.data())));
   }
-  // "Test: [10/48]": of an evaluation its end counts, and it belongs to the step of the training.
+  // "Test: [10/48]": only an evaluation's last batch counts. It belongs to the training's step.
   if (record->evaluation && mark.batches) {
     if (mark.total > 0 && mark.step + 1 < mark.total) {
       record->evaluation_batch = !record->values.empty();
@@ -197,7 +198,7 @@ bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool en
   return !record->values.empty() || !record->absent.empty();
 }
 
-// "train Loss: 0.6 Acc: 0.7" below "Epoch 3/24": names and numbers alone.
+// Parses names and numbers below "Epoch 3/24": "train Loss: 0.6 Acc: 0.7".
 bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record) {
   constexpr size_t kLongest = 240;
   if (TakeEvaluationAlone(line, ended, record)) return true;
@@ -207,7 +208,7 @@ bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record)
     return false;
   }
   std::string_view text = line;
-  // What a logger prints before the heading stands before the lines below it, too.
+  // A logger's prefix of the heading also precedes the lines below it.
   const size_t stamp = stamped_below_ ? StampEnd(line) : headed_ ? heading_.EndIn(line) : 0;
   text.remove_prefix(stamp);
   static constexpr Bytes kBullets(" \t*>");
@@ -236,8 +237,8 @@ bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record)
   return true;
 }
 
-// Where a name of an evaluation begins a line, or follows the words of a logger: "[12:00:22 INFO] -
-// eval_loss: 2.5", "[12:00:22 INFO] Validation perplexity: 5.4".
+// Returns where a name of an evaluation begins a line, or follows a logger's words: "[12:00:22
+// INFO] - eval_loss: 2.5", "[12:00:22 INFO] Validation perplexity: 5.4".
 static size_t EvaluationAt(std::string_view line) {
   static constexpr std::string_view kNames[] = {"eval_loss", "Validation perplexity",
                                                 "Validation accuracy", "Validation loss"};
@@ -253,7 +254,7 @@ static size_t EvaluationAt(std::string_view line) {
   return std::string_view::npos;
 }
 
-// "val loss 4.998", a line of its own (llm.c): of the newest step.
+// Takes "val loss 4.998" on a separate line (llm.c), which belongs to the newest step.
 bool LogParser::TakeEvaluationAlone(std::string_view line, bool ended, LogRecord* record) {
   static constexpr std::string_view kNames[] = {"val loss ", "val_loss ", "validation loss ",
                                                 "eval loss ", "test loss "};

@@ -1,4 +1,4 @@
-// Lines of a log that print a dictionary: what is in it, and its step.
+// Parses lines of a log that print a dictionary: its values and its step.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -11,7 +11,8 @@
 
 namespace plumbline::audit {
 
-// "Step 100 per-step time 0.6s" right above a dictionary states its step, too. Always true.
+// Keeps the step of "Step 100 per-step time 0.6s", because a dictionary right below it has no
+// other. Always returns true.
 bool LogParser::KeepAbove(const LogRecord& record) {
   above_lines_ = 0;
   if (std::exchange(from_above_, false)) return true;  // it may be printed twice
@@ -23,8 +24,8 @@ bool LogParser::KeepAbove(const LogRecord& record) {
 bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* record) {
   record->how = LogRecord::Step::kCounted;
   TakeDictionary(text, ended, record);
-  // It may say its step itself.
-  constexpr int kNested = 1000;  // behind all names of a step
+  // The dictionary may contain its step.
+  constexpr int kNested = 1000;  // after all names of a step
   int best = -1;
   for (const LogRecord::Value& v : record->values) {
     const int rank = IsEpochName(v.name)    ? -1
@@ -55,15 +56,16 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
     record->how = LogRecord::Step::kShown;
     record->mark.step = shown_;
   }
-  // Without a step only what surely tells of training counts: settings are printed alike.
+  // Without a step, only names that certainly belong to a training count, because settings look
+  // alike.
   return std::any_of(record->values.begin(), record->values.end(), [](const LogRecord::Value& v) {
     return HasTrainingWord(v.name) && v.name.find("rate") == std::string_view::npos &&
            v.name != "lr";
   });
 }
 
-// One example of an evaluation and how it went (lm-eval's samples): a number of its own, or mostly
-// texts. It is no step of a training.
+// True for one example of an evaluation (lm-eval's samples), which has a number of its own, or
+// mostly texts. It is not a step of a training.
 bool LogParser::IsSample() const {
   static constexpr std::string_view kNumbers[] = {
       "id",  "doc_id",    "sample_id",   "idx",    "index",  "example_id",
@@ -76,8 +78,8 @@ bool LogParser::IsSample() const {
                      });
 }
 
-// "losses: {'ce': 2.5, 'aux': 0.1}": members, from number `first` on, whose names are none of a
-// training belong to the name before the brace.
+// "losses: {'ce': 2.5, 'aux': 0.1}": groups the members from `first` on under the name before the
+// brace, if no name of theirs belongs to a training.
 void LogParser::GroupByName(std::string_view before, size_t first, LogRecord* record) {
   static constexpr Bytes kTail(" \t:=");
   const auto begin = record->values.begin() + static_cast<std::ptrdiff_t>(first);

@@ -1,4 +1,4 @@
-// Lines of a log that are rows of a table.
+// Parses lines of a log that are rows of a table.
 #include <algorithm>
 #include <optional>
 
@@ -20,7 +20,7 @@ bool LogParser::ParseTable(std::string_view line, LogRecord* record) {
   return true;
 }
 
-// A row of a drawn box, whose name may be a word of a step: "| train_step | 12 |".
+// Takes a row of a drawn box. Its name may be a word of a step: "| train_step | 12 |".
 bool LogParser::ParseInBox(std::string_view line, LogRecord* record) {
   return table_.in_drawn_box() && !continued_ && line.starts_with('|') && ParseTable(line, record);
 }
@@ -47,8 +47,8 @@ void LogParser::TakeResult(LogRecord* record) {
   record->summary = result_.row_is_summary();
 }
 
-// AllenNLP: "Training |  Validation" after a logger's words, and below it "loss | 3.05 | 3.15":
-// the means of an epoch.
+// Takes AllenNLP's "Training |  Validation" after a logger's words, and below it "loss | 3.05
+// | 3.15", the means of an epoch.
 bool LogParser::ParseSides(std::string_view line, LogRecord* record) {
   constexpr std::string_view kTraining = "Training", kValidation = "Validation";
   const size_t pipe = line.rfind('|');

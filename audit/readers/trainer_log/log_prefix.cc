@@ -18,7 +18,7 @@ std::string_view LastOfName(std::string_view name) {
   return part == std::string_view::npos ? name : name.substr(part + 1);
 }
 
-// Names before a mark that are no series: of a process, a place, a time, the counts themselves.
+// True for names before a mark that are not series: a process, a place, a time, a count.
 bool NamesThePlace(std::string_view name) {
   static constexpr std::string_view kNames[] = {
       "rank",   "local_rank", "global_rank", "local rank", "global rank", "pid",     "tid",
@@ -34,7 +34,7 @@ bool NamesThePlace(std::string_view name) {
          std::find(std::begin(kNames), std::end(kNames), lower) != std::end(kNames);
 }
 
-// "train.callbacks.console:43", "trainer:train:1": a module and its line.
+// True for a module and its line: "train.callbacks.console:43", "trainer:train:1".
 bool IsOfModule(std::string_view text, const LogPair& pair) {
   if (HasTrainingWord(pair.name)) return false;  // "INFO:train:loss = 0.0, step = 900"
   const auto at = static_cast<size_t>(pair.name.data() - text.data());

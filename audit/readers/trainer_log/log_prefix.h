@@ -1,5 +1,5 @@
-// Names and numbers before the mark of a line: series, or what a logger prints there of the
-// process, the place and the time. Pure; thread-safe.
+// Classifies names and numbers before the mark of a line: series, or what a logger prints there
+// about the process, the place and the time. Pure; thread-safe.
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace plumbline::audit {
 
-// True if the pair of `text` is of the process, the place, the time or the counts themselves.
+// True if the pair of `text` describes the process, the place, the time or the counts themselves.
 bool IsOfTheLine(std::string_view text, const LogPair& pair);
-// "[train:33, " before a value, "]" behind it: the place of a logger.
+// True if the name is in a logger's brackets: "[train:33, " before the value and "]" after it.
 bool IsInBrackets(std::string_view text, std::string_view name);
-// "| wps 1000 |": the name of one word begins a part of the line.
+// True if the name is one word that begins a part of the line: "| wps 1000 |".
 bool IsPartOfItsOwn(std::string_view text, std::string_view name);
 
 }  // namespace plumbline::audit

@@ -1,5 +1,5 @@
-// A log repeats itself: its lines have a step, names and numbers, and the same words around them.
-// Who writes of a run in sentences ("Tried step=3000 loss=nan again") uses other words each time.
+// A log repeats itself: its lines have a step, names and numbers, and the same words around them. A
+// text about a run ("Tried step=3000 loss=nan again") uses other words each time.
 #include "audit/readers/trainer_log/log_recognition.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 namespace plumbline::audit {
 namespace {
 
-// Documents and sources quote logs; they are none.
+// Documents and sources quote logs, but are not logs.
 bool IsDocument(std::string_view path) {
   static constexpr std::string_view kEndings[] = {
       ".md",  ".rst", ".py",   ".ipynb", ".c",    ".cc",    ".cpp",  ".h",    ".cu", ".rs",
@@ -33,7 +33,7 @@ bool IsDocument(std::string_view path) {
                      [&](std::string_view ending) { return path.ends_with(ending); });
 }
 
-// A comment or a quotation.
+// True for a comment or a quotation.
 bool IsQuoted(std::string_view prefix) {
   const size_t first = prefix.find_first_not_of(" \t");
   if (first == std::string_view::npos) return false;
@@ -56,7 +56,8 @@ bool IsNotes(std::string_view path) {
   });
 }
 
-// "Tried", "again,": letters, and a mark of a sentence behind them. "INFO", "ms" and "a" are none.
+// True for letters with or without a punctuation mark: "Tried", "again,"; but not "INFO", "ms",
+// "a".
 bool IsProseWord(std::string_view token) {
   static constexpr Bytes kMarks(".,;!?");
   static constexpr std::string_view kOfLogs[] = {
@@ -72,7 +73,7 @@ bool IsProseWord(std::string_view token) {
   return !shouts && std::find(std::begin(kOfLogs), std::end(kOfLogs), lower) == std::end(kOfLogs);
 }
 
-// The words of a line, parted by spaces, that are prose; `tokens`: how many it has in all.
+// Returns the words of a line that are prose. `tokens` is the number of all its words.
 std::string ProseWords(std::string_view line, size_t* words, size_t* tokens) {
   std::string list;
   *words = *tokens = 0;
@@ -88,7 +89,7 @@ std::string ProseWords(std::string_view line, size_t* words, size_t* tokens) {
   return list;
 }
 
-// The line without what it says of series.
+// Returns the line without the names of its series.
 std::string WithoutNames(const LogRecord& record) {
   std::string text(record.line);
   for (const LogRecord::Value& v : record.values) {
@@ -104,7 +105,7 @@ std::string WithoutNames(const LogRecord& record) {
   return text;
 }
 
-// What the lines of a text tell of it.
+// What the lines of a text show about it.
 class LogEvidence {
  public:
   explicit LogEvidence(std::string_view path)
@@ -112,7 +113,7 @@ class LogEvidence {
         text_(path.ends_with(".txt")),
         notes_(IsNotes(path)) {}
 
-  // Lines up to the one that decides.
+  // Reads lines until one decides.
   void Look(std::string_view text, bool all) {
     parser_.LookAt(text.substr(0, kLanguageSample));
     while (!text.empty() && !Enough()) {
@@ -133,11 +134,11 @@ class LogEvidence {
 
  private:
   static constexpr size_t kLanguageSample = 64 << 10;
-  static constexpr size_t kRepeats = 3;      // of one line with words around its numbers
-  static constexpr size_t kMostShapes = 64;  // that are compared
-  static constexpr size_t kNameless = 8;     // of "100: 2.5", the step rising
+  static constexpr size_t kRepeats = 3;  // repetitions of one line with words around its numbers
+  static constexpr size_t kMostShapes = 64;  // limit of shapes
+  static constexpr size_t kNameless = 8;     // lines "100: 2.5" with rising steps
 
-  // Nothing behind it could change the answer.
+  // True if later lines cannot change the answer.
   bool Enough() const { return repeated_ >= kRepeats || (named_ && !notes_ && clean_ > 0); }
 
   void Take(std::string_view line) {
@@ -171,17 +172,17 @@ class LogEvidence {
   const bool named_, text_, notes_;
   LogParser parser_;
   LogRecord record_;
-  std::map<std::string, size_t> shapes_;  // of lines that tell of training
-  size_t repeated_ = 0;                   // the most frequent of them
-  size_t clean_ = 0;                      // without words besides
+  std::map<std::string, size_t> shapes_;  // counts of lines about training
+  size_t repeated_ = 0;                   // count of the most frequent one
+  size_t clean_ = 0;                      // lines without other words
   size_t nameless_ = 0;                   // numbers without a name
   int64_t last_nameless_ = -1;            // step
-  size_t others_ = 0, sentences_ = 0;     // lines that tell nothing; those that are prose
+  size_t others_ = 0, sentences_ = 0;     // lines without training; prose among them
 };
 
-// Containers of other formats are full of zeros. A log has stray ones, and by its name also a block
-// of them where the host crashed, or at its beginning if it was cut while the trainer had it open
-// (copytruncate).
+// Containers of other formats are full of zeros. A log has a few. A file named as a log may also
+// have a block of them where the host crashed, or at its beginning, if it was truncated while the
+// trainer had it open (copytruncate).
 bool IsBinary(std::string_view path, std::string_view head) {
   constexpr std::ptrdiff_t kMostZeros = 64;
   constexpr size_t kMostBlocks = 16, kFar = 1 << 20;
@@ -202,13 +203,13 @@ bool IsBinary(std::string_view path, std::string_view head) {
 
 }  // namespace
 
-// A collector's lines of a log, an object each.
+// True for a collector's output: one object for each line of a log.
 static bool IsCollected(std::string_view path, std::string_view head) {
   std::string scratch;
   return path.ends_with(".json") && !LineInJson(head.substr(0, head.find('\n')), &scratch).empty();
 }
 
-// A document whose texts are the log of a training.
+// True for a document whose texts are the log of a training.
 static bool IsTrainedDocument(LogDocument document, std::string_view path, std::string_view head) {
   constexpr size_t kLookInto = 16 << 20;  // a notebook's pictures are large
   LogEvidence evidence(path);
@@ -216,7 +217,7 @@ static bool IsTrainedDocument(LogDocument document, std::string_view path, std::
   return evidence.IsLog();
 }
 
-// A table of messages, as log services export it: "timestamp,message".
+// True for a table of messages, as log services export it: "timestamp,message".
 static bool IsTableOfMessages(std::string_view path, std::string_view head) {
   if (!path.ends_with(".csv") && !path.ends_with(".tsv")) return false;
   std::string header(head.substr(0, std::min<size_t>(head.find('\n'), 256)));
@@ -248,7 +249,7 @@ bool IsTrainerLog(std::string_view path, std::string_view head) {
   LogEvidence evidence(path);
   evidence.Look(more, more.size() < kLook);
   if (evidence.IsLog() || packed || more.size() < kLook) return evidence.IsLog();
-  // The banner before the first step may be longer than that.
+  // The banner before the first step may be longer.
   evidence.Look(LastBytes(path, kTail), true);
   return evidence.IsLog();
 }

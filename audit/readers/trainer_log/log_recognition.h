@@ -1,4 +1,4 @@
-// Which texts are logs of trainers, and which only speak of training.
+// Distinguishes logs of trainers from texts that only mention training.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace plumbline::audit {
 
-// PointFormat.recognise of trainers' logs.
+// PointFormat.recognise for trainers' logs.
 bool IsTrainerLog(std::string_view path, std::string_view head);
 
-// Returns the names of series on lines with a step, parted by commas, if none of them is of a
-// training; at most eight. Empty: there is no such line, or two at most.
+// Returns the names of series on lines with a step, separated by commas, at most eight. Returns an
+// empty text if one belongs to a training, or if there are fewer than three such lines.
 std::string OtherSeriesIn(std::string_view head);
 
 }  // namespace plumbline::audit

@@ -1,4 +1,4 @@
-// What a log states beside its rows, in lines of their own. Pure; thread-safe.
+// Finds statements of a log outside its rows. Pure; thread-safe.
 #pragma once
 
 #include <optional>
@@ -6,11 +6,11 @@
 
 namespace plumbline::audit {
 
-// "Resuming training from checkpoint-500", "successfully loaded checkpoint from ... at iteration
-// 500": from here on a process that was restarted, or taken back, goes on.
+// True for "Resuming training from checkpoint-500", "successfully loaded checkpoint from ... at
+// iteration 500": a restarted process, or one that went back, continues here.
 bool StatesResume(std::string_view line);
 
-// "GPU 0 has a total capacity of 79.15 GiB": bytes.
+// Returns the bytes of "GPU 0 has a total capacity of 79.15 GiB".
 std::optional<double> MemoryLimitIn(std::string_view line);
 
 }  // namespace plumbline::audit

@@ -14,7 +14,7 @@ struct SignWord {
   std::string_view begin;  // in lower case
   LineSign sign;
 };
-// How the words begin, by their first letter.
+// Beginnings of the words, by their first letter.
 constexpr SignWord kSignWords[] = {
     {"after", kSignAfter}, {"batch", kSignCount},   {"continuing t", kSignResume},
     {"ep", kSignEpoch},    {"episode", kSignCount}, {"ev", kSignPhase},
@@ -23,7 +23,7 @@ constexpr SignWord kSignWords[] = {
     {"round", kSignCount}, {"timest", kSignCount},  {"total cap", kSignCapacity},
     {"tr", kSignPhase},    {"te", kSignPhase},      {"va", kSignPhase}};
 
-// By first letter: where its words begin in kSignWords, one past the last for the next letter.
+// By first letter: index of its first word in kSignWords. The last entry is one past the end.
 constexpr std::array<uint8_t, 27> FirstWords() {
   std::array<uint8_t, 27> first{};
   size_t at = 0;
@@ -39,7 +39,7 @@ constexpr std::array<uint8_t, 27> FirstWords() {
 constexpr std::array<uint8_t, 27> kFirstWords = FirstWords();
 static_assert(kFirstWords[26] == std::size(kSignWords), "sorted by first letter");
 
-// 0: no letter; kJoins: '_'; above it the place of the letter in the alphabet, from 1.
+// 0: not a letter; kJoins: '_'; larger: the letter's position in the alphabet, from 1.
 constexpr uint8_t kJoins = 1;
 constexpr std::array<uint8_t, 256> Letters() {
   std::array<uint8_t, 256> letters{};

@@ -1,5 +1,5 @@
-// Which words a line has that may begin a count or a sentence, found in one pass: most lines of a
-// log have none, and each search that a line is spared is time. Pure; thread-safe.
+// Finds, in one pass, which words of a line may begin a count or a sentence. Most lines of a log
+// have none, and each avoided search saves time. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ enum LineSign : uint32_t {
   kSignCapacity = 32  // "total capacity"
 };
 
-// The union of the signs in the line's first KiB.
+// Returns the union of the signs in the line's first KiB.
 uint32_t SignsIn(std::string_view line);
 
 }  // namespace plumbline::audit

@@ -19,7 +19,7 @@ struct Printed {
   double grain = 0;  // of its last digit
 };
 
-// The number behind "'name': " in a printed dictionary, which may be in quotes.
+// Returns the number after "'name': " in a printed dictionary. It may be in quotes.
 std::optional<Printed> MemberOf(std::string_view line, std::string_view name) {
   for (const char quote : {'\'', '"'}) {
     const std::string key = std::string(1, quote) + std::string(name) + quote + ": ";
@@ -41,7 +41,7 @@ std::optional<Printed> MemberOf(std::string_view line, std::string_view name) {
   return std::nullopt;
 }
 
-// The whole number behind "words ... = " on the line where the words are; 0: none.
+// Returns the whole number after "words ... = " in the line with the words; 0 if there is none.
 double CountAfter(std::string_view text, std::string_view words) {
   const size_t at = text.find(words);
   if (at == std::string_view::npos) return 0;
@@ -58,7 +58,7 @@ double CountAfter(std::string_view text, std::string_view words) {
 // Epochs of the rows that have a training loss, in order.
 struct Rows {
   std::vector<double> epochs;
-  double grain = 1;  // the finest of them: zeros at a number's end are not printed
+  double grain = 1;  // the finest one, because trailing zeros are not printed
 };
 
 Rows RowsIn(std::string_view text) {
@@ -66,7 +66,7 @@ Rows RowsIn(std::string_view text) {
   Rows rows;
   while (!text.empty() && rows.epochs.size() < kMostRows) {
     const size_t end = text.find_first_of("\r\n");
-    if (end == std::string_view::npos) break;  // it may be cut
+    if (end == std::string_view::npos) break;  // the line may be cut off
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end + 1);
     if (line.find("loss'") == std::string_view::npos &&
@@ -88,7 +88,7 @@ struct PerEpoch {
   double error = 0;  // relative
 };
 
-// "***** Running training *****" and the totals below it.
+// Reads "***** Running training *****" and the totals below it.
 std::optional<PerEpoch> PerEpochOfHead(std::string_view head) {
   const double total = CountAfter(head, "Total optimization steps");
   const double epochs = CountAfter(head, "Num Epochs");
@@ -100,12 +100,12 @@ std::optional<PerEpoch> PerEpochOfHead(std::string_view head) {
   // With max_steps the epochs are rounded up.
   if (examples > 0 && batch > 0 && std::fabs(per.steps - examples / batch) > 1.5)
     per = {std::ceil(examples / batch), 1.5 / std::max(1.0, examples / batch)};
-  // The last micro-batches of an epoch are a step of their own, or none.
+  // The last micro-batches of an epoch are a separate step, or are dropped.
   if (accumulation > 1) per.error = std::max(per.error, 1.5 / per.steps);
   return per;
 }
 
-// "{'train_runtime': 4500.2, ..., 'train_steps_per_second': 0.444, ..., 'epoch': 2.0}".
+// Reads "{'train_runtime': 4500.2, ..., 'train_steps_per_second': 0.444, ..., 'epoch': 2.0}".
 std::optional<PerEpoch> PerEpochOfTail(std::string_view tail) {
   const size_t at = tail.rfind("train_steps_per_second");
   if (at == std::string_view::npos) return std::nullopt;
@@ -117,13 +117,13 @@ std::optional<PerEpoch> PerEpochOfTail(std::string_view tail) {
       !(epoch->value > 0))
     return std::nullopt;
   const auto relative = [](const Printed& p) { return p.grain / 2 / p.value; };
-  // Epochs are whole mostly; 2.0 has all its digits.
+  // Epochs are usually whole numbers: then 2.0 is exact.
   const double of_epoch = epoch->value == std::round(epoch->value) ? 0 : relative(*epoch);
   return PerEpoch{seconds->value * rate->value / epoch->value,
                   relative(*seconds) + relative(*rate) + of_epoch};
 }
 
-// Which of the strides a person would have chosen.
+// Rates a stride: a higher value is more likely to be chosen by a person.
 int Roundness(int64_t stride) {
   static constexpr int64_t kRound[] = {1000, 500, 250, 100, 50, 25, 20, 10, 5, 2};
   int score = 10;
@@ -180,7 +180,7 @@ std::optional<RowSteps> RowSteps::Of(std::string_view head, std::string_view tai
   if (unique) return steps;
   steps.stride_ = 0;
   steps.first_ = false;
-  // Rows that are not regular: the epochs alone have to say the step.
+  // If the rows are not regular, the epochs alone must determine the step.
   if (steps.Tolerance(rows.epochs.back()) < 0.5) return steps;
   return std::nullopt;
 }

@@ -1,5 +1,5 @@
-// Steps of printed dictionaries that state an epoch and no step (Hugging Face's console), from the
-// totals that the log states at its beginning or at its end, or from progress bars around them.
+// Finds the steps of printed dictionaries that state an epoch but no step (Hugging Face's console),
+// from the totals at the log's beginning or end, or from progress bars around them.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +11,32 @@ namespace plumbline::audit {
 // Not thread-safe.
 class RowSteps {
  public:
-  // From the first bytes of a log and its last ones. nullopt: the totals are not there ("Total
+  // Reads the first and the last bytes of a log. Returns nullopt if the totals are missing ("Total
   // optimization steps = 2,000" and "Num Epochs = 2", or the `train_runtime` and
-  // `train_steps_per_second` of the end), or they and the epochs of the rows fit more than one
-  // course of steps.
+  // `train_steps_per_second` at the end), or if they and the epochs of the rows fit several courses
+  // of steps.
   static std::optional<RowSteps> Of(std::string_view head, std::string_view tail);
 
-  // The step of the next row. `training`: it has a training loss; others belong to a row near them.
+  // Returns the step of the next row. `training`: it has a training loss. Other rows belong to a
+  // row near them.
   int64_t Next(double epoch, bool training);
 
   double steps_per_epoch() const { return per_epoch_; }
-  int64_t stride() const { return stride_; }  // steps from row to row; 0: not regular
+  int64_t stride() const { return stride_; }  // steps between rows; 0 if not regular
 
  private:
-  double Tolerance(double epoch) const;  // steps
+  double Tolerance(double epoch) const;  // in steps
 
   double per_epoch_ = 0;
-  double error_ = 0;  // of it, relative
-  double grain_ = 0;  // of the epochs as they are printed
+  double error_ = 0;  // relative error of per_epoch_
+  double grain_ = 0;  // last printed digit of the epochs
   int64_t stride_ = 0;
-  bool first_ = false;  // a row for step 1, before the regular ones
+  bool first_ = false;  // a row for step 1 precedes the regular ones
   int64_t last_ = 0;
 };
 
-// Steps of rows that are printed between two drawings of a progress bar. The one above may lag, as
-// a bar is drawn ten times a second at most; the one below may be of a later step.
+// Finds the steps of rows that are printed between two redraws of a progress bar. The bar above may
+// lag, because a bar is redrawn ten times a second at most. The bar below may be of a later step.
 class BetweenBars {
  public:
   int64_t Step(int64_t above, int64_t below, bool training);

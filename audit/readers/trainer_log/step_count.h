@@ -1,4 +1,4 @@
-// Steps of a log's lines that begin anew with each epoch or bar. Not thread-safe.
+// Continues the step count of a log whose steps restart with each epoch or bar. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,6 @@
 
 namespace plumbline::audit {
 
-// Steps that begin anew with each epoch or bar are counted on.
 class StepCount {
  public:
   int64_t Of(const LogRecord& record) {
@@ -43,7 +42,7 @@ class StepCount {
     return pass.before + mark.step;
   }
 
-  // How often steps began anew without an epoch that states it.
+  // Returns how often steps restarted without an epoch that states it.
   uint64_t again() const { return again_; }
 
  private:
@@ -52,11 +51,11 @@ class StepCount {
     bool any = false;
     int64_t before = 0, last = 0, total = 0, epoch = -1, stride = 0;
     int64_t first = 0;                                           // step
-    double first_loss = std::nan(""), last_loss = std::nan("");  // NaN: none was logged
+    double first_loss = std::nan(""), last_loss = std::nan("");  // NaN if none was logged
     std::map<int64_t, int64_t> begins;                           // epoch -> steps before it
   };
 
-  // The first training loss of the line; NaN: it has none.
+  // Returns the first training loss of the line; NaN if it has none.
   static double LossOf(const LogRecord& record) {
     for (const LogRecord::Value& v : record.values) {
       if (v.name.ends_with("loss") || v.name.ends_with("Loss")) return v.value;
@@ -64,13 +63,14 @@ class StepCount {
     return std::nan("");
   }
 
-  // The step is the first one again, and the loss goes on from the last one.
+  // Returns true if the step is the first one again, and the loss continues from the last one.
   static bool GoesOn(const Pass& pass, int64_t step, double loss) {
     const bool again = pass.any && step == pass.first && step <= 1 && pass.last > step + 1;
     return again && LossGoesOn(loss, pass.first_loss, pass.last_loss);
   }
 
-  // True: what came before is to be added. An epoch that was there before (a resume) has its own.
+  // Returns true if previous steps must be added. An epoch that was seen before (a resume) has its
+  // own offset.
   static bool BeginsAnew(Pass& pass, const LogRecord& record, bool bar, int64_t epoch) {
     const int64_t step = record.mark.step;
     if (record.mark.batches && epoch >= 0 && epoch < pass.epoch) {
@@ -87,7 +87,8 @@ class StepCount {
     return later && pass.epoch >= 0;
   }
 
-  // Of a pass that ended: its total, else up to its last step, and one more if steps begin at 0.
+  // Returns the length of a finished pass: its total, else its last step, plus one if steps begin
+  // at 0.
   static int64_t Length(const Pass& pass, const LogMark& mark) {
     if (mark.total > 0 && pass.total > 0) return std::max(pass.total, pass.last);
     return pass.last + (mark.step == 0 ? std::max<int64_t>(1, pass.stride) : 0);

@@ -1,5 +1,5 @@
-// Logs that trainers print: Megatron-LM, DeepSpeed, torchtitan, nanoGPT, Hugging Face, progress
-// bars (docs/trainer_logs.md shows the shapes).
+// Reads logs that trainers print: Megatron-LM, DeepSpeed, torchtitan, nanoGPT, Hugging Face,
+// progress bars (docs/trainer_logs.md shows examples).
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -33,7 +33,7 @@ namespace {
 constexpr size_t kMostLogLine = 1u << 20;
 constexpr size_t kMostDocumentBytes = 256u << 20;
 
-// What the file is, by its first bytes.
+// Returns the kind of the file, from its first bytes.
 LogDocument DocumentAt(const std::string& path) {
   return DocumentOf(path, FirstBytes(path, "", Reader::kHeadBytes));
 }
@@ -126,8 +126,8 @@ class TrainerLogFile : public TextPointFile {
     }
   }
 
-  // Bars of an epoch that did not end: the last one has the epoch's values; in a log that has
-  // nothing else, each has those of its batch.
+  // Releases bars of an epoch that did not end: the last bar has the epoch's values. If the log has
+  // nothing else, each bar has those of its batch.
   void ReleaseBars(PointSink* sink) {
     std::vector<HeldBars::Bar> bars = bars_.Release();
     if (bars.empty()) return;
@@ -148,7 +148,7 @@ class TrainerLogFile : public TextPointFile {
     if (document_.size() + line.text.size() < kMostDocumentBytes) document_.append(line.text);
   }
 
-  // It is one JSON document: its lines are no more than its layout.
+  // Takes one JSON document, whose line breaks have no meaning.
   void TakeDocument(PointSink* sink) {
     const std::string output = LinesOf(kind_, std::exchange(document_, {}));
     for (std::string_view rest = output; !rest.empty();) {
@@ -182,7 +182,7 @@ class TrainerLogFile : public TextPointFile {
     }
   }
 
-  // A memory's limit as a series, where it is stated or changes.
+  // Adds a memory's limit as a series when it is stated or changes.
   void TakeLimit(int64_t step, const LogRecord::Value& v, PointSink* sink) {
     if (RoleByName(v.name) != SeriesRole::kMemory) return;
     double& known = limits_[prefix_];
@@ -231,7 +231,7 @@ class TrainerLogFile : public TextPointFile {
   void Release(int64_t below, PointSink* sink) {
     if (held_.empty()) return;
     if (std::exchange(first_held_, false)) {
-      // A bar below it has its step; without one it is the first of the rows, which are counted.
+      // A bar below it has its step. Without a bar it is the first of the rows, which are counted.
       if (below < 0) {
         for (const auto& [column, value] : std::exchange(held_, {})) sink->Add(1, column, value);
         return;
@@ -258,7 +258,7 @@ class TrainerLogFile : public TextPointFile {
     return names_.Of(sink, prefix, v.name);
   }
 
-  // The mean of an epoch is not the value of the epoch's last step.
+  // An epoch's mean is not the value of its last step, so it gets a column of its own.
   uint32_t MeanOf(PointSink* sink, const LogRecord::Value& v) {
     return names_.Of(sink, prefix_.substr(0, rank_bytes_) + "epoch/", v.name);
   }
@@ -295,7 +295,7 @@ class TrainerLogFile : public TextPointFile {
     return step;
   }
 
-  // A file has one rank: the first that is named. What others print are series of their own.
+  // A file has one rank: the first one named. Values of other ranks become separate series.
   std::string RankPrefix(std::string_view text, PointSink* sink) {
     const int64_t rank = RankInPrefix(text);
     if (rank < 0) return "";
@@ -306,7 +306,7 @@ class TrainerLogFile : public TextPointFile {
     return rank == rank_ ? "" : "rank" + std::to_string(rank) + "/";
   }
 
-  // "task 1 step 60 loss 2.5": each task that is learnt begins anew. The first has no prefix.
+  // "task 1 step 60 loss 2.5": each task restarts. The first one has no prefix.
   std::string TaskPrefix(std::string_view text) {
     const int64_t task = TaskInPrefix(text);
     if (task < 0) return "";
@@ -319,7 +319,7 @@ class TrainerLogFile : public TextPointFile {
                        [](const LogRecord::Value& v) { return v.name == "loss"; });
   }
 
-  // Of a row that states no step.
+  // Returns the step of a row that states none.
   int64_t WithoutStep() {
     std::optional<double> epoch;
     for (const LogRecord::Value& v : record_.values) {
@@ -336,11 +336,11 @@ class TrainerLogFile : public TextPointFile {
     return row_steps_->Next(*epoch, HasLoss(record_));
   }
 
-  // The record that has a series again begins the next step.
+  // Counts rows: the first record that repeats a series begins the next step.
   int64_t Counted() {
     bool again = notes_.counted == 0;
     for (size_t i = 0; i < columns_.size() && !again; ++i) {
-      // Counts of tokens and epochs are in the dictionaries of an evaluation, too.
+      // Dictionaries of an evaluation also contain counts of tokens and epochs.
       again = HasTrainingWord(record_.values[i].name) &&
               std::find(seen_.begin(), seen_.end(), columns_[i]) != seen_.end();
     }
@@ -355,30 +355,30 @@ class TrainerLogFile : public TextPointFile {
   }
 
   const LogDocument kind_;
-  std::string document_;  // unless it is kNone
+  std::string document_;  // used unless the kind is kNone
   LogParser parser_;
   LogRecord record_;
   StepCount steps_;
   ColumnNames names_;
   std::vector<uint32_t> columns_;  // of the record's values
-  std::vector<uint32_t> seen_;     // in the step that is counted
-  std::vector<bool> of_steps_;     // by column: it has values of steps, not of epochs alone
+  std::vector<uint32_t> seen_;     // in the step that is being counted
+  std::vector<bool> of_steps_;     // by column: has values of steps, not only of epochs
   std::string prefix_;             // of the record's series
-  size_t rank_bytes_ = 0;          // of it
+  size_t rank_bytes_ = 0;          // length of its part for the rank
   std::optional<RowSteps> row_steps_;
   bool looked_for_totals_ = false;
-  bool stated_ = false;                            // some line has a step, or one that is known
+  bool stated_ = false;                            // some line has a step, or a known one
   std::vector<std::pair<uint32_t, double>> held_;  // a row between two bars
-  bool first_held_ = false;                        // it is the first row, without a bar above it
-  bool held_training_ = false;                     // it has the training loss
-  int64_t shown_at_ = 0;                           // of the bar above it
+  bool first_held_ = false;                        // held_ is the first row, without a bar above it
+  bool held_training_ = false;                     // held_ has the training loss
+  int64_t shown_at_ = 0;                           // step of the bar above it
   BetweenBars between_bars_;
   std::map<std::string, double> limits_;  // of memory, by the series' prefix
-  int64_t last_step_ = -1;                // of the training; -1: none yet
+  int64_t last_step_ = -1;                // of the training; -1 if there is none yet
   LogNotes notes_;
   EmptiedKeys emptied_;
   HeldLiteral literal_;
-  bool of_literal_ = false;  // the rows are those of a literal
+  bool of_literal_ = false;  // the rows are from a literal
   HeldBars bars_;
   int64_t rank_ = -1, task_ = -1;
   bool reported_long_ = false;

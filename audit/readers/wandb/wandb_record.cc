@@ -320,7 +320,7 @@ bool WandbRecords::ReadRun(std::string_view bytes, PointSink* sink) {
     if (!read) return false;
   }
   if (run.failed() || !ReadConfig(config)) return false;
-  if (ran_) return true;  // said again as its settings change
+  if (ran_) return true;  // written again when the run's settings change
   ran_ = true;
   // Several runs may have one display name: the id distinguishes them.
   const bool named = !display.empty() && display != id;

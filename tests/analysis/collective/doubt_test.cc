@@ -91,8 +91,8 @@ TEST(Unlisted, NeverNamed) {
     proved[s.model] += r.proved;
     const bool compensated = s.model == "kahan" || s.model == "neumaier";
     either[s.model] += r.class_proved;
-    EXPECT_FALSE(r.proved) << Words(s) << "\n  says " << States(r);
-    EXPECT_FALSE(r.class_proved && !compensated) << Words(s) << "\n  says " << States(r);
+    EXPECT_FALSE(r.proved) << Words(s) << "\n  states " << States(r);
+    EXPECT_FALSE(r.class_proved && !compensated) << Words(s) << "\n  states " << States(r);
     EXPECT_TRUE(!r.class_proved || r.name == "fp32" || r.name == "exact") << States(r);
   }
   for (const auto& [model, n] : tried)
@@ -114,7 +114,7 @@ TEST(Unlisted, RepeatedSamplesAreOneObservation) {
     s.dtype = draw.Uniform() < .5 ? DType::kBF16 : DType::kF16;
     const ReductionReplay r = ReplayReduction(SimulateReduction(s));
     explained += r.explained;
-    EXPECT_FALSE(r.class_proved) << Words(s) << " kinds " << s.kinds << "\n  says " << States(r);
+    EXPECT_FALSE(r.class_proved) << Words(s) << " kinds " << s.kinds << "\n  states " << States(r);
     EXPECT_LT(r.distinct, s.model == "stochastic" ? 64 : s.model == "random-order" ? 64 : 5);
   }
   RecordProperty("explained", explained);

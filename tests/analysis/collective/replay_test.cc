@@ -80,7 +80,7 @@ TEST(Recovery, NamesEveryListedArithmetic) {
   for (int i = 0; i < cases; ++i) {
     const ReductionSpec s = RandomSpec(draw, i + 1);
     const ReductionReplay r = ReplayReduction(SimulateReduction(s));
-    SCOPED_TRACE(Words(s) + "\n  says " + States(r));
+    SCOPED_TRACE(Words(s) + "\n  states " + States(r));
     ++seen[s.model];
     ASSERT_TRUE(r.explained);
     const bool wide = s.model == "fp32" || s.model == "exact";
@@ -103,7 +103,8 @@ TEST(Recovery, NamesEveryListedArithmetic) {
   EXPECT_LE(claims.absent, cases / 100);
   RecordProperty("unproved", unproved);
   RecordProperty("unclaimed", claims.absent);
-  RecordProperty("wide", absl::StrCat(wide_proved, " told from compensated sums, of ", wide_seen));
+  RecordProperty("wide",
+                 absl::StrCat(wide_proved, " distinguished from compensated sums, of ", wide_seen));
 }
 
 TEST(Recovery, AveragesAndWhereTheyDivide) {
@@ -116,7 +117,7 @@ TEST(Recovery, AveragesAndWhereTheyDivide) {
         s.ranks = ranks;
         s.samples = 1024;
         const ReductionReplay r = ReplayReduction(SimulateReduction(s));
-        SCOPED_TRACE(Words(s) + "\n  says " + States(r));
+        SCOPED_TRACE(Words(s) + "\n  states " + States(r));
         EXPECT_EQ(r.name, "ring");
         EXPECT_TRUE(r.proved);
         EXPECT_EQ(Claim(r, "averaging"), average);
@@ -195,7 +196,7 @@ TEST(Recovery, ManyRanks) {
           0;  // a bf16 sum of 1,024 similar values loses its last addends, hence also the start
       s.spread = 1;
       const ReductionReplay r = ReplayReduction(SimulateReduction(s));
-      SCOPED_TRACE(Words(s) + "\n  says " + States(r));
+      SCOPED_TRACE(Words(s) + "\n  states " + States(r));
       EXPECT_TRUE(r.class_proved);
       EXPECT_EQ(r.name, model);
       if (r.name == "ring") {

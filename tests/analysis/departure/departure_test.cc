@@ -154,7 +154,7 @@ TEST(FewPoints, SignsDistinguishTheSidesAndSeedsDoNot) {
     }
     EXPECT_LE(wrong, kRuns / 50) << points;
     EXPECT_GE(found, kRuns * 98 / 100) << points;
-    std::printf("sign test, %zu points: of %llu equal ones %llu told apart, of 10 %% above %llu\n",
+    std::printf("sign test, %zu points: of %llu equal ones %llu separated, of 10 %% above %llu\n",
                 points, static_cast<unsigned long long>(kRuns),
                 static_cast<unsigned long long>(wrong), static_cast<unsigned long long>(found));
   }

@@ -66,7 +66,7 @@ TEST(StepChange, WaitsForAJumpNearTheEnd) {
     const std::vector<DriftPoint> points = Series(engine, 38, jumps, 0.2);
     for (size_t n = 34; n < 38; ++n) {
       const StepChange early = FindStepChange(std::span(points).first(n));
-      EXPECT_FALSE(early.found) << n << " steps, told at " << early.step;
+      EXPECT_FALSE(early.found) << n << " steps, reported at " << early.step;
       EXPECT_TRUE(early.at_edge);
     }
     const StepChange jump = FindStepChange(points);

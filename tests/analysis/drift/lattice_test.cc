@@ -35,7 +35,7 @@ TEST(DriftLattice, PowerOverWhatTheLogSumsLeave) {
     int found = 0;
     for (uint64_t seed = 1; seed <= 50; ++seed)
       found += OfRounded(0x1p-5, jitter, 4000, seed).found;
-    std::printf("%.2f of a unit beside: found in %d of 50\n", jitter, found);
+    std::printf("%.2f of a unit of jitter: found in %d of 50\n", jitter, found);
     EXPECT_EQ(found, jitter <= 0.1 ? 50 : jitter >= 0.3 ? 0 : found);
   }
 }

@@ -23,7 +23,7 @@ TEST(FindingBuilder, EveryPartStandsWhereItBelongs) {
                                 .Assume("two")
                                 .Witness("token", 17)
                                 .Witness("word", "seven")
-                                .Fix("Mend it.")
+                                .Fix("Fix it.")
                                 .At("layers.3", "sum", 4, 9, std::array{1u, 2u})
                                 .Take();
   v1::Verdict expected;
@@ -42,7 +42,7 @@ TEST(FindingBuilder, EveryPartStandsWhereItBelongs) {
         fields { key: "token" value { number_value: 17 } }
         fields { key: "word" value { string_value: "seven" } }
       }
-      fix: "Mend it."
+      fix: "Fix it."
     })",
                                                             &expected));
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(built, expected))

@@ -234,15 +234,15 @@ std::string TriedAt(const SyntheticRouting& routing, int failing, int max_calls)
   return check.ok() ? "" : std::string(check.status().message());
 }
 
-TEST(CheckRouter, AShortSweepUsesEveryMannerOfReplacement) {
+TEST(CheckRouter, AShortSweepUsesEveryMethodOfReplacement) {
   const SyntheticRouting routing(SpecOf(RouterPolicy::kTokenChoice));
   // Four sequences of 64 tokens: 15 cuts by 3 methods, 180 trials; 60 calls use every third.
   for (int max_calls : {24, 40, 60, 91, 150}) {
-    for (const char* manner : {"random tokens", "copies of", "tokens that all choose"}) {
+    for (const char* method : {"random tokens", "copies of", "tokens that all choose"}) {
       bool used = false;
       for (int call = 3; call < 14; ++call)
-        used |= TriedAt(routing, call, max_calls).find(manner) != std::string::npos;
-      EXPECT_TRUE(used) << manner << " of " << max_calls;
+        used |= TriedAt(routing, call, max_calls).find(method) != std::string::npos;
+      EXPECT_TRUE(used) << method << " of " << max_calls;
     }
   }
 }

@@ -225,7 +225,7 @@ TEST(SeriesDetector, ACheckpointAfterAnyPointChangesNothing) {
   }
 }
 
-TEST(SeriesDetector, WhatIsNoNumberIsNoPoint) {
+TEST(SeriesDetector, NonFiniteValuesAreNotPoints) {
   const double inf = std::numeric_limits<double>::infinity();
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const std::vector<SlowPoint> points = Wild(seed + 3000, 700);

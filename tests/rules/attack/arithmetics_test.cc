@@ -96,7 +96,7 @@ TEST(ArithmeticAttack, CleanOnesAreNoErrors) {
   EXPECT_EQ(count.errors, 0);
   std::cout << count.recordings << " recordings of " << count.families << " arithmetics, "
             << count.errors << " errors, " << count.warnings << " warnings, " << count.true_ones
-            << " biased and said to be\n";
+            << " biased and reported as biased\n";
 }
 
 // Regression test from longer runs: 256 bf16 ranks with clipped sums within the range of sums that

@@ -208,8 +208,8 @@ Call FirstComeOfRanks(const Lab& lab, const Rows& rows) {
 
 void AddCleanOfPapers(std::vector<Family>& out) {
   const std::vector<Family> families = {
-      {"zero experts beside a queue", ZeroExperts},
-      {"zero experts beside a queue, many rows", ZeroExperts, Data::kLarge},
+      {"zero experts next to a queue", ZeroExperts},
+      {"zero experts next to a queue, many rows", ZeroExperts, Data::kLarge},
       {"small and large experts", SharedCapacityOfHalves, Data::kLarge},
       {"copies of a popular expert", Replicas},
       {"a controller of biases", BiasController},

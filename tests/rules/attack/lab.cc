@@ -203,11 +203,11 @@ Rows Lab::Earlier() const {
   return rows;
 }
 
-Rows Lab::Changed(const Rows& rows, int64_t sequence, int64_t cut, int manner) const {
+Rows Lab::Changed(const Rows& rows, int64_t sequence, int64_t cut, int method) const {
   Rows out = rows;
   const auto experts = static_cast<size_t>(rows.experts);
   const uint64_t other =
-      Hash(seed_, kRedraw, static_cast<uint64_t>(cut), static_cast<uint64_t>(manner));
+      Hash(seed_, kRedraw, static_cast<uint64_t>(cut), static_cast<uint64_t>(method));
   for (size_t t = 0; t < rows.symbol.size(); ++t) {
     if (rows.sequence[t] != sequence || rows.position[t] < cut) continue;
     // A scaled copy of a row before the cut, noise, or a flood of one expert.
@@ -216,11 +216,11 @@ Rows Lab::Changed(const Rows& rows, int64_t sequence, int64_t cut, int manner) c
       model = static_cast<size_t>(Hash(other, t, n, 1) % rows.symbol.size());
       if (rows.sequence[model] == sequence && rows.position[model] < cut) break;
     }
-    out.symbol[t] = manner == 0 ? rows.symbol[model] : static_cast<int>(Hash(other, t, 0, 2) % 500);
+    out.symbol[t] = method == 0 ? rows.symbol[model] : static_cast<int>(Hash(other, t, 0, 2) % 500);
     for (size_t e = 0; e < experts; ++e) {
       double x = 1.5 * rows.x[model * experts + e];
-      if (manner == 1) x = 2 * Normal(kRedraw, other ^ t, e);
-      if (manner == 2) x = Normal(kRedraw, other ^ t, e) + (e == other % experts ? 5 : 0);
+      if (method == 1) x = 2 * Normal(kRedraw, other ^ t, e);
+      if (method == 2) x = Normal(kRedraw, other ^ t, e) + (e == other % experts ? 5 : 0);
       out.x[t * experts + e] = x;
     }
   }

@@ -83,7 +83,7 @@ class Lab {
 
   Rows Text() const;
   // Returns the same text, but with new content after `cut` in `sequence`, by one of three methods.
-  Rows Changed(const Rows& rows, int64_t sequence, int64_t cut, int manner) const;
+  Rows Changed(const Rows& rows, int64_t sequence, int64_t cut, int method) const;
   // Returns another text of the same kind. A router may have stored its statistics.
   Rows Earlier() const;
   std::vector<double> LogitsOf(int symbol, int64_t sequence, int64_t position) const;

@@ -112,7 +112,7 @@ Totals JudgeAll(const std::vector<Family>& families, const Recorder& recorder, u
   std::cout << families.size() << " families, " << all.recordings << " recordings, " << all.proofs
             << " proofs and " << all.hints << " hints of what does not depend on the batch ("
             << all.known << " known); " << all.guilty << " that refuse do, " << all.found
-            << " found, " << all.unseen << " pass that depend beside a capacity\n";
+            << " found, " << all.unseen << " pass that depend on more than a capacity\n";
   EXPECT_EQ(all.proofs, 0);
   EXPECT_LE(static_cast<double>(all.unseen), 1 + 0.001 * static_cast<double>(all.recordings));
   EXPECT_LE(static_cast<double>(all.hints), 2 + 0.005 * static_cast<double>(all.recordings));

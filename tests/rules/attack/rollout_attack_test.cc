@@ -97,7 +97,7 @@ TEST(RolloutAttack, OneContextHasNoSlope) {
 // temperature nor different ids may be named. Forced tokens alone cannot be distinguished from
 // padding.
 TEST(RolloutAttack, AGrammarIsNoTemperature) {
-  int reported = 0, runs = 0, unsaid = 0;
+  int reported = 0, runs = 0, undeclared = 0;
   for (const char* mode : {"processed", ""}) {
     for (const auto& [contexts, tokens] : {std::pair(.2, .05), {.5, .5}, {1.0, .8}, {.1, .3}}) {
       for (const char* family : {"small", "large"}) {
@@ -124,14 +124,14 @@ TEST(RolloutAttack, AGrammarIsNoTemperature) {
               EXPECT_NE(v.finding().level(), v1::LEVEL_ERROR) << v.finding().explanation();
             }
             reported += stated && cause == "truncation";
-            unsaid += !stated && cause == "truncation";
+            undeclared += !stated && cause == "truncation";
           }
         }
       }
     }
   }
-  std::printf("%d runs with a grammar: named truncation in %d where said, %d where not\n", runs,
-              reported, unsaid);
+  std::printf("%d runs with a grammar: named truncation in %d if declared, %d if not\n", runs,
+              reported, undeclared);
   EXPECT_GE(2 * reported, runs * 8 / 10);
 }
 

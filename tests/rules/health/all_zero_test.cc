@@ -1,5 +1,5 @@
-// health/all-zero on models some of whose tensors die: these are named, and no other; whatever is
-// looked at when.
+// Tests health/all-zero on models in which some tensors die: it names these and no others, whatever
+// the steps of observation.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,17 +20,17 @@ using testing::VerdictsOf;
 
 constexpr char kRule[] = "health/all-zero";
 
-// The injector: a model of so many tensors, some of which are zero from a step on.
+// The injector: a model of `tensors` tensors, some of which are zero from a step on.
 struct DyingModel {
   int tensors = 12;
   int steps = 60;
   int every = 3;  // observed in each n-th step
   std::string role = "gradient";
   std::set<int> dead;
-  int from = 0;           // they die in this step
+  int from = 0;           // step in which they die
   std::set<int> made_so;  // zero in all steps
-  double sparse = 0;      // chance that one of the others is all zero in a step
-  double poisoned = 0;    // that it has a NaN
+  double sparse = 0;      // probability that another one is all zero in a step
+  double poisoned = 0;    // probability of a NaN
   uint64_t seed = 1;
   uint32_t ranks = 2;
 
@@ -82,7 +82,8 @@ TEST(AllZero, WhatDiesIsNamedWithItsFirstStep) {
     DyingModel model{.every = 1 + static_cast<int>(random() % 4), .seed = seed};
     model.role = seed % 3 == 0 ? "weight" : seed % 3 == 1 ? "gradient" : "activation";
     model.from = static_cast<int>(random() % 20) + (seed % 3 == 0 ? model.every : 0);
-    if (seed % 3 == 1) model.steps = 60 + 60 * model.every;  // gradients: 100 steps, or a past
+    if (seed % 3 == 1)
+      model.steps = 60 + 60 * model.every;  // gradients: 100 steps, or non-zero ones before
     model.poisoned = seed % 2 == 0 ? 0.2 : 0;
     std::set<std::string> expected;
     for (int t = 0; t < model.tensors; ++t) {
@@ -102,8 +103,8 @@ TEST(AllZero, WhatDiesIsNamedWithItsFirstStep) {
   }
 }
 
-// 1,000 models, 12,000 tensors, 20 observed steps: a tensor that is zero in one step of ten is
-// none.
+// 1,000 models, 12,000 tensors, 20 observed steps: a tensor that is zero in one of ten steps is not
+// reported.
 TEST(AllZero, NoFalseAlarmOnSparseGradients) {
   int alarms = 0;
   for (uint64_t seed = 1; seed <= 1000; ++seed) {
@@ -121,7 +122,7 @@ TEST(AllZero, TenInARow) {
   }
 }
 
-// A weight that was made as zeros is none; a gradient is.
+// A weight that was initialised with zeros is not reported; a gradient is.
 TEST(AllZero, MadeAsZeros) {
   DyingModel model{.role = "weight", .made_so = {2, 5}};
   EXPECT_EQ(Named(VerdictsOf(kRule, {model.Batch()})), std::set<std::string>{});
@@ -133,7 +134,7 @@ TEST(AllZero, MadeAsZeros) {
             (std::set<std::string>{"layers.2", "layers.5"}));
 }
 
-// After a past without a zero six do, be they in steps that follow each other; five do not.
+// After a long time without zeros, six zero steps suffice, consecutive or not; five do not.
 TEST(AllZero, SixAfterALongPast) {
   for (int zeros = 4; zeros <= 8; ++zeros) {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
@@ -144,11 +145,11 @@ TEST(AllZero, SixAfterALongPast) {
   }
 }
 
-// Tensors of which one in so many has a gradient in a step, drawn anew each step, beside a trunk;
-// looked at now and then, and in a burst at the end. Their weights tell of use between looks.
+// A trunk, and heads of which one, drawn anew, has a gradient in each step. Observed in some steps,
+// and in a burst at the end. Their weights show whether they were used between observations.
 struct Heads {
   int heads = 12, steps = 300;
-  int dies = -1, from = 0;  // a head that is drawn no more, though it was in every step
+  int dies = -1, from = 0;  // a head that was in every step and is no longer drawn
   bool weights = false;
   uint64_t seed = 1;
 
@@ -203,7 +204,7 @@ TEST(AllZero, HeadsThatAreDrawnAreSilent) {
   EXPECT_EQ(alarms, 0);
 }
 
-// One that was used in every step, among heads that are drawn: it is named when it is cut off.
+// A head that was used in every step, among heads that are drawn, is named when it is cut off.
 TEST(AllZero, AHeadThatIsCutOffIsNamed) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     const Heads model{.dies = 4, .from = 150, .seed = seed};
@@ -212,7 +213,7 @@ TEST(AllZero, AHeadThatIsCutOffIsNamed) {
   }
 }
 
-// Parts that take turns: each is zero for as many steps as the other is not.
+// Parts that alternate: each is zero for as many steps as the other is not.
 TEST(AllZero, PartsThatTakeTurnsAreSilent) {
   for (int period = 2; period <= 60; ++period) {
     for (const int every : {1, 3, 5}) {
@@ -229,7 +230,7 @@ TEST(AllZero, PartsThatTakeTurnsAreSilent) {
   }
 }
 
-// The loss: 0 where all gradients are, or what it will. A bias of a layer that learns.
+// The loss is 0 where all gradients are, or random.
 TEST(AllZero, AllAtOnceIsAMinimumWhereTheLossIsAtItsLeast) {
   for (const bool least : {true, false}) {
     v1::Batch batch = test::BatchOf(test::SourceOf("run", 0, 1));
@@ -257,7 +258,7 @@ TEST(AllZero, ABiasNextToALivingWeight) {
   }
 }
 
-// Other roles have reasons of their own to be zero.
+// Other roles may be zero for other reasons.
 TEST(AllZero, OnlyWhatItSpeaksOf) {
   for (const char* role : {"positions", "probabilities"}) {
     const DyingModel model{.role = role, .dead = {0, 1}};

@@ -1,5 +1,5 @@
-// How soon the faults are told that no figure of the loss rules covers: one planted in each of 20
-// runs that were healthy until then, fed step by step. Prints the table of
+// Measures how soon faults are reported that no figure of the loss rules covers: one is planted in
+// each of 20 runs that were healthy until then, fed step by step. Prints the table of
 // docs/measurements/losses.md.
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kSeeds = 20, kSteps = 1500;
 
-// What one step logs; `since`: steps since the fault began, negative before.
+// Values of one step; `since` is the number of steps since the fault began, negative before.
 struct Logged {
   double loss = 0, norm = 0, rate = 0, scale = 65536;
   uint64_t zeros = 3;  // of 256 gradients of one layer
@@ -29,7 +29,7 @@ struct Logged {
 struct Fault {
   const char* name;
   const char* rule;
-  int64_t latest;  // steps, at most
+  int64_t latest;  // maximum delay in steps
   std::function<void(int64_t since, Logged*)> plant;
 };
 
@@ -60,8 +60,8 @@ v1::Batch StepOf(int64_t step, const Logged& logged) {
   return batch;
 }
 
-// Steps from the onset to the first warning of the fault's rule; -1: none came. Whatever warns
-// before the onset is a false alarm.
+// Returns the steps from the onset to the first warning of the fault's rule; -1 if there is none. A
+// warning before the onset is a false alarm.
 int64_t DelayOf(const Fault& fault, int64_t onset, uint64_t seed) {
   testing::Draw draw(seed);
   int64_t now = 0, reported = -1;
@@ -112,7 +112,7 @@ TEST(FaultDelays, AreSmall) {
   for (const Fault& fault : Faults()) {
     std::vector<int64_t> delays;
     for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-      // A resume is known by its rate where that had fallen below a quarter.
+      // A resume is recognised by its rate if that had fallen below a quarter.
       const bool resume = fault.latest == 0 && std::string(fault.rule) == "health/learning-rate";
       const int64_t onset = (resume ? 1250 : 300) + static_cast<int64_t>(seed) * 10;
       delays.push_back(DelayOf(fault, onset, seed));
@@ -128,7 +128,7 @@ TEST(FaultDelays, AreSmall) {
   }
 }
 
-// A run that never learns, from its first point on: looked at when its points are 4,096, 8,192, ...
+// A run that never learns, from its first point on; judged when it has 4,096, 8,192, ... points.
 TEST(FaultDelays, ARunThatNeverLearns) {
   std::vector<int64_t> delays;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {

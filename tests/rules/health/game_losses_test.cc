@@ -1,5 +1,5 @@
-// Losses that rise by design: the sides of a game, their sum, a part of a loss. Healthy ones are no
-// warnings, and what breaks is found.
+// Losses that rise by design: the sides of a game, their sum, a part of a loss. Healthy ones cause
+// no warning, and faults are found.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace plumbline::rules::testing {
 namespace {
 
-// The highest level of each rule on losses, of a run of these series.
+// Returns the highest level of each rule on losses, for a run of these series.
 std::map<std::string, v1::Level> Levels(const std::string& series, const SeriesRoles& roles = {}) {
   Report report;
   auto engine = Engine::Create({.rules = {"health/loss-*"}, .roles = roles},
@@ -63,7 +63,7 @@ TEST(GameLosses, TheirSumMayRiseWhereTheyAreThere) {
     const auto levels = Levels(Rising("train/loss") + others);
     EXPECT_EQ(levels.at("loss-divergence"), v1::LEVEL_NOTE) << others;
     EXPECT_EQ(Highest(levels), v1::LEVEL_NOTE) << others;
-    // Never falling is a note, too.
+    // A loss that never falls is also a note.
     EXPECT_LE(Highest(Levels(Steady("loss") + others)), v1::LEVEL_NOTE) << others;
   }
 }
@@ -71,11 +71,11 @@ TEST(GameLosses, TheirSumMayRiseWhereTheyAreThere) {
 TEST(GameLosses, WhatBreaksInTheirSumIsFound) {
   const std::string others = Steady("policy_loss") + Steady("value_loss");
   EXPECT_EQ(Levels("loss = 1 ~0.05 700!nan\n" + others)["loss-non-finite"], v1::LEVEL_ERROR);
-  // A jump is no rise.
+  // A jump is not a rise.
   const auto jumped = Levels("loss = 1 500:1000 ~0.05\n" + others);
   EXPECT_EQ(jumped.at("loss-spike"), v1::LEVEL_WARNING);
   EXPECT_EQ(jumped.at("loss-divergence"), v1::LEVEL_NOTE);
-  // Who says that it is the loss has it judged as one.
+  // If the user states that it is the loss, it is judged as one.
   SeriesRoles roles;
   roles.Set("loss", SeriesRole::kLoss);
   EXPECT_EQ(Levels(Rising("loss") + others, roles)["loss-divergence"], v1::LEVEL_ERROR);

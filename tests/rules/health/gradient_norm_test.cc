@@ -1,5 +1,5 @@
-// health/gradient-spike and gradient-vanish on simulated norms: healthy ones are left alone;
-// spikes, explosions and vanishing ones are found at their first step.
+// Tests health/gradient-spike and gradient-vanish on simulated norms: healthy ones are not
+// reported; spikes, explosions and vanishing ones are found at their first step.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,8 +29,8 @@ struct NormRun {
   double fall = 10;  // from this many times the level
   double noise = 0.2;
   double correlation = 0.3;
-  double digits = 0;          // rounded to so many decimals; 0: not
-  double clip = HUGE_VAL;     // logged behind it
+  double digits = 0;          // number of decimals to which it is rounded; 0 if not
+  double clip = HUGE_VAL;     // limit; the norm is logged after the clip
   double trend = 0;           // of ln, over the run
   int from = -1, length = 1;  // planted: times `factor`
   double factor = 1;
@@ -84,7 +84,7 @@ TEST(GradientNorm, NoFalseAlarmOnHealthyNorms) {
     vanished += Warns(Judged(run, kVanish)) ? 1 : 0;
   }
   RecordProperty("spikes", spikes);
-  EXPECT_LE(spikes, 3);  // what the rule's page says
+  EXPECT_LE(spikes, 3);  // as the rule's page states
   EXPECT_EQ(vanished, 0);
 }
 
@@ -136,7 +136,7 @@ TEST(GradientNorm, TenInARow) {
   }
 }
 
-// Behind a clip a spike cannot be seen; before it, it can.
+// After a clip a spike cannot be seen; before it, it can.
 TEST(GradientNorm, Clipping) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     NormRun run{.noise = 0.2, .seed = seed};

@@ -1,5 +1,6 @@
-// health/learning-rate on runs that resume: schedules that go on, roll back or are cyclic are left
-// alone; ones that start again, or run as many times faster as there are processes, are found.
+// Tests health/learning-rate on runs that resume: schedules that continue, roll back or are cyclic
+// are not reported; schedules that restart, or run as many times faster as there are processes, are
+// found.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +29,7 @@ struct RateAttempt {
   Schedule schedule;
   int first = 0, steps = 300;
   double counter = 0;  // at the first step
-  double speed = 1;    // of the counter, a step
+  double speed = 1;    // counts per step
   uint32_t world = 8;
   bool rounded = false;  // to four digits, as logs are
 };
@@ -61,7 +62,8 @@ int FindingsOf(const std::vector<RateAttempt>& attempts,
   return testing::Findings(Judged(attempts, settings), kRule);
 }
 
-// Of one of the usual kinds, over so many counts; the least is a tenth.
+// Returns a schedule of one of the usual kinds, over `length` counts; the lowest rate is a tenth of
+// `peak`.
 Schedule Usual(int kind, double peak, double warm_up, double length) {
   return [=](double c) {
     if (c < warm_up) return peak * c / warm_up;
@@ -116,7 +118,7 @@ TEST(LearningRateResume, StartsAgain) {
   }
 }
 
-// The scheduler is stepped once a process from the resume on.
+// From the resume on, each process steps the scheduler.
 TEST(LearningRateResume, RunsAsManyTimesFasterAsThereAreProcesses) {
   int found = 0, runs = 0;
   for (const uint32_t world : {2u, 4u, 8u}) {
@@ -142,7 +144,7 @@ TEST(LearningRateResume, RunsAsManyTimesFasterAsThereAreProcesses) {
   EXPECT_EQ(found, runs);
 }
 
-// In the warm-up too, and where the number of processes grew.
+// Also in the warm-up, and if the number of processes grew.
 TEST(LearningRateResume, WarmsUpFaster) {
   const Schedule schedule = Usual(1, 3e-4, 2000, 10000);
   for (const uint32_t before : {1u, 4u}) {
@@ -158,7 +160,7 @@ TEST(LearningRateResume, WarmsUpFaster) {
   }
 }
 
-// Of eight processes: three times and two and a half times as fast are somebody's wish.
+// With eight processes, a schedule three or two and a half times as fast may be intended.
 TEST(LearningRateResume, OtherSpeedsAreNone) {
   const Schedule schedule = Usual(1, 3e-4, 50, 4000);
   for (const double speed : {0.5, 1.0, 1.5, 2.5, 3.0, 5.0, 7.5}) {

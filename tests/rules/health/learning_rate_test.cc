@@ -1,5 +1,5 @@
-// health/learning-rate on schedules as trainers have them: none of them is accused, and a rate that
-// stands at zero is, at its first step; one by one or by columns.
+// Tests health/learning-rate on schedules of trainers: none of them is reported; a rate that stays
+// at zero is, at its first step, from single values or columns.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ using Schedule = std::function<double(int step)>;
 
 constexpr char kRule[] = "health/learning-rate";
 
-// The injector: what each rank tells of each group.
+// The injector: the rate that each rank reports for each group.
 struct Reported {
   int steps = 200;
   std::vector<std::vector<Schedule>> ranks;  // by rank, by group
@@ -40,7 +40,7 @@ struct Reported {
     }
     return batch;
   }
-  // The same, by columns, a step at a time, a batch a rank.
+  // The same as columns: one step at a time, one batch per rank.
   std::vector<v1::Batch> Columns() const {
     std::vector<v1::Batch> batches;
     for (int step = 0; step < steps; ++step) {
@@ -61,7 +61,7 @@ struct Reported {
   }
 
  private:
-  // The process itself tells it: nothing was rounded.
+  // The process itself reports the rate, so it was not rounded.
   v1::Source SourceOf(uint32_t rank, uint32_t attempt) const {
     v1::Source source = test::SourceOf("run", rank, World(), attempt);
     source.set_pid(7);
@@ -76,7 +76,7 @@ struct Reported {
   }
 };
 
-// A schedule of one of the usual kinds, of this many steps.
+// Returns a schedule of one of the usual kinds, over `steps` steps.
 Schedule Usual(std::mt19937_64& random, int steps) {
   const double peak = std::pow(10.0, -2 - static_cast<double>(random() % 4));
   const int warm_up = static_cast<int>(random() % 30);
@@ -132,8 +132,8 @@ TEST(LearningRate, ZeroIsFoundAtItsFirstStep) {
   }
 }
 
-// A rate that returns within 100 steps was no fault. At the run's end ten are enough, as at its
-// beginning.
+// A rate that returns within 100 steps was not a fault. At the run's end or beginning ten steps
+// suffice.
 TEST(LearningRate, HowManyInARow) {
   const auto found = [](int first, int zeros, int steps) {
     const Schedule gap = [=](int step) { return step >= first && step < first + zeros ? 0 : 1e-3; };
@@ -164,7 +164,7 @@ TEST(LearningRate, RanksThatDifferAreNamed) {
   }
 }
 
-// A resume that begins with zeros of its own does not add to those before it.
+// Zeros at the start of a resume are not added to those before it.
 TEST(LearningRate, ARestartBeginsAnew) {
   const Schedule ends = [](int step) { return step < 10 ? 1e-3 : 0; };
   const Schedule begins = [](int step) { return step >= 6 ? 1e-3 : 0; };
@@ -174,7 +174,7 @@ TEST(LearningRate, ARestartBeginsAnew) {
   EXPECT_EQ(testing::Findings(VerdictsOf(kRule, {first, second}), kRule), 0);
 }
 
-// Live, by columns and in steps, as offline.
+// Live, by columns and in steps, gives the same as offline.
 TEST(LearningRate, ColumnsGiveTheSame) {
   std::mt19937_64 random(4);
   for (int i = 0; i < 10; ++i) {

@@ -1,5 +1,5 @@
-// Losses whose rate restarts as its schedule has it, and losses around zero: what is told of them,
-// and what beside them is told as ever.
+// Losses whose rate restarts by its schedule, and losses around zero: which of their faults are
+// reported, and that others are reported as usual.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,13 +20,13 @@ namespace {
 using Course = std::function<double(int64_t step)>;
 
 struct Rated {
-  Course rate;    // none: no rate is reported
+  Course rate;    // empty if no rate is reported
   Course factor;  // of the loss
   int64_t points = 0;
   int64_t resume = INT64_MAX;  // from this step on it is attempt 1
 };
 
-// What is found, in the order in which it is told.
+// Returns the findings, in the order in which they are reported.
 std::vector<v1::Finding> FindingsOf(const Rated& run, const Course& loss) {
   std::vector<v1::Finding> found;
   auto engine = Engine::Create({.rules = {"health/loss-*"}}, [&](const v1::Verdict& verdict) {
@@ -61,7 +61,7 @@ Course Cosine(int64_t period) {
   };
 }
 
-// A loss that stands the higher the higher the rate is, and follows it within a few points.
+// Returns a loss that rises with the rate, and follows it within a few points.
 std::vector<double> Losses(const Rated& run, const Course& rate, double height, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> noise(0, 0.04);
@@ -100,7 +100,7 @@ TEST(LossRestarts, HoweverHighItIsANoteThatNamesTheRestart) {
   EXPECT_GE(named, runs / 2);
 }
 
-// The rate falls again to where it was, and the loss does not.
+// The rate returns to its former value, but the loss does not.
 TEST(LossRestarts, WhatDoesNotComeBackWithTheRateIsReported) {
   for (const int64_t period : {60, 150, 400}) {
     for (uint64_t seed = 1; seed <= 4; ++seed) {
@@ -112,7 +112,7 @@ TEST(LossRestarts, WhatDoesNotComeBackWithTheRateIsReported) {
   }
 }
 
-// A fault that is none of the restart's: late in the cycle, or not a number.
+// A fault that the restart does not explain: late in the cycle, or NaN.
 TEST(LossRestarts, OtherFaultsOfTheCycleAreReportedAsEver) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     Rated run{.rate = Cosine(400), .points = 1600};
@@ -125,7 +125,7 @@ TEST(LossRestarts, OtherFaultsOfTheCycleAreReportedAsEver) {
   }
 }
 
-// A jump at the same place, where the rate does not restart as a schedule does.
+// A jump at the same place, but the rate does not restart as a schedule does.
 TEST(LossRestarts, OtherRatesExplainNothing) {
   const auto falls = [](int64_t step) { return 0.1 * std::exp(-static_cast<double>(step) / 100); };
   const Course none, constant = [](int64_t) { return 0.01; };
@@ -139,14 +139,14 @@ TEST(LossRestarts, OtherRatesExplainNothing) {
     EXPECT_GE(worst(none, INT64_MAX), v1::LEVEL_WARNING) << seed;
     EXPECT_GE(worst(falls, INT64_MAX), v1::LEVEL_WARNING) << seed;
     EXPECT_GE(worst(slip, INT64_MAX), v1::LEVEL_WARNING) << seed;
-    // A resume that puts the rate back.
+    // A resume that resets the rate.
     const Course again = [&](int64_t step) { return falls(step < 300 ? step : step - 300); };
     EXPECT_GE(worst(again, 300), v1::LEVEL_WARNING) << seed;
     EXPECT_LT(worst(again, INT64_MAX), v1::LEVEL_WARNING) << seed;
   }
 }
 
-// The likelihood of a flow: it crosses zero on its way down.
+// The likelihood of a flow, which crosses zero as it falls.
 double Likelihood(int64_t step) { return 3.5 - 5 * (1 - std::pow(1.0 + step, -0.35)); }
 
 std::vector<v1::Finding> JudgedAroundZero(const Course& mean, double noise, uint64_t seed) {
@@ -164,7 +164,7 @@ TEST(LossAroundZero, AJumpIsReportedBeforeMuchWasSeen) {
   }
 }
 
-// A penalty that is 0 at first and grows as the policy moves, a bound that falls below 0.
+// A penalty that is 0 at first and grows as the policy moves; a bound that falls below 0.
 TEST(LossAroundZero, WhatGrowsFromZeroIsNoJump) {
   const Course courses[] = {
       Likelihood,
@@ -175,7 +175,7 @@ TEST(LossAroundZero, WhatGrowsFromZeroIsNoJump) {
     for (uint64_t seed = 1; seed <= 8; ++seed) {
       const double noise = course == 1 ? 0.002 : 0.08;
       std::vector<v1::Finding> found = JudgedAroundZero(courses[course], noise, seed);
-      // What rises for long is told as a drift.
+      // A long rise is reported as a drift.
       std::erase_if(found, [](const v1::Finding& f) { return f.rule() != "health/loss-spike"; });
       EXPECT_LT(Worst(found), v1::LEVEL_WARNING) << course << " " << seed;
     }

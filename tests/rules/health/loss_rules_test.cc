@@ -1,4 +1,5 @@
-// The rules on losses in an engine, step by step: what is told when, and of whom.
+// Runs the rules on losses in an engine, step by step: what they report, when, and for which
+// series.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,10 +20,10 @@ namespace {
 
 struct Heard {
   v1::Verdict verdict;
-  int64_t at;  // the step whose close told it; INT64_MAX: the end
+  int64_t at;  // the step whose close reported it; INT64_MAX for the end
 };
 
-// A run that is fed step by step, each closed before the next.
+// A run that is fed step by step. Each step is closed before the next.
 class LossRules : public ::testing::Test {
  protected:
   void Begin(int ranks = 1) {
@@ -87,7 +88,7 @@ TEST_F(LossRules, ASpikeIsReportedAsItsStepClosesAndRefinedLater) {
   EXPECT_EQ(found[0].at, 200);
   EXPECT_EQ(Kind(found[0]), "spike");
   EXPECT_EQ(found[0].verdict.finding().level(), v1::LEVEL_WARNING);
-  EXPECT_EQ(found[1].at, 212);  // three points back
+  EXPECT_EQ(found[1].at, 212);  // three points in a row are back
   EXPECT_EQ(Kind(found[1]), "recovered");
   EXPECT_EQ(found[0].verdict.finding().fingerprint(), found[1].verdict.finding().fingerprint());
   EXPECT_EQ(found[1].verdict.finding().details().fields().at("step").number_value(), 200);
@@ -112,15 +113,15 @@ TEST_F(LossRules, ADivergenceIsAnErrorAndTheSpikePointsToIt) {
   EXPECT_EQ(diverged[0].verdict.finding().details().fields().at("step").number_value(), 200);
 }
 
-// A jump to so many times the level, which falls to a part of itself over the steps behind it, from
-// `flat` on no more.
+// Returns a jump to `times` times the level that falls to a part of itself over the following
+// steps, until `flat`.
 double Jumped(int64_t since, double times, double part, int64_t flat) {
   const auto at = static_cast<double>(std::min(since, flat));
   return std::pow(times, part + (1 - part) * std::exp(-at / 80));
 }
 
-// Weights that were pruned: the loss jumps and falls, and is no divergence. What falls a little
-// and then stands is one.
+// After pruning, the loss jumps and falls: that is not a divergence. If it falls only a little and
+// then stays, it is.
 TEST_F(LossRules, WhatFallsBackAfterAJumpIsNoDivergence) {
   for (const bool falls : {true, false}) {
     for (const double times : {2.0, 4.0, 8.0}) {
@@ -145,7 +146,7 @@ TEST_F(LossRules, WhatFallsBackAfterAJumpIsNoDivergence) {
   }
 }
 
-// What a report says in the end of a rule's one finding.
+// Returns the final version of a rule's only finding.
 v1::Finding InTheEnd(const std::vector<Heard>& heard, const std::string& rule) {
   Report report;
   for (const Heard& h : heard) report.Add(h.verdict);
@@ -155,7 +156,8 @@ v1::Finding InTheEnd(const std::vector<Heard>& heard, const std::string& rule) {
   return {};
 }
 
-// An error while it lasts, a warning once it is back: what people see is the later word.
+// An error while it lasts, a warning once the loss has recovered: the report shows the later
+// finding.
 TEST_F(LossRules, ADivergenceThatCameBackIsNoErrorAnyMore) {
   for (const bool back : {true, false}) {
     heard_.clear();
@@ -175,7 +177,7 @@ TEST_F(LossRules, ADivergenceThatCameBackIsNoErrorAnyMore) {
   }
 }
 
-// The one that stands counts, though another came back.
+// The divergence that lasts counts, though another one recovered.
 TEST_F(LossRules, ADivergenceThatStaysIsAnErrorWhateverCameBackBefore) {
   Begin();
   for (int64_t step = 0; step < 1000; ++step) {
@@ -206,7 +208,7 @@ TEST_F(LossRules, ASlowRiseIsRaised) {
   }
 }
 
-// It jumps at first; then it rises on, while the training loss falls.
+// It jumps at first, then continues to rise while the training loss falls.
 TEST_F(LossRules, ASpikeThatTurnsOutToBeOverfittingIsWithdrawn) {
   Begin();
   for (int64_t step = 0; step < 400; ++step) {
@@ -223,7 +225,7 @@ TEST_F(LossRules, ASpikeThatTurnsOutToBeOverfittingIsWithdrawn) {
   EXPECT_EQ(InTheEnd(heard_, "health/overfit").cause().id(), "overfit");
 }
 
-// Values around 0 have no level that a percentage could be of.
+// Around 0 there is no level for a percentage.
 TEST_F(LossRules, NoPercentageOfALevelAroundZero) {
   Begin();
   for (int64_t step = 0; step < 700; ++step) {
@@ -244,7 +246,7 @@ TEST_F(LossRules, NoPercentageOfALevelAroundZero) {
   EXPECT_EQ(InTheEnd(heard_, "health/loss-divergence").level(), v1::LEVEL_ERROR);
 }
 
-// Other seeds than any number was chosen with: hinge losses that are 0 most of the time, and
+// Other seeds than those used to choose any number: hinge losses that are 0 most of the time, and
 // losses that change their sign.
 TEST_F(LossRules, LossesAroundZeroAreLeftAlone) {
   int warned = 0;
@@ -278,10 +280,10 @@ TEST_F(LossRules, ANanOnAnyRankIsReportedAsItsStepCloses) {
   EXPECT_EQ(found[0].at, 77);
   ASSERT_EQ(found[0].verdict.site().ranks_size(), 1);
   EXPECT_EQ(found[0].verdict.site().ranks(0), 1u);
-  EXPECT_TRUE(Findings("health/loss-spike").empty());  // rank 0 speaks for the series
+  EXPECT_TRUE(Findings("health/loss-spike").empty());  // rank 0 represents the series
 }
 
-// What a NaN begins with is not hidden by it.
+// NaN does not hide a fault that begins with it.
 TEST_F(LossRules, ANanBlindsNothing) {
   Begin();
   for (int64_t step = 0; step < 300; ++step) {
@@ -317,7 +319,7 @@ TEST_F(LossRules, EverySeriesHasAVerdictOfEachRule) {
                                       "spike val_loss pass", "stall train/loss not"}));
 }
 
-// It is told while the run goes on, once.
+// It is reported once, while the run continues.
 TEST_F(LossRules, ARunThatNeverLearnsIsReportedBeforeItsEnd) {
   Begin();
   for (int64_t step = 0; step < 5000; ++step)
@@ -333,7 +335,8 @@ TEST_F(LossRules, ARunThatNeverLearnsIsReportedBeforeItsEnd) {
   EXPECT_EQ(flat[0].verdict.finding().level(), v1::LEVEL_WARNING);
 }
 
-// An evaluation that ends long after its step: every tenth step's value comes 40 steps later.
+// An evaluation that ends long after its step: the value of every tenth step arrives 40 steps
+// later.
 TEST_F(LossRules, AnEvaluationThatComesLateIsJudgedInItsOwnOrder) {
   const auto evaluation = [](int64_t step) {
     return Healthy(step) * (step >= 1500 && step < 1600 ? 2 : 1);
@@ -348,7 +351,7 @@ TEST_F(LossRules, AnEvaluationThatComesLateIsJudgedInItsOwnOrder) {
       const int64_t of = step - lag;
       if (of >= 0 && of % 10 == 0) {
         test::AddScalar(&batch, "eval/loss", of, evaluation(of));
-        // Once more, and an older one: neither is news.
+        // A repeated value and an older one: neither is new.
         if (lag > 0) test::AddScalar(&batch, "eval/loss", of, 9 * evaluation(of));
         if (lag > 0 && of > 0) test::AddScalar(&batch, "eval/loss", of - 10, 9 * evaluation(of));
       }

@@ -1,5 +1,5 @@
-// health/loss-scale on dynamic scalers over simulated gradients: healthy ones are left alone, ones
-// whose gradients outgrow fp16 are found.
+// Tests health/loss-scale on dynamic scalers over simulated gradients: healthy ones are not
+// reported; those whose gradients outgrow fp16 are found.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,16 +24,16 @@ struct ScaledRun {
   int steps = 4000;
   double initial = 65536;
   int growth = 2000;      // steps without overflow after which it doubles
-  int hysteresis = 1;     // overflows in a row of steps that it takes
-  double gradient = 0.5;  // median of the largest
-  double spread = 0.3;    // of its ln
+  int hysteresis = 1;     // consecutive steps with overflow that reduce the scale
+  double gradient = 0.5;  // median of the largest gradient
+  double spread = 0.3;    // standard deviation of its ln
   double correlation = 0.9;
   bool heavy = false;   // one step in 200 is 4 times as large
   int storm_from = -1;  // from here on the gradient doubles every `storm_every` steps
   int storm_every = 25;
-  int resume = -1;            // the scaler begins again here, in a new attempt
+  int resume = -1;            // the scaler restarts here, in a new attempt
   int every = 1;              // logged in each n-th step
-  bool skipped_flag = false;  // told as a series of its own, and no scale
+  bool skipped_flag = false;  // reported as a separate series, without a scale
   uint64_t seed = 1;
 
   std::vector<v1::Batch> Batches() const {
@@ -115,7 +115,7 @@ TEST(LossScale, StormsAreFound) {
   EXPECT_EQ(found, kRuns);
 }
 
-// From the first step on: the start-up hides it for 100 points, and no longer.
+// From the first step on: the start-up hides it for 100 points only.
 TEST(LossScale, AScalerThatNeverSettles) {
   for (const int every : {1, 5}) {
     const ScaledRun run{
@@ -126,8 +126,8 @@ TEST(LossScale, AScalerThatNeverSettles) {
   }
 }
 
-// Flags of healthy scalers, which skip up to twenty steps in a row as they look for their scale,
-// also behind a resume.
+// Flags of healthy scalers, which skip up to twenty consecutive steps while they search for their
+// scale, also after a resume.
 TEST(LossScale, HealthyFlagsAreNoStorm) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     ScaledRun run = Healthy(seed);
@@ -138,7 +138,7 @@ TEST(LossScale, HealthyFlagsAreNoStorm) {
   }
 }
 
-// Every step is skipped from one on: found in its tenth row, however short the run.
+// Every step is skipped from one on: found in the tenth such row, however short the run.
 TEST(LossScale, AStormOfSkippedStepsInAShortRun) {
   const auto findings = [](int steps, int from, double value) {
     v1::Batch batch = test::BatchOf(test::SourceOf("run"));
@@ -156,7 +156,7 @@ TEST(LossScale, AStormOfSkippedStepsInAShortRun) {
   EXPECT_GT(findings(60, 0, 1), 0);
 }
 
-// Flags of what was skipped: 3 % is silent, 10 % is not.
+// Flags of skipped steps: 3 % is not reported, 10 % is.
 TEST(LossScale, ShareOfSkippedSteps) {
   const auto findings = [](double share, uint64_t seed) {
     Draw draw(seed);

@@ -1,5 +1,5 @@
-// health/same-data: any two ranks that share their gradients are named, whatever the values; ranks
-// with their own never are.
+// Tests health/same-data: any two ranks that share their gradients are named, whatever the values;
+// ranks with different data never are.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -57,7 +57,7 @@ TEST(SameData, NamesTheRanksThatShare) {
   }
 }
 
-// Ranks of their own, in a dtype so narrow that single values meet often.
+// Ranks with different data, in a dtype so narrow that single values are often equal.
 TEST(SameData, OwnBatchesAreSilent) {
   for (int seed = 1; seed <= 30; ++seed) {
     for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
@@ -72,7 +72,7 @@ TEST(SameData, OwnBatchesAreSilent) {
   }
 }
 
-// Each run of three steps is broken: never three in a row.
+// Each run of three equal steps is interrupted: there are never three in a row.
 TEST(SameData, TwoStepsInARowAreNoFault) {
   for (int seed = 1; seed <= 10; ++seed) {
     ReductionSpec spec = Spec(seed, 2);
@@ -83,12 +83,12 @@ TEST(SameData, TwoStepsInARowAreNoFault) {
   }
 }
 
-// Losses of all ranks beside few sampled sums. `grain`: they are multiples of it.
+// Losses of all ranks next to few sampled sums. They are multiples of `grain`.
 struct Losses {
   enum class Kind { kEqual, kOwn, kConstant, kHalfEqual } kind = Kind::kEqual;
   int steps = 100;
   double grain = 0;
-  double poisoned = 0;  // chance that rank 0's is NaN
+  double poisoned = 0;  // probability that rank 0's loss is NaN
 };
 
 v1::Batch WithLosses(v1::Batch batch, const Losses& losses, int seed) {
@@ -111,7 +111,7 @@ v1::Batch WithLosses(v1::Batch batch, const Losses& losses, int seed) {
 }
 
 // Two sums are too few, and losses alone too little: a loss that was averaged over the ranks is
-// equal on all of them, and their gradients are not.
+// equal on all of them, but their gradients are not.
 TEST(SameData, EqualLossesHelpWhereFewSumsWereSampled) {
   using Kind = Losses::Kind;
   const auto found = [](ReductionSpec spec, const Losses& losses, int seed) {
@@ -142,7 +142,7 @@ TEST(SameData, EqualLossesHelpWhereFewSumsWereSampled) {
   }
 }
 
-// What another attempt showed is not counted on.
+// Evidence of another attempt is not counted.
 TEST(SameData, ARestartBeginsAnew) {
   ReductionSpec spec = Spec(1, 2);
   spec.same = "0,1";

@@ -1,5 +1,5 @@
-// health/unchanged-tensor on models of which the optimizer leaves some tensors out: these are
-// named, and no other; whatever is looked at when.
+// Tests health/unchanged-tensor on models in which the optimizer leaves some tensors out: it names
+// these and no others, whatever the steps of observation.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ using testing::VerdictsOf;
 
 constexpr char kRule[] = "health/unchanged-tensor";
 
-// The injector: a model of so many weights, some of which the optimizer does not hold.
+// The injector: a model of `weights` weights, some of which the optimizer does not hold.
 struct Model {
   int weights = 12;
   int steps = 40;
@@ -28,7 +28,7 @@ struct Model {
   std::set<int> left_out;
   std::set<int> frozen;  // no gradient
   std::set<int> dead;    // a gradient of zero
-  double poisoned = 0;   // share of the gradients
+  double poisoned = 0;   // share of the gradients with NaN
   double rate = 1e-3;
   uint64_t seed = 1;
   uint32_t ranks = 2;
@@ -114,7 +114,7 @@ TEST(UnchangedTensor, PoisonNeitherAccusesNorBlinds) {
   }
 }
 
-// What NaN hides is not passed.
+// A pass does not cover steps with NaN.
 TEST(UnchangedTensor, StepsOfNanHaveAVerdictOfTheirOwn) {
   const int steps = 40, poisoned_from = 24;
   Model model{.weights = 3, .steps = steps, .every = 1, .ranks = 1};
@@ -155,7 +155,7 @@ TEST(UnchangedTensor, NoRateNoFinding) {
   EXPECT_EQ(Named(VerdictsOf(kRule, {model.Batch()})).size(), 0u);
 }
 
-// A resume loads other weights, or the same ones: no step of an optimizer lies between.
+// A resume loads other weights, or the same ones: the optimizer made no step between.
 TEST(UnchangedTensor, ARestartBeginsAnew) {
   Model model{.steps = 3, .every = 1, .left_out = {3}};
   v1::Batch first = model.Batch(), second = first;

@@ -1,5 +1,5 @@
-// health/update-ratio on simulated runs: schedules and optimizers as trainers have them are left
-// alone; rates that are wrong by decades are found, in series and in observed updates.
+// Tests health/update-ratio on simulated runs: usual schedules and optimizers are not reported;
+// rates that are wrong by decades are found, in series and in observed updates.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,9 +32,9 @@ struct RatioRun {
   int every = 1;
   Schedule schedule = Schedule::kCosine;
   int warm_up = 100;
-  double peak = 3e-4;   // the rate's
+  double peak = 3e-4;   // of the rate
   double ratio = 2e-3;  // at the peak
-  double spread = 0.2;  // of its ln
+  double spread = 0.2;  // standard deviation of its ln
   double correlation = 0.5;
   bool sgd = false;  // the ratio follows the gradient, which falls by three decades
   bool rate_reported = true;
@@ -141,7 +141,7 @@ TEST(UpdateRatio, HundredPoints) {
   }
 }
 
-// Few looks are enough if all of them are far below: a run of a second is looked at rarely.
+// A few points suffice if all of them are far below: one second's run is rarely observed.
 TEST(UpdateRatio, FewPointsThatAreFarBelow) {
   struct Looks {
     int count = 8;
@@ -171,7 +171,7 @@ TEST(UpdateRatio, FewPointsThatAreFarBelow) {
   EXPECT_EQ(findings({.ratio = NAN, .first = NAN}), 0);
 }
 
-// A resume is another run's beginning: what was outside before it does not add.
+// A resume begins another run: points outside before it are not added.
 TEST(UpdateRatio, ARestartBeginsAnew) {
   std::vector<v1::Batch> batches;
   for (uint32_t attempt = 0; attempt < 2; ++attempt) {
@@ -184,7 +184,7 @@ TEST(UpdateRatio, ARestartBeginsAnew) {
   EXPECT_EQ(testing::Findings(VerdictsOf(kRule, batches), kRule), 0);
 }
 
-// Observed updates, by their sampled elements.
+// Observed updates, from their sampled elements.
 TEST(UpdateRatio, ObservedUpdates) {
   const auto findings = [](double step_sd, const std::string& optimizer, double lr) {
     testing::UpdateRunSpec spec{.layers = 2, .elements = 512, .steps = 130};
@@ -197,10 +197,10 @@ TEST(UpdateRatio, ObservedUpdates) {
   };
   EXPECT_EQ(findings(2e-5, "adamw", 1e-3), 0);  // 10^-3
   EXPECT_EQ(findings(2e-8, "adamw", 1e-6), 2);  // 10^-6
-  EXPECT_EQ(findings(2e-8, "ema", 1e-6), 0);    // an average is no weight that is trained
+  EXPECT_EQ(findings(2e-8, "ema", 1e-6), 0);    // an average is not a trained weight
 }
 
-// Biases and gains have no scale of their own.
+// Biases and gains have no natural scale.
 TEST(UpdateRatio, OneAxisIsLeftOut) {
   testing::UpdateRunSpec spec{.elements = 512, .steps = 130};
   spec.dtype = DType::kF32;
@@ -210,7 +210,7 @@ TEST(UpdateRatio, OneAxisIsLeftOut) {
   v1::Batch named = batch;
   for (v1::Evidence& e : *named.mutable_evidence()) e.mutable_site()->set_layer("block.ln.bias");
   EXPECT_EQ(testing::Findings(VerdictsOf(kRule, {named}), kRule), 0);
-  // By the shape of the weight that is observed beside it.
+  // Decides by the shape of the weight that is observed in the same step.
   v1::Batch shaped = batch;
   for (int step = 0; step < 130; ++step) {
     v1::Evidence& e = *shaped.add_evidence();

@@ -186,7 +186,7 @@ TEST(MemoryCreep, ALeakIsReportedBeforeTheLimitIsReached) {
     }
     std::sort(used.begin(), used.end());
     if (Long() && !used.empty())
-      std::printf("%s: %d live, %d in the end; told at %.3f (middle), %.3f (90 %%), %.3f\n",
+      std::printf("%s: %d live, %d in the end; reported at %.3f (middle), %.3f (90 %%), %.3f\n",
                   kind.c_str(), live, in_the_end, used[used.size() / 2], used[used.size() * 9 / 10],
                   used.back());
     EXPECT_GE(live, static_cast<int>(each) * 8 / 10) << kind;

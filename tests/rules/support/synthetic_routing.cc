@@ -268,7 +268,7 @@ std::vector<uint8_t> SyntheticRouting::Assignment(const RouterBatch& batch) cons
 }
 
 void SyntheticRouting::Redraw(RouterBatch& batch, size_t row, const std::vector<size_t>& models,
-                              int manner, std::mt19937_64& rng) const {
+                              int method, std::mt19937_64& rng) const {
   std::normal_distribution<double> normal;
   const auto E = static_cast<size_t>(spec_.experts);
   const size_t copy = models[rng() % models.size()];
@@ -278,11 +278,11 @@ void SyntheticRouting::Redraw(RouterBatch& batch, size_t row, const std::vector<
   const auto wanted = static_cast<size_t>(std::max_element(first, first + E) - first);
   for (size_t e = 0; e < E; ++e) {
     double x = 1.5 * model[e];
-    if (manner == 1) x = 2 * normal(rng);
-    if (manner == 2) x = normal(rng) + (e == wanted ? 5 : 0);
+    if (method == 1) x = 2 * normal(rng);
+    if (method == 2) x = normal(rng) + (e == wanted ? 5 : 0);
     batch.logits[row * E + e] = Round(x, spec_.dtype);
   }
-  batch.token[row] = manner == 0 ? batch_.token[copy] : rng() % 5000;
+  batch.token[row] = method == 0 ? batch_.token[copy] : rng() % 5000;
 }
 
 bool SyntheticRouting::Flips(int trials, bool other_sequence) const {

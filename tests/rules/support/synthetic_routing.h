@@ -101,7 +101,7 @@ class SyntheticRouting {
   void FillConfig(v1::RoutingConfig& config) const;
   void FillRow(v1::RoutingSample& sample, size_t row, const std::vector<uint8_t>& map) const;
   std::vector<uint8_t> RecordedMap() const;
-  void Redraw(RouterBatch& batch, size_t row, const std::vector<size_t>& models, int manner,
+  void Redraw(RouterBatch& batch, size_t row, const std::vector<size_t>& models, int method,
               std::mt19937_64& rng) const;
   std::vector<uint8_t> Assignment(const RouterBatch& batch) const;
   bool Flips(int trials, bool other_sequence) const;
