@@ -122,14 +122,14 @@ TEST_F(DirectivesTest, TheCallsOfOneStepInParts) {
   EXPECT_EQ(site_->orders.capsule_step(), SiteOrders::kNever) << "one step alone";
 }
 
-TEST_F(DirectivesTest, GoesOnFromWhatTheServerHolds) {
+TEST_F(DirectivesTest, ResumesAfterThePartsThatTheServerHolds) {
   directives_->OnDirective(Send(7, 5));
   Call(5, 900'000);
   directives_->StepEnded(5);
   v1::AgentMessage first;
   ASSERT_TRUE(directives_->Next(&first));
   directives_->OnWelcome();  // the stream broke
-  EXPECT_TRUE(Parts().empty()) << "nobody has asked on this stream";
+  EXPECT_TRUE(Parts().empty()) << "no directive came on this stream";
   directives_->OnDirective(Send(7, 5, first.capsule().data().size()));
   auto parts = Parts();
   parts.insert(parts.begin(), first.capsule());

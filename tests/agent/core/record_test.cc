@@ -276,7 +276,7 @@ TEST(Record, SpansMeasureTimeAndBelongToTheStepTheyEndIn) {
   int64_t complete = -1;
   for (const auto& b : ReadRecord(FirstRecord(dir.path()))) {
     for (const auto& e : b.evidence()) {
-      EXPECT_GT(e.step(), complete) << "evidence of a step that was said to be complete";
+      EXPECT_GT(e.step(), complete) << "evidence of a step that was reported as complete";
       spans[e.span().name()] = e;
     }
     for (const auto& p : b.progress()) complete = p.complete_through();
@@ -321,7 +321,7 @@ TEST(Record, MarkedStagesBelongToTheStepTheyEndInAndLostOnesAreCounted) {
   int64_t complete = -1;
   for (const auto& b : ReadRecord(FirstRecord(dir.path()))) {
     for (const auto& e : b.evidence()) {
-      EXPECT_GT(e.step(), complete) << "evidence of a step that was said to be complete";
+      EXPECT_GT(e.step(), complete) << "evidence of a step that was reported as complete";
       spans[e.span().name()] = e;
     }
     for (const auto& l : b.losses()) lost[l.cause()] += l.count();
