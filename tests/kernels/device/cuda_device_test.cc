@@ -33,7 +33,7 @@ class CudaDevice : public ::testing::Test {
   ~CudaDevice() override {
     EXPECT_EQ(Current(), nullptr);
     EXPECT_EQ(g_runtime.mode, cudaStreamCaptureModeGlobal);
-    EXPECT_EQ(g_runtime.last, cudaSuccess) << "an error of ours was left behind";
+    EXPECT_EQ(g_runtime.last, cudaSuccess) << "an error of ours is still set";
   }
   void* Open() {
     void* device = nullptr;
