@@ -1,4 +1,5 @@
-// How a trainer's log ends: what its last lines say, and what they do not.
+// Tests how the last lines of a trainer's log are read: the kinds of ending, and lines that are
+// none.
 #include "audit/readers/trainer_log/log_ending.h"
 
 #include <gtest/gtest.h>
@@ -228,7 +229,7 @@ TEST(LogEnding, ALauncherReportsTheFirstFailure) {
   EXPECT_EQ(killed->kind, LogEnding::Kind::kKilled);
   EXPECT_EQ(killed->type, "SIGKILL");
   EXPECT_EQ(killed->rank, 3u);
-  // The worker's own exception says more.
+  // The worker's own exception is more specific.
   const auto raised = EndingOf(std::string(kRow) + kTraceback + "ValueError: bad\n" + report);
   ASSERT_TRUE(raised);
   EXPECT_EQ(raised->type, "ValueError");

@@ -1,4 +1,4 @@
-// Steps of lines that state none, and what a log states beside its rows.
+// Tests the steps of lines that state none, and the values that a log states outside its rows.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -114,7 +114,7 @@ TEST(BetweenBars, TheRegularOneCounts) {
   };
   const Case cases[] = {
       {{10, 20, 30}, {11, 21, 31}, {10, 20, 30}},     // printed; the next step's bar below
-      {{9, 18, 30}, {10, 20, 30}, {10, 20, 30}},      // lagging; drawn anew behind the row
+      {{9, 18, 30}, {10, 20, 30}, {10, 20, 30}},      // lagging; drawn again after the row
       {{0, 10, 20}, {10, 20, 30}, {10, 20, 30}},      // drawn with the rows alone
       {{1, 2, 3}, {2, 3, 4}, {1, 2, 3}},              // a row each step
       {{10, 20, 30}, {20, 30, 100}, {10, 20, 30}},    // bars that are drawn seldom
@@ -266,7 +266,7 @@ TEST(LogSteps, ShapesOfTools) {
             "3 loss 1.500000\n");
 }
 
-// What stands in a line of its own, and words of other languages for what is no number.
+// Values on a line of their own, and the notation of other languages for NaN and infinity.
 TEST(LogSteps, ValuesAlone) {
   EXPECT_EQ(ReadPoints(TrainerLogFormat(),
                        "step    1/240 | loss 5.1 | norm 1.5\nval loss 4.5\n"

@@ -110,7 +110,7 @@ TEST_F(McpSession, NotificationsAndAnswersAreNotAnswered) {
        {R"({"jsonrpc":"2.0","method":"notifications/initialized"})",
         R"({"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}})",
         R"({"jsonrpc":"2.0","method":"tools/call","params":{"name":"list_runs"}})",
-        R"({"jsonrpc":"2.0","method":"nobody/knows","params":[]})",
+        R"({"jsonrpc":"2.0","method":"unknown/method","params":[]})",
         R"({"jsonrpc":"2.0","id":3,"result":{}})",
         R"({"jsonrpc":"2.0","id":3,"error":{"code":1,"message":"x"}})", "", "   "}) {
     EXPECT_TRUE(Send(line).empty()) << line;

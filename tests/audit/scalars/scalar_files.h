@@ -53,7 +53,7 @@ class WandbRun {
   // The Record's bytes as they are.
   WandbRun& Record(const std::string& data);
   using Items = std::vector<std::pair<std::string, std::string>>;  // key, value_json
-  // `step` -1: none is said.
+  // If `step` is -1, the record states no step.
   WandbRun& History(int64_t step, const Items& items);
   WandbRun& Stats(const Items& items);
   WandbRun& Begin(const std::string& id, int64_t starting_step = 0, bool resumed = false);

@@ -184,7 +184,7 @@ TEST(TensorBoard, AnUnwrittenEnd) {
     ASSERT_EQ(report.problems.size(), 1u);
     EXPECT_EQ(report.problems[0].offset, bytes.size());
   }
-  InputReport report;  // with something behind them it is damage
+  InputReport report;  // if records follow the zeros, the file is damaged
   ReadOne(bytes + std::string(5000, '\0') + bytes, &report);
   EXPECT_TRUE(report.failed());
 }
@@ -221,7 +221,7 @@ TEST(TensorBoard, CutAtEveryLength) {
   EXPECT_EQ(previous, 4u);
 }
 
-// A flipped bit loses what is behind it, or one record: never is anything made up.
+// A flipped bit loses one record, or all records after it. No value is invented.
 TEST(TensorBoard, EveryBitFlipped) {
   EventFile file;
   for (int64_t step = 0; step < 3; ++step)
@@ -264,7 +264,7 @@ TEST(TensorBoard, RecognisedByContent) {
   EXPECT_TRUE(reader.Recognise("any.name", damaged)) << "a damaged one is still an event file";
 }
 
-// train/ and val/ are parts of the run beside them, with the folder before the names.
+// train/ and val/ belong to the run of their parent folder. The folder is a prefix of the names.
 TEST(TensorBoard, FoldersOfARun) {
   Folder folder;
   folder.Add("exp1/train/events.out.tfevents.1", EventFile(1).Scalar(1, "loss", 1).bytes());

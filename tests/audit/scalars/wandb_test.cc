@@ -74,7 +74,7 @@ TEST(Wandb, RowsThatAreAlikeAndSomeThatAreNot) {
             "new@0:8=7 ");
 }
 
-// An item with a field that nobody knows goes the long way: what is read of it is the same.
+// An item with an unknown field takes the slow path. The values read are the same.
 TEST(Wandb, ItemsOfTheUsualFormAreReadAsThoseOfAnother) {
   std::mt19937_64 random(5);
   constexpr const char* kKeys[] = {"loss", "a", "b/c", "rank1/loss", "_step", "_timestamp", "los"};
@@ -178,7 +178,7 @@ TEST(Wandb, NestedKeys) {
   EXPECT_EQ(Reported(ReadOne(run.bytes())), "top@0:5=4 train/loss@0:5=3 0:6=2 ");
 }
 
-// Of objects what is a number; what says its type is a histogram or a picture.
+// Reads the numbers of objects. An object with a type is a histogram or a picture.
 TEST(Wandb, ObjectsOfNumbers) {
   WandbRun run;
   run.History(0, {{"d", "{\"in\": {\"loss\": 1, \"n\": \"NaN\", \"s\": \"x\"}, \"lr\": 0.5}"},
@@ -190,7 +190,7 @@ TEST(Wandb, ObjectsOfNumbers) {
             "d/in/loss@0:0=1 d/in/n@0:0=nan d/lr@0:0=0.5 m/ab@0:0=7 ");
 }
 
-// A file without a run's record: its name says the run.
+// If a file has no record of the run, its name states the run.
 TEST(Wandb, TheRunByTheFilesName) {
   const test::TempFolder dir;
   InputReport report;
