@@ -442,7 +442,7 @@ class ReentrantCheckpoint(Checkpointed):
 
 @fault("classifier", "language", finds={"health/no-gradient": 0})
 class DetachedAdapter(Trainer):
-    """A low-rank adapter beside a frozen layer, whose output is detached by mistake; the head trains."""
+    """A low-rank adapter on a frozen layer. Its output is detached by mistake; the head trains."""
 
     def build(self, make):
         model = make().requires_grad_(False)
