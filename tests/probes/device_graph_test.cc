@@ -178,14 +178,14 @@ TEST_F(GraphRing, NothingIsMeasuredOutsideOfDueSteps) {
   ASSERT_EQ(Step(ring.get(), 10, graph, Site(0), OptionsOf(1, true), 0), DeviceOutcome::kTaken);
   EXPECT_FALSE(ring->Front(&item));
   EXPECT_TRUE(ring->empty());
-  // What went before left nothing behind.
+  // Earlier steps have no effect on this one.
   ASSERT_EQ(Step(ring.get(), 11, graph, Site(0), OptionsOf(2, true)), DeviceOutcome::kTaken);
   ASSERT_TRUE(ring->Front(&item));
   EXPECT_EQ(EvidenceOf(item, OptionsOf(2, true)), HostEvidence(c.host(), OptionsOf(2, true)));
   ring->Pop();
 }
 
-// Replays that there is no room for are counted, and the next steps have it.
+// Replays that exceed the memory are counted. The next steps get more memory.
 TEST_F(GraphRing, ManyReplaysAreCountedThenKept) {
   const auto ring = Open();
   void* graph = Stream(9);
@@ -235,7 +235,7 @@ TEST_F(GraphRing, WhatFindsNoRoomIsStated) {
   EXPECT_THAT(out.no_sample_reason(), HasSubstr("room"));
   EXPECT_EQ(out.summary().load_size(), 16);
   ring->Pop();
-  // Nobody reads.
+  // No item is read.
   DeviceOutcome last = DeviceOutcome::kTaken;
   int64_t step = 1;
   for (; step < 100 && last != DeviceOutcome::kRingFull; ++step) {
@@ -294,7 +294,7 @@ TEST_F(GraphRing, AProductStatesWhyItHasNoSample) {
   ring->Pop();
 }
 
-TEST_F(GraphRing, OnlyACaptureCapturesAndOnlySoMany) {
+TEST_F(GraphRing, RefusesStreamsWithoutCaptureAndMoreThanKMaxCaptured) {
   const auto ring = Open();
   const TensorCase c(3);
   EXPECT_EQ(ring->Capture(c.device(), Stream(9), replays_, Site(0), &error_),
@@ -348,7 +348,7 @@ TEST_F(GraphRing, NumbersBeginWhereTheOwnerStates) {
   }
 }
 
-// Who waits for a step that has ended does not wait for the next one's graph.
+// A wait for a step that has ended does not include the graph of the next step.
 TEST_F(GraphRing, AnOpenStepIsNotWaitedFor) {
   const auto ring = Open();
   const TensorCase c(3);

@@ -111,14 +111,15 @@ TEST_F(Ring, WhatIsUnderWayIsNotFreed) {
   EXPECT_TRUE(item.abandoned);
   EXPECT_STREQ(item.why.text, "the run was closed");
   ring->Pop();
-  EXPECT_EQ(fake_.calls("event_passed"), queries) << "the device was asked again";
+  EXPECT_EQ(fake_.calls("event_passed"), queries) << "the device was queried again";
   EXPECT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kFailed);
   ring.reset();
   EXPECT_GT(Held(), 0u);
-  fake_.hold(false);  // writes into memory that is still there
+  fake_.hold(false);  // writes into memory that still exists
 }
 
-// A forked child must not share the pages: the parent's next write would leave the device behind.
+// A forked child must not share the pages. Otherwise the parent's next write would go to a copy
+// that the device does not see.
 TEST_F(Ring, PinnedPagesAreNotInheritedByChildren) {
   DeviceLimits limits;
   limits.ring_bytes = 3 << 20;

@@ -32,7 +32,7 @@ class CaseDraw {
   std::mt19937_64 random_;
 };
 
-// One on the host, and the same said to be on a device.
+// One case on the host, and the same case marked as on a device.
 class TensorCase {
  public:
   explicit TensorCase(uint32_t seed) {
