@@ -11,7 +11,7 @@ from flax import linen
 from harness import case, expect
 
 FORK = False  # its threads are there once it has computed
-STEPS, QUIET = 20, {"says": "^$"}  # nothing is watched, so nothing is printed
+STEPS, QUIET = 20, {"states": "^$"}  # nothing is watched, so nothing is printed
 
 
 class Net(linen.Module):

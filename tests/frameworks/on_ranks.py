@@ -65,7 +65,7 @@ def bare_module(_):
 
 
 def without_a_wrapper(own=False, averaged=0):
-    """Each rank trains by itself: no gradients are summed. `own`: other weights on each. `averaged`: after so many steps the weights are averaged."""
+    """Each rank trains by itself: no gradients are summed. `own`: other weights on each. `averaged`: the number of steps after which the weights are averaged."""
     dist.init_process_group("gloo")
     torch.manual_seed(dist.get_rank() if own else 0)
     run, model = opened(), Language()
