@@ -107,14 +107,14 @@ class DoorsMethods : public testing::Test {
   std::unique_ptr<Plumbd> server_;
 };
 
-TEST_F(DoorsMethods, EachIsListedAndClosedToWhoShowsNothing) {
+TEST_F(DoorsMethods, EachIsListedAndRefusesAnonymousCallers) {
   const auto anonymous = ChannelTo(server_->address(), {});
   const std::vector<std::string> paths = Paths();
   EXPECT_GE(paths.size(), 14u);
   for (const std::string& path : paths) {
     const bool listed = std::any_of(server::MethodRules().begin(), server::MethodRules().end(),
                                     [&](const auto& rule) { return rule.path == path; });
-    EXPECT_TRUE(listed) << path << ": say in server/access/methods.cc which scope it needs";
+    EXPECT_TRUE(listed) << path << ": add its scope to server/access/methods.cc";
     const Answer answer = CallOnce(anonymous, path, "");
     if (path == "/grpc.health.v1.Health/Check" || path == "/grpc.health.v1.Health/Watch") {
       EXPECT_NE(answer.status.error_code(), grpc::StatusCode::UNAUTHENTICATED) << path;

@@ -102,7 +102,7 @@ TEST(RunNames, AConnectionHasAFewOfThoseThatAreKept) {
     return taken;
   };
   EXPECT_EQ(of_one("direct-", {"", "10.0.0.1", "", "10.0.0.1:1"}), 8);
-  EXPECT_EQ(of_one("behind-", {"", "10.0.0.3", "10.1.0.1", "10.0.0.3:1", "10.1.0.1:1"}), 8);
+  EXPECT_EQ(of_one("relayed-", {"", "10.0.0.3", "10.1.0.1", "10.0.0.3:1", "10.1.0.1:1"}), 8);
   int of_relay = 0;
   for (int line = 2; line < 100; ++line) {
     const std::string number = std::to_string(line);

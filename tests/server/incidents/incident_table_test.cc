@@ -185,9 +185,9 @@ TEST_F(Life, QuietResolvesBySteps) {
 }
 
 // One step in 200 is sampled, and each of these is faulty.
-TEST_F(Life, WhatIsSeldomLookedForIsQuietLater) {
+TEST_F(Life, ARarelySampledIncidentIsResolvedLater) {
   incident_table_.StepClosed("r", 151);
-  EXPECT_EQ(state(), v1::Incident::STATE_RESOLVED) << "nothing says how often it is looked for";
+  EXPECT_EQ(state(), v1::Incident::STATE_RESOLVED) << "the interval of the samples is unknown";
   int64_t step = 100;
   for (uint64_t i = 2; i < 7; ++i) {
     step += 200;

@@ -39,7 +39,8 @@ std::string Found(const Plumbd& server) {
 class DurableLossTest : public testing::Test {
  protected:
   void TearDown() override {
-    if (HasFailure() && server_) ADD_FAILURE() << "plumbd said:\n" << server_->process().errors();
+    if (HasFailure() && server_)
+      ADD_FAILURE() << "plumbd printed:\n" << server_->process().errors();
   }
   std::string Data() const { return folder_.File("data"); }
   std::string Journal() const { return Data() + "/journal"; }

@@ -31,7 +31,8 @@ class DurableTest : public testing::Test {
  protected:
   void SetUp() override { Start(); }
   void TearDown() override {
-    if (HasFailure() && server_) ADD_FAILURE() << "plumbd said:\n" << server_->process().errors();
+    if (HasFailure() && server_)
+      ADD_FAILURE() << "plumbd printed:\n" << server_->process().errors();
   }
 
   void Start(std::vector<std::string> more = {}) {

@@ -151,7 +151,7 @@ TEST(EventIds, OfAPrincipalWithSomeRunsRevealNothingAndReturnToTheirServerAlone)
   const std::string sealed = ids.Sealed(41);
   EXPECT_EQ(ids.FromSealed(sealed), 41u);
   EXPECT_EQ(ids.FromSealed(ids.Sealed(UINT64_MAX)), UINT64_MAX);
-  EXPECT_NE(sealed, ids.Sealed(41)) << "equal positions could be told";
+  EXPECT_NE(sealed, ids.Sealed(41)) << "equal positions could be recognised";
   EXPECT_EQ(others.FromSealed(sealed), std::nullopt);
   std::string changed = sealed;
   changed[20] = changed[20] == '0' ? '1' : '0';
