@@ -161,7 +161,7 @@ def test_a_cleared_gradient_is_zero(tmp_path):
     for loop in (inside, before):
         for how in ("set_to_none=True", "set_to_none=False"):
             looks = left(tmp_path, loop.format(how))
-            assert [step for step, _, _ in looks] == [2, 3]  # told twice
+            assert [step for step, _, _ in looks] == [2, 3]  # reported twice
             assert all(found.endswith("]0") for _, _, found in looks)
 
 

@@ -1,8 +1,8 @@
-"""Healthy trainers in which not everything lives in every step, with the two lines in them.
+"""Healthy trainers with the two lines in them. Parts of the model are absent from some steps.
 
     alternating_trainer.py RECORD KIND [SEED [STEPS [PAUSE]]]     PAUSE: seconds a step, as of a larger model's
 
-KIND: gan (the discriminator, then the generator), gan-2 and gan-5 (the generator in one of so many steps), gan-micro (the
+KIND: gan (the discriminator, then the generator), gan-2 and gan-5 (the generator in each 2nd or 5th step), gan-micro (the
 discriminator's gradient of two backward passes), gan-left (a fault: the discriminator is updated with what the generator's loss
 has left, too), gan-nan (its loss is NaN in step 60), gan-two-lines (a watch for each), critic (a second network that is updated in
 odd steps alone), tasks (a body with an optimizer of its own gets the gradients of two heads, one of them reversed), odd-layer (a

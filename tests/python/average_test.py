@@ -13,7 +13,7 @@ PLUMB = BUILD / "bin" / "plumb"
 LONG = bool(os.environ.get("PLUMB_LONG"))
 pytestmark = pytest.mark.skipif(not (BUILD / "lib" / "libplumbline_agent.so").exists(), reason="the agent is not built")
 
-# An average of each weight beside the two lines, in the dtype and with the decay that are asked for.
+# Keeps an average of each weight in the given dtype and with the given decay, in addition to the two lines.
 TRAINER = """
 import sys, torch, plumbline
 from torch import nn

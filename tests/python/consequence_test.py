@@ -159,7 +159,7 @@ def test_the_interval_covers_as_often_as_it_states(draw, sequences, lengths, lev
 @pytest.mark.parametrize("draw, sequences", [(normal, 60), (tokens, 60)])
 def test_the_interval_is_not_wider_than_it_must_be(draw, sequences):
     missed, made = misses(draw, sequences, [4], 0.9, 600, seed=2)
-    # It is at most 5 % wider here: a rate of 0.08 at least, which 600 trials tell from 0.03.
+    # It is at most 5 % wider here: a rate of at least 0.08, which 600 trials distinguish from 0.03.
     assert missed >= made - most(made, 1 - 0.08), (missed, made)
 
 

@@ -19,7 +19,7 @@ from endings import RAISES, SILENT, audited, ended, eventually, finds, is_ready,
     ("try: raise StopIteration\nexcept StopIteration: run.finish()", 0),
     ("with run: pass", 0),
     ("import ctypes; ctypes.CDLL(None).exit(0)", 0),
-    # One that nobody sees: documented.
+    # Not detected, as documented.
     ("raise SystemExit(3)", 3),
 ])  # fmt: skip
 def test_what_ends_well_is_no_death(tmp_path, end, code):
@@ -95,7 +95,7 @@ def test_the_trainers_own_hook_runs_once(tmp_path, installed):
         passed_on[0](*arguments)
     passed_on[0], sys.excepthook = sys.excepthook, hook
     """
-    if installed == "instead":  # and nobody is told by it
+    if installed == "instead":  # it does not call the former hook
         hook = hook.replace("passed_on[0](*arguments)", "pass")
     end = RAISES + "step(5, forward)\n"
     head = textwrap.dedent(hook)

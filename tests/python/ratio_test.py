@@ -76,7 +76,7 @@ def test_it_is_none_where_nothing_can_be_compared(short):
     assert ratio.Ratio(short, []).before() is None
 
 
-def test_a_weight_that_is_no_number_is_reported_as_one(short):
+def test_a_nan_weight_gives_a_nan_ratio(short):
     named = parameters(1)
     one = ratio.Ratio(short, named)
     one.before()

@@ -166,7 +166,7 @@ class TopKRouter(nn.Module):
 
 
 class MegatronLike(nn.Module):
-    """The experts are elsewhere, as behind an all-to-all: here one matrix for all."""
+    """The experts are elsewhere, as after an all-to-all; here one matrix stands for all."""
 
     def __init__(self, **options):
         super().__init__()

@@ -37,7 +37,7 @@ def run_warm(code, tmp_path, **more):
 
 
 def run(code, tmp_path, agent=TEST_AGENT, arguments=(), warm=False, **environment):
-    """The outcome of `code`. agent None: the real one, beside the library. warm: torch is imported already (warm.py)."""
+    """Runs `code` and returns its Outcome. agent None: the real one, next to the library. warm: torch is already imported (warm.py)."""
     log = tmp_path / "calls.log"
     env = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCHERS)}
     env.pop("RANK", None)

@@ -47,7 +47,7 @@ def test_an_optimizer_that_steps_in_its_own_way_is_not_taken_for_another():
     assert intended.kind_of(torch.optim.Adagrad(weight)) is None
 
 
-# ---- steps, by what the agent is told -----------------------------------------------------------
+# ---- steps, as reported to the agent ------------------------------------------------------------
 
 
 def test_the_optimizers_step_ends_one(tmp_path):
@@ -216,7 +216,7 @@ run.watch  # nothing happens here
 with run.step(7):
     run.scalar("loss", 42); back(); opt.step()
 """, "scalar")  # fmt: skip
-    # Of two micro-batches, 2 + 2; the gradient of each is (1, 1).
+    # The losses of the two micro-batches are 2 and 2; the gradient of each is (1, 1).
     reported = [line for line in reported if "=0 trained/" not in line]
     assert reported[:3] == ["scalar step=0 grad_norm=2.82843", "scalar step=0 loss=4", "scalar step=0 lr=0.5"]
     assert [c for c in reported if "loss" in c] == ["scalar step=0 loss=4", "scalar step=7 loss=42"]
