@@ -258,7 +258,7 @@ TEST_F(DoorsCertificate, ItsExpiryEndsWhatItBegan) {
   }
 }
 
-TEST_F(DoorsCertificate, ARevokedOneIsRefused) {
+TEST_F(DoorsCertificate, ARevokedOneIsShownInVain) {
   const std::string list = folder_.Write("revoked", "# no serial yet\n");
   const auto server =
       StartWith(folder_, Tls("revoked = '" + list + "'\n") + San("hosts", "*.example"));

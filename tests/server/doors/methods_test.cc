@@ -107,7 +107,7 @@ class DoorsMethods : public testing::Test {
   std::unique_ptr<Plumbd> server_;
 };
 
-TEST_F(DoorsMethods, EachIsListedAndRefusesAnonymousCallers) {
+TEST_F(DoorsMethods, EachIsListedAndClosedToWhoShowsNothing) {
   const auto anonymous = ChannelTo(server_->address(), {});
   const std::vector<std::string> paths = Paths();
   EXPECT_GE(paths.size(), 14u);
