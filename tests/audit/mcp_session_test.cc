@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A client of one session; each answer is what was sent during the call.
+// A client of one session. Send returns the messages that the session sent during the call.
 class McpSession : public ::testing::Test {
  protected:
   std::vector<Json> Send(const std::string& line) {
@@ -228,7 +228,7 @@ TEST_F(McpSession, AuditsAPath) {
   EXPECT_THAT(failed(Json::object()), HasSubstr("path: expected, found nothing"));
 }
 
-// Ids name training text: an assistant gets them only if it asks for them.
+// Ids name training text: an assistant gets them only if it requests them.
 TEST_F(McpSession, AnswersNameNoIdsUnlessRequested) {
   Begin();
   const testing::TempFolder dir;

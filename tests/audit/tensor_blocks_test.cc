@@ -1,5 +1,5 @@
-// Dumps of tensors that are or will be stored with a scale for each block: how they declare it,
-// what is judged, and what is refused by name.
+// Dumps of tensors that are or will be stored with a scale for each block: the declaration,
+// the verdicts, and the errors that name what does not fit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

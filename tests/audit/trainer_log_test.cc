@@ -94,7 +94,7 @@ TEST(TrainerLog, Shapes) {
       {"iteration 3 | number of nan iterations: 2 | lm loss nan |",
        "3 number of nan iterations 2\n3 lm loss nan\n"},
       {"step 3: found inf in gradients, loss scale 1024", "3 loss scale 1024\n"},
-      // What libraries print around a number.
+      // Text that libraries print around a number.
       {"step 7 loss=tensor(nan) lr=0.5", "7 loss nan\n7 lr 0.5\n"},
       {"step 7 loss=tensor(2.5, device='cuda:0', grad_fn=<NllLossBackward0>) lr=0.5",
        "7 loss 2.5\n7 lr 0.5\n"},
@@ -172,7 +172,7 @@ TEST(TrainerLog, PrintedDictionariesAreCounted) {
   EXPECT_EQ(library.Text(), "1 loss 2.500000\n1 a/b 0.500000\n");
 }
 
-// Progress bars: a return ends a line, and each pass goes on where the last one ended.
+// Progress bars: a carriage return ends a line, and each pass continues after the last one.
 TEST(TrainerLog, ProgressBars) {
   std::string bytes = "Some weights were loaded\n";
   for (int epoch = 0; epoch < 2; ++epoch) {
@@ -323,7 +323,7 @@ TEST(TrainerLog, SamplesOfAnEvaluation) {
   }
 }
 
-// The host crashed: what was set aside for the file is zeros.
+// The host crashed: the space allocated for the file holds zeros.
 TEST(TrainerLog, AnUnwrittenEnd) {
   const std::string bytes =
       "step 1: loss 2.5\nstep 2: loss 2.25\nstep 3: lo" + std::string(9000, '\0');
@@ -340,7 +340,7 @@ TEST(TrainerLog, AnUnwrittenEnd) {
             "note 17: expected lines of text, found 1 with zero bytes: they are ignored\n");
 }
 
-// What a job prints before its first step may be long.
+// The output of a job before its first step may be long.
 TEST(TrainerLog, ALongBanner) {
   std::string banner;
   for (int i = 0; i < 40000; ++i)

@@ -63,7 +63,7 @@ def case(**options):
 
 
 def expect(**series):
-    """Of a case: what the record must hold. A list is values of steps from 0 on; a dictionary gives steps their values; None: no such series.
+    """States what the record of a case must hold. A list is values of steps from 0 on; a dictionary gives steps their values; None: no such series.
 
     `NAME~`: in some of these steps, as the budget allows."""
     with open("expected.json", "w", encoding="utf-8") as file:
@@ -216,7 +216,7 @@ def check_expected(folder, series):
 
 
 def state(one, folder, series, kinds):
-    """What of the table in docs/frameworks.md this case has shown; table.py puts them together."""
+    """Writes the cells of the table in docs/frameworks.md that this case supports; table.py joins them."""
     expected = json.loads((folder / "expected.json").read_text()) if (folder / "expected.json").exists() else {}
     shown = {
         "steps": one.steps is not None or "loss" in expected, "loss": "loss" in expected,

@@ -21,7 +21,7 @@ class Net(linen.Module):
 
 
 def regression(run, optimizer, dtype=jnp.float32):
-    """Gradients, updates and the loss by plain calls. `dtype`: of the weights; what is meant is in fp32."""
+    """Gradients, updates and the loss by plain calls. `dtype`: of the weights; the reference is in fp32."""
     net = Net()
     data = jax.random.normal(jax.random.PRNGKey(1), (STEPS, 32, 8))
     weights = jax.tree.map(lambda x: x.astype(dtype), net.init(jax.random.PRNGKey(0), data[0]))

@@ -31,7 +31,7 @@ def finish(run):
 
 
 def own_loop(optimizer_of, same=False, watched=lambda ddp: ddp.module, early=False, steps=STEPS):
-    """`same`: both ranks train on the same rows. `early`: watched in front of the wrapper."""
+    """`same`: both ranks train on the same rows. `early`: watched before the wrapper is made."""
     dist.init_process_group("gloo")
     run, model = opened(), Language()
     optimizer = optimizer_of(model)
@@ -115,7 +115,7 @@ def zero_redundancy(_):
 
 
 def sharded(run_steps=STEPS, evaluated=False, early_optimizer=False, clip=None, same=False):
-    """FSDP2. `evaluated`: a forward pass without backward in front of the watch. `early_optimizer`: made before the model is sharded.
+    """FSDP2. `evaluated`: a forward pass without backward before the watch. `early_optimizer`: made before the model is sharded.
 
     `same`: both ranks train on the same rows."""
     dist.init_process_group("gloo")

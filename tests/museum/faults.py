@@ -27,7 +27,7 @@ def fault(*kinds, finds, also=()):
 
 @fault("classifier", "language", "images", finds={"health/no-gradient": 0}, also=("health/not-learning",))
 class DetachedHead(Trainer):
-    """The loss is made anew from its value."""
+    """The loss is a new tensor with the same value."""
 
     def loss(self, batch):
         return torch.tensor(self.model(batch).item(), requires_grad=True)

@@ -133,7 +133,7 @@ class PyPy(InRoot):
 
 class Snippets(Case):
     def test_they_are_python_of_3_9(self):
-        """What runs in those roots compiles; the runs themselves take minutes."""
+        """The files that run in those roots compile; the runs themselves take minutes."""
         code = "\n".join((neighbours.PROTOBUF, neighbours.GRPC, neighbours.OPENSSL, neighbours.TORCH, neighbours.OURS, GLOBAL, LEAVE))
         pythons.ast.parse(code, feature_version=pythons.OLDEST)
         for name in ("modern_trainer.py",):

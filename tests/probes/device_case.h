@@ -76,7 +76,7 @@ class OnFakeDevice : public ::testing::Test {
   }
   ~OnFakeDevice() override { EXPECT_EQ(fake_.faults(), 0u); }
 
-  // What this test holds of the device.
+  // Device resources that this test holds, as fake_.held() counts them.
   uint64_t Held() const { return fake_.held() - held_before_; }
 
   std::unique_ptr<DeviceRing> Open(const DeviceLimits& limits = {}) {

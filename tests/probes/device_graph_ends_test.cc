@@ -15,7 +15,7 @@ namespace {
 
 class GraphEnds : public GraphRing {
  protected:
-  // The evidence of what stands at the front, which is taken out.
+  // Removes the front item and returns its evidence.
   std::string Next(DeviceRing* ring, const MeasureOptions& options) {
     DeviceItem item;
     if (!ring->Front(&item)) return "nothing";

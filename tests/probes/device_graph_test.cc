@@ -123,7 +123,7 @@ TEST_F(GraphRing, AThousandSteps) {
     due_steps += owner_.stop_conditions.empty() ? 0 : 1;
     ASSERT_EQ(ring->BeginStep(step, &owner_, &error_), DeviceOutcome::kTaken) << error_.text;
     const uint32_t replays = step == 0 ? 3 : std::array{0u, 1u, 1u, 3u}[random() % 4];
-    // By call, then by replay, as they come out.
+    // By call, then by replay: the order of the items.
     std::vector<std::vector<Expected>> of_calls(5);
     for (uint32_t r = 0; r < replays; ++r) {
       values[random() % values.size()] = static_cast<float>(random() % 100) - 50;
@@ -197,7 +197,7 @@ TEST_F(GraphRing, ManyReplaysAreCountedThenKept) {
     ASSERT_EQ(Step(ring.get(), replays, graph, Site(0), OptionsOf(1, false), replays),
               DeviceOutcome::kTaken);
     DeviceItem item;
-    // Of either call: the first one's further replays do not go to the sections of the second.
+    // Both calls are complete: further replays of the first do not use the sections of the second.
     for (int call = 0; call < 2; ++call) {
       for (int r = 0; r < kept; ++r) {
         ASSERT_TRUE(ring->Front(&item));
@@ -217,7 +217,7 @@ TEST_F(GraphRing, ManyReplaysAreCountedThenKept) {
   }
 }
 
-// A small ring: elements are given up first, then room for further replays, then the step.
+// A small ring drops elements first, then further replays, then the step.
 TEST_F(GraphRing, WhatFindsNoRoomIsStated) {
   DeviceLimits limits;
   limits.ring_bytes = 64 << 10;

@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 
 class FailingRing : public OnFakeDevice, public ::testing::WithParamInterface<Fault> {};
 
-// Whatever fails, whenever: the calls that were taken come out, measured or not, the device is left
-// alone afterwards, and what it may still write to is kept.
+// After any failure, the ring returns the accepted calls, measured or not, does not use the device
+// again, and keeps the memory that the device may still write to.
 TEST_P(FailingRing, IsLeftAlone) {
   const Fault& p = GetParam();
   fake_.fail(p.call, p.nth, kDeviceFailed, false);
@@ -78,7 +78,7 @@ TEST_F(Ring, AFailingStreamQueryLeavesTheDeviceAlone) {
   EXPECT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kFailed);
   DeviceItem item;
   ASSERT_TRUE(ring->Front(&item));
-  EXPECT_TRUE(item.measured);  // what was under way is still good
+  EXPECT_TRUE(item.measured);  // the call in progress is still valid
   ring->Pop();
   EXPECT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kFailed);
   ring.reset();

@@ -14,7 +14,7 @@
 
 namespace plumbline::probes {
 
-// What a case draws: the same for the same seed.
+// The random choices of a case. Equal seeds give equal choices.
 class CaseDraw {
  public:
   explicit CaseDraw(uint32_t seed) : random_(seed * 7919u + 17u) {}

@@ -125,7 +125,7 @@ LEFT = """
 
 
 def left(tmp_path, step, seed=0, size=256, optimizer="SGD([w], lr=0.1)"):
-    """(step, what was left, what was found) of each look, as sums weighted by position."""
+    """Returns (step, gradient left, gradient found) of each look, as sums weighted by position."""
     code = LEFT.format(seed=seed, size=size, optimizer=optimizer, step=step.replace("\n", "\n        "))
     outcome = trainer.run(code, tmp_path).ok()
     assert outcome.err == ""

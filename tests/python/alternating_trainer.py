@@ -60,7 +60,7 @@ def train_gan(run, kind, steps, pause):
             loss = judge(critic(real), ones) + judge(critic(made.detach()), zeros)
             (loss * float("nan") if kind == "gan-nan" and i == 60 else loss).backward()
         of_critic.step()
-        # What the generator learns from: its backward pass goes through the critic.
+        # The loss of the generator: its backward pass goes through the critic.
         if i % every == every - 1:
             of_generator.zero_grad()
             judge(critic(made), ones).backward()
@@ -97,7 +97,7 @@ class Reverse(torch.autograd.Function):
 
 
 def train_tasks(run, steps, pause):
-    """As where features must not contain what the second head learns."""
+    """Reverses the second head's gradient, as in training that removes its target from the features."""
     body, first, second = net(8, WIDTH), nn.Linear(WIDTH, 1), nn.Linear(WIDTH, 1)
     of_body, of_first, of_second = (torch.optim.Adam(one.parameters(), lr=1e-3) for one in (body, first, second))
     run.watch(nn.ModuleList([body, first, second]), [of_body, of_first, of_second])

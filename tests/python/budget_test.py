@@ -1,4 +1,4 @@
-"""The budget: which parameters are looked at in which steps, by clocks that the test makes up."""
+"""The budget: which parameters are looked at in which steps, with simulated clocks."""
 
 import types
 

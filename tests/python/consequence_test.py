@@ -151,7 +151,7 @@ def test_the_interval_covers_as_often_as_it_states(draw, sequences, lengths, lev
     trials = 1000
     missed, made = misses(draw, sequences, lengths, level, trials)
     # Unskewed and equally long units have exactly this rate for Student's t, and the wider of two
-    # intervals misses no oftener; for the others the rate is what the corrections are there to keep.
+    # intervals does not miss more often. For the others, the corrections keep the rate.
     assert made >= 0.99 * trials
     assert missed <= most(made, 1 - level), (missed, made)
 

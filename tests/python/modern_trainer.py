@@ -200,7 +200,7 @@ def train(rank, ranks, kind, fault, record):
         model = compiled(kind, model)
     seen, generator = hashlib.sha256(), torch.Generator().manual_seed(5 + (rank if kind != "tensor-parallel" else 0))
     for step in range(STEPS):
-        words = torch.randint(0, 24, (32, 4), generator=generator)  # of a shard of the embedding none
+        words = torch.randint(0, 24, (32, 4), generator=generator)  # none of them in one shard of the embedding
 
         def loss_of():
             narrow = kind == "autocast" or scaler is not None

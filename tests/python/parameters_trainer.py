@@ -84,7 +84,7 @@ def wrap(model, kind, wrong):
 
 
 def damage(model, optimizer, wrong, step, rank):
-    """In front of a step."""
+    """Applies the fault before a step."""
     with torch.no_grad():
         if wrong == "drifts" and step == 20 and rank == 1:
             model.never.weight[2, 3] += 0.5
@@ -93,7 +93,7 @@ def damage(model, optimizer, wrong, step, rank):
 
 
 def damage_moments(model, optimizer, wrong, step):
-    """In front of an update."""
+    """Applies the fault before an update."""
     states = optimizer.state
     if wrong == "nan" and step == 30 and model.head.weight is not model.embed.weight:
         states[model.blocks[1].down.weight]["exp_avg"][3, 5] = float("nan")

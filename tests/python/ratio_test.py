@@ -24,7 +24,7 @@ def parameters(seed, dtype=torch.float32):
 
 
 def by_hand(before, named):
-    """Of the same elements, each counted for those it stands for."""
+    """Returns the ratio over the same elements, each weighted by the number of elements that it represents."""
     changed = was = 0.0
     for (_, parameter), old in zip(named, before):
         stride = max(1, parameter.numel() // ratio._ELEMENTS) | 1

@@ -1,4 +1,4 @@
-"""run.watch and loops that are not one backward pass and one step: what a step is, and whose loss it was."""
+"""run.watch and loops that are not one backward pass and one step: the extent of a step, and the step to which a loss belongs."""
 
 import json
 import pathlib

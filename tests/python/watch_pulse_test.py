@@ -13,7 +13,7 @@ PLUMB = BUILD / "bin" / "plumb"
 pytestmark = pytest.mark.skipif(not (BUILD / "lib" / "libplumbline_agent.so").exists(), reason="the agent is not built")
 AT = 200  # the step in which a fault begins
 
-# A regression with label noise: a loss that falls, then lies still with the noise of its batches.
+# A regression with label noise: the loss falls, then stays level with the noise of its batches.
 TRAINER = """
 import sys, torch, plumbline
 from torch import nn

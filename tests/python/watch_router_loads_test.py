@@ -56,7 +56,7 @@ def unpacked(address):
 
 
 def loads_reported(model, steps=4, batch=8, seed=0, between=lambda step: None):
-    """(run, {(step, layer): the trainer's own}) of a model that is heard whole in step 0, and from step 4 on."""
+    """Returns (run, {(step, layer): the true choices}). Whole calls are recorded in step 0 and from step 4 on."""
     run, own = Informative(), {}
     routers = routers_watched.Routers(run, model, lambda body, *a: body(*a), lambda: run.running)
     for run._step in range(steps):
@@ -66,7 +66,7 @@ def loads_reported(model, steps=4, batch=8, seed=0, between=lambda step: None):
         model(given)
         own.update({(run._step, router.found.name): truth(model, router.found.name) for router in routers.routers})
         routers.step_ends()
-        routers.pace._pace.every = 1  # however dear it is on a busy machine
+        routers.pace._pace.every = 1  # in spite of its cost on a busy machine
     routers.remove()
     return run, own
 
@@ -194,7 +194,7 @@ def test_a_router_that_counts_places_and_stays_silent_of_them_reports_no_loads()
 
 
 class Warming(router_kinds.MixtralLike):
-    """In some steps it chooses at random, and top-k is not asked."""
+    """In some steps it chooses at random, and top-k is not called."""
 
     random = False
 
@@ -219,7 +219,7 @@ def test_a_call_that_goes_another_way_is_not_reported():
 
 
 class Logging(router_kinds.MixtralLike):
-    """Looks at another top-k for a log, in front of the one that it goes by."""
+    """Computes another top-k for a log, before the one that routes."""
 
     def forward(self, x):
         with torch.no_grad():

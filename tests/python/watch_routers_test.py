@@ -40,7 +40,7 @@ def test_tokens_choose(kind, seed):
 
 
 def best(known):
-    """The top-k of what was recorded, by itself."""
+    """Returns the top-k of the recorded scores, computed independently."""
     scores = known["router_logits"]
     scores = {"sigmoid": torch.sigmoid}.get(known["score_function"], lambda x: x)(scores) + known.get("expert_bias", 0)
     return scores.topk(known["top_k"]).indices.sort(-1).values
@@ -169,7 +169,7 @@ class Scripted(nn.Module):
 
 
 class Ranked(router_kinds.MixtralLike):
-    """Tokens choose, by a function that cannot be heard; which tokens each expert likes best is looked at for a log."""
+    """Tokens choose, by a function that cannot be hooked. The best tokens of each expert are computed for a log."""
 
     def forward(self, x):
         flat = x.reshape(-1, H)

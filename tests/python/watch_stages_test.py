@@ -44,7 +44,7 @@ def test_data_forward_backward_and_the_optimizer(tmp_path):
 for x in data:
     model(x).mean().backward()
     opt.step(); opt.zero_grad()
-""") == ["data", "forward", "backward", "optimizer"] * 2 + ["data"]  # fmt: skip  # the last: there is no more
+""") == ["data", "forward", "backward", "optimizer"] * 2 + ["data"]  # fmt: skip  # the last: the data is exhausted
 
 
 def test_full_collections_alone_are_reported(tmp_path):

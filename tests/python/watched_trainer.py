@@ -104,7 +104,7 @@ def train(rank, record, fault, seed, ranks):
         time.sleep(PAUSE)
         optimizer.step()
         if fault == "no-zero-grad":
-            held.head.bias.grad = None  # somebody cleared something
+            held.head.bias.grad = None  # another gradient is cleared
         else:
             optimizer.zero_grad(set_to_none=step % 2 == 0)
         if schedule is not None:

@@ -1,5 +1,4 @@
-// Completion as shells do it: a script is loaded, TAB is pressed, and what the shell offers is
-// read.
+// Runs completion in real shells: loads a script, presses TAB and reads the offered words.
 #pragma once
 
 #include <string>

@@ -43,8 +43,7 @@ class DirectivesTest : public ::testing::Test {
 
   void Newest(int64_t step) { state_->newest_step.store(step); }
 
-  // What the drain thread does for one call: whether its elements were to be kept, and its size in
-  // bytes.
+  // Passes the evidence of one call, with a sample of `bytes` bytes, as the drain thread does.
   void Call(int64_t step, size_t bytes, uint32_t call = 0) {
     v1::Evidence e;
     e.mutable_site()->set_layer("layers.0");

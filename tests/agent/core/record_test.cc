@@ -310,7 +310,7 @@ TEST(Record, MarkedStagesBelongToTheStepTheyEndInAndLostOnesAreCounted) {
   run.run().StepBegin(5);
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_OPTIMIZER);
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_NONE);
-  marks->lost = 3;  // as a thread counts marks for which there is no room
+  marks->lost = 3;  // as a thread counts marks that exceed its memory
   run.run().StepEnd(5);
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_DATA);
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_NONE);

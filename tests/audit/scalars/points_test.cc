@@ -1,4 +1,4 @@
-// Attempts, order and bounds of points, whatever format they come from: against a slow reference.
+// Compares attempts, order and bounds of points, of any format, with a slow reference.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -164,7 +164,7 @@ TEST(Points, ANonFiniteValueIsNotOverwritten) {
   EXPECT_THAT(reports[0].notes[0], HasSubstr("found 3 more values for steps"));
 }
 
-// What a log of several ranks calls "rank1/loss" is the loss of rank 1.
+// In a log of several ranks, "rank1/loss" is the loss of rank 1.
 TEST(Points, ARankInTheNameOfASeries) {
   std::deque<InputReport> reports;
   const std::vector<Point> points = {{1, "loss", 2},   {1, "rank1/loss", 3}, {1, "rank_2/loss", 4},
@@ -203,7 +203,7 @@ TEST(Points, RanksAreJoinedByStep) {
   EXPECT_EQ(read.batches[0].sources(2).world_size(), 3u);
 }
 
-// Batches stay small also where there are many series, each with steps of its own.
+// Batches stay small even if there are many series, each with its own steps.
 TEST(Points, ManySeriesOfTheirOwnSteps) {
   std::vector<Point> points;
   constexpr int64_t kSeries = 3000, kEach = 40;

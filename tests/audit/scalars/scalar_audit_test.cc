@@ -209,7 +209,7 @@ TEST_F(ScalarCli, WrongMapsAreNamed) {
   EXPECT_THAT(wrong("run = \"x\"\nstepp = \"y\"\n"), HasSubstr("did you mean step?"));
 }
 
-// A step for one table only, names that nothing has, and what is no map at all.
+// A step for one table only, names that no file has, and files that are no map.
 TEST_F(ScalarCli, WhatAMapStatesInVain) {
   dir_.Write("two/a.csv", "it,loss\n1,2.5\n2,2.25\n");
   dir_.Write("two/b.csv", "step,acc\n10,0.5\n20,0.75\n");

@@ -54,14 +54,14 @@ std::string Reported(const ReadPoints& read) {
   return out;
 }
 
-// Keys come round in the same order, mostly: whatever they and their values are, a row is read as
-// the first one was.
+// Rows mostly have the same keys in the same order. A row with other keys or values is read by the
+// same rules as the first one.
 TEST(Wandb, RowsThatAreAlikeAndSomeThatAreNot) {
   WandbRun run;
   run.Begin("abc");
   for (int64_t step = 0; step < 6; ++step)
     run.History(step, {{"loss", std::to_string(step)}, {"a", "10"}, {"_timestamp", "1.5"}});
-  run.History(6, {{"a", "1"}, {"loss", "0.25"}});                      // the other way round
+  run.History(6, {{"a", "1"}, {"loss", "0.25"}});                      // in reverse order
   run.History(7, {{"loss", "\"NaN\""}, {"a", "null"}});                // a word, and nothing
   run.History(8, {{"loss", "3"}, {"a", "{\"b\": 4}"}, {"new", "7"}});  // an object; another key
   run.History(9, {{"loss", "1"}, {"loss", "2"}, {"a", "1e999"}});      // one key twice
@@ -275,7 +275,7 @@ TEST(Wandb, TheAxisThatTheRunDeclares) {
   EXPECT_EQ(ReadOne(epochs.bytes()).by_key.count({"bright-moon-1 (abc)", 0, 0, 7, "loss"}), 1u);
 }
 
-// A record of its own, or within that of the run (wandb 0.31: wandb.init(config=...)).
+// A separate record, or a part of the run's record (wandb 0.31: wandb.init(config=...)).
 TEST(Wandb, ConfigAndDisplayName) {
   const std::string config = BytesField(1, BytesField(1, "lr") + BytesField(16, "0.0003")) +
                              BytesField(1, BytesField(1, "_wandb") + BytesField(16, "{}"));

@@ -81,8 +81,8 @@ TEST_F(CudaDevice, KernelsThatDoNotLoadGiveTheContextBack) {
   EXPECT_EQ(Driver().retained, 0);
 }
 
-// Makes every function of the table fail in turn: each returns a status and CUDA's text, and leaves
-// no error.
+// Makes each function of the table fail, one after another: each returns a status and CUDA's text,
+// and leaves no error.
 TEST_F(CudaDevice, EachErrorIsReadAwayAndReported) {
   void* device = Open();
   const ProductPlan product{};

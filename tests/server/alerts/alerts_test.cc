@@ -147,7 +147,7 @@ TEST_F(AlertsTest, OneCauseAtTenSitesIsOneNotification) {
   EXPECT_EQ(opened["event"], "opened");
   EXPECT_EQ(opened["finding"]["site"]["layer"], "layers.0");
   ASSERT_TRUE(Eventually([&] { return server->Statuses().at(0).site_count() == 10; }));
-  // However long it gathers and whatever follows, no receiver gets it twice.
+  // No receiver gets it twice, for any gathering time and any later event.
   agent.Send(LeakingStep(source, 10, "layers.10"), 11);
   ASSERT_TRUE(agent.Acknowledged(11));
   std::this_thread::sleep_for(std::chrono::milliseconds(800));

@@ -134,7 +134,7 @@ TEST_F(DoorsMethods, WhatIsNotListedIsForThoseWhoMayDoEverything) {
   EXPECT_EQ(CallOnce(As(all_.file), path, "").status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
-// Whatever the request, its field `run` is set to a run of others.
+// In every request, the field `run` is set to a run of others.
 TEST_F(DoorsMethods, EachRefusesARunOfOthers) {
   const auto channel = As(mine_.file);
   const auto* query = DescriptorPool::generated_pool()->FindServiceByName("plumbline.v1.Query");

@@ -55,7 +55,8 @@ TEST(IncidentTable, WhatDoctorPlantsIsSeenAndNeverStaysOpen) {
                                            Revision::CHANGE_RETURNED, Revision::CHANGE_RESOLVED}));
 }
 
-// What is forgotten is over first, so that watchers learn it; the rest keeps its numbers.
+// Incidents are resolved before they are removed, so that watchers are notified. The others keep
+// their numbers.
 TEST(IncidentTable, ForgetsTheIncidentsOfARun) {
   IncidentTable incident_table([] { return 0; });
   std::vector<v1::IncidentRevision::Change> changes;

@@ -1,4 +1,4 @@
-// Disk faults that plumbd must survive: a journal whose end is gone, files that may not grow, and
+// Disk faults that plumbd must survive: a journal whose end is lost, files that may not grow, and
 // files that other users can read.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
@@ -159,7 +159,7 @@ TEST_P(LostEnd, ACheckpointBeyondTheJournalsEndIsKept) {
 INSTANTIATE_TEST_SUITE_P(Without, LostEnd, testing::Values("end", "journal", "store"),
                          [](const auto& value) { return std::string(value.param); });
 
-// An unreadable checkpoint proves the loss as well; only its state is gone.
+// An unreadable checkpoint proves the loss as well; only its state is lost.
 TEST_F(DurableLossTest, ADamagedCheckpointBeyondTheJournalsEndUsesItsNumbersUp) {
   Start();
   Leak(62, 1, 6);

@@ -44,7 +44,7 @@ async function manyWindows(browser, server) {
     await open(windows[i], server, '/');
     await linkShows(windows[i], 'live');
   }
-  // Windows without a stream of their own poll; if a window with a stream closes, one of them takes
+  // Windows without their own stream poll; if a window with a stream closes, one of them takes
   // its place.
   const streams = () => Promise.all(windows.map((page) => page.evaluate(async () => (await navigator.locks.query()).held.length)));
   assert.deepEqual(await streams(), Array(9).fill(4));

@@ -512,7 +512,7 @@ async function main() {
 
   await test('nothing went wrong meanwhile', () => assert.deepEqual(wrong, []));
 
-  // ---- a server that asks for tokens ----
+  // ---- a server that requires tokens ----
   await test('a token is requested once, is in no address, and decides the permitted actions', async () => {
     const folder = server.folder;
     const tokens = {};

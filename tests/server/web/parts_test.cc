@@ -96,7 +96,7 @@ TEST(Symptoms, AResolvedIncidentHidesNoOpenOne) {
   const std::vector all = {Incident("health/loss-non-finite", 61),
                            Incident("precision/non-finite", 60, v1::Incident::STATE_RESOLVED)};
   EXPECT_EQ(server::Symptoms(all).RootOf(all[0]), nullptr);
-  // What a person put aside still is the cause.
+  // An acknowledged incident is still the cause.
   const std::vector known = {
       Incident("health/loss-non-finite", 61),
       Incident("precision/non-finite", 60, v1::Incident::STATE_ACKNOWLEDGED)};
