@@ -128,7 +128,7 @@ TEST_F(Cli, HelpNamesExitStatusesAndExamples) {
 
 TEST_F(Cli, AnEmptyDirectoryIsNoPass) {
   const std::string folder =
-      std::filesystem::path(dir_.Write("nobody/notes.txt", "x")).parent_path();
+      std::filesystem::path(dir_.Write("foreign/notes.txt", "x")).parent_path();
   const Ended foreign = RunPlumb({"audit", folder, "--format", "json"});
   EXPECT_EQ(foreign.status, 2) << "a foreign file in a directory is no problem; no verdict is one";
   EXPECT_EQ(foreign.errors,

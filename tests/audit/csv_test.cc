@@ -162,7 +162,7 @@ TEST(Csv, AQuoteThatIsNeverClosed) {
   EXPECT_EQ(Csv("step,loss,note\n1,2.5,\"two\nlines\"\n2,2.25,ok\n").Problems(), "");
 }
 
-TEST(Csv, WhatIsNoNumberInAnyWriting) {
+TEST(Csv, NonFiniteValuesInAnyNotation) {
   const PointsRead read = Csv(
       "step,loss\n1,2\n2,1.#QNAN\n3,1.#INF\n4,-1.#IND\n5,\u221E\n6,-\u221E\n7,+Inf\n8,-nan(ind)\n"
       "9,1.#QNAN0\n10,NaN\n");

@@ -147,7 +147,7 @@ TEST(Frameworks, HealthyLogs) {
   }
 }
 
-TEST(Frameworks, ALossThatIsNoNumber) {
+TEST(Frameworks, ANonFiniteLoss) {
   for (const Framework& framework : kFrameworks) {
     for (const char* bad : {"nan", "NaN", "inf", "-inf"}) {
       SCOPED_TRACE(std::string(framework.name) + " " + bad);

@@ -1,4 +1,5 @@
-// How a trainer's log ends: what its last lines say, and what they do not.
+// Tests how the last lines of a trainer's log are read: the kinds of ending, and lines that are
+// none.
 #include "audit/readers/trainer_log/log_ending.h"
 
 #include <gtest/gtest.h>
@@ -120,7 +121,7 @@ TEST(LogEnding, WhatEndsWellIsNone) {
   EXPECT_FALSE(EndingOf(""));
   EXPECT_FALSE(EndingOf(kRow));
   EXPECT_FALSE(EndingOf(std::string(kRow) + "{'train_runtime': 12.1, 'train_loss': 1.2}\n"));
-  // An exception that was caught: training goes on.
+  // An exception that was caught: training continues.
   EXPECT_FALSE(EndingOf(std::string(kTraceback) + "OSError: retry\n" + kRow));
   EXPECT_FALSE(EndingOf(std::string(kRow) + "This run Killed the competition in 3 steps\n"));
   // Python prints exceptions of finalizers, and ignores them.
@@ -141,7 +142,7 @@ struct EndCase {
   const char* type;
 };
 
-// What shells, schedulers and launchers print of a process that is gone.
+// Lines that shells, schedulers and launchers print about a process that has ended.
 TEST(LogEnding, EndsWithoutATraceback) {
   using Kind = LogEnding::Kind;
   const EndCase cases[] = {
@@ -197,7 +198,7 @@ TEST(LogEnding, EndsWithoutATraceback) {
     ASSERT_TRUE(ending) << c.lines;
     EXPECT_EQ(ending->kind, c.kind) << c.lines;
     EXPECT_EQ(ending->type, c.type) << c.lines;
-    // Training that goes on after it.
+    // Training continues after it.
     EXPECT_FALSE(EndingOf(std::string(c.lines) + kRow)) << c.lines;
   }
 }
@@ -228,7 +229,7 @@ TEST(LogEnding, ALauncherReportsTheFirstFailure) {
   EXPECT_EQ(killed->kind, LogEnding::Kind::kKilled);
   EXPECT_EQ(killed->type, "SIGKILL");
   EXPECT_EQ(killed->rank, 3u);
-  // The worker's own exception says more.
+  // The worker's own exception is more specific.
   const auto raised = EndingOf(std::string(kRow) + kTraceback + "ValueError: bad\n" + report);
   ASSERT_TRUE(raised);
   EXPECT_EQ(raised->type, "ValueError");

@@ -1,4 +1,4 @@
-// Steps of lines that state none, and what a log states beside its rows.
+// Tests the steps of lines that state none, and the values that a log states outside its rows.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -114,10 +114,10 @@ TEST(BetweenBars, TheRegularOneCounts) {
   };
   const Case cases[] = {
       {{10, 20, 30}, {11, 21, 31}, {10, 20, 30}},     // printed; the next step's bar below
-      {{9, 18, 30}, {10, 20, 30}, {10, 20, 30}},      // lagging; drawn anew behind the row
+      {{9, 18, 30}, {10, 20, 30}, {10, 20, 30}},      // lagging; drawn again after the row
       {{0, 10, 20}, {10, 20, 30}, {10, 20, 30}},      // drawn with the rows alone
       {{1, 2, 3}, {2, 3, 4}, {1, 2, 3}},              // a row each step
-      {{10, 20, 30}, {20, 30, 100}, {10, 20, 30}},    // bars that are drawn seldom
+      {{10, 20, 30}, {20, 30, 100}, {10, 20, 30}},    // bars that are drawn rarely
       {{10, 20, 150}, {10, 20, 150}, {10, 20, 150}},  // rows that are not regular
   };
   for (const Case& c : cases) {
@@ -188,8 +188,8 @@ TEST(LogSentences, LimitsOnTheLine) {
   }
 }
 
-// Iterations that begin at 0 in each epoch, which no line states: the loss goes on. Of a run that
-// was begun again it is where it was at first.
+// Iterations that begin at 0 in each epoch, while no line states the epoch: the loss continues from
+// its level. In a restarted run the loss is at its first level again.
 TEST(StepCount, EpochsThatNoLineStates) {
   const auto log = [](bool again) {
     std::string text;
@@ -216,7 +216,7 @@ struct Shape {
   const char* points;
 };
 
-// Lines in which the step or the name stands elsewhere than in most logs.
+// Lines with the step or the name at another place than in most logs.
 TEST(LogSteps, ShapesOfTools) {
   const Shape shapes[] = {
       {"epoch: 1 step: 50, loss is 2.5\nepoch: 2 step: 50, loss is 2.25\n",  // MindSpore
@@ -241,7 +241,7 @@ TEST(LogSteps, ShapesOfTools) {
        "100 per-step time 0.500000\n100 per-step time 0.500000\n100 Loss/a_loss 1.500000\n"
        "100 Loss/total_loss 2.500000\n100 learning_rate 0.500000\n"},
       {"Step 1,390: loss 2.5\n", "1390 loss 2.500000\n"},
-      // Swin: an epoch and a batch; no sign stands between a time and a name.
+      // Swin: an epoch and a batch; no sign separates a time from a name.
       {"[2024-05-14 03:22:10 swin](main.py 226): INFO Train: [4/300][40/200]\teta 0:12:03 lr "
        "0.5\t loss 2.5 (2.5)\n"
        "[2024-05-14 03:22:10 swin](main.py 226): INFO Train: [5/300][0/200]\teta 0:12:03 lr "
@@ -266,7 +266,7 @@ TEST(LogSteps, ShapesOfTools) {
             "3 loss 1.500000\n");
 }
 
-// What stands in a line of its own, and words of other languages for what is no number.
+// Values on a line of their own, and the notation of other languages for NaN and infinity.
 TEST(LogSteps, ValuesAlone) {
   EXPECT_EQ(ReadPoints(TrainerLogFormat(),
                        "step    1/240 | loss 5.1 | norm 1.5\nval loss 4.5\n"

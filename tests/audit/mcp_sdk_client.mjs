@@ -55,4 +55,4 @@ await assert.rejects(client.callTool({ name: "no_such_tool" }), { code: -32602 }
 assert.equal((await client.callTool({ name: "get_finding", arguments: { fingerprint: 7 } })).isError, true);
 await client.close();
 assert.deepEqual(problems, []);
-console.log(`${tools.length} tools, ${resources.length} resources: as the protocol's schemas say`);
+console.log(`${tools.length} tools, ${resources.length} resources match the protocol's schemas`);

@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A client of one session; each answer is what was sent during the call.
+// A client of one session. Send returns the messages that the session sent during the call.
 class McpSession : public ::testing::Test {
  protected:
   std::vector<Json> Send(const std::string& line) {
@@ -110,7 +110,7 @@ TEST_F(McpSession, NotificationsAndAnswersAreNotAnswered) {
        {R"({"jsonrpc":"2.0","method":"notifications/initialized"})",
         R"({"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}})",
         R"({"jsonrpc":"2.0","method":"tools/call","params":{"name":"list_runs"}})",
-        R"({"jsonrpc":"2.0","method":"nobody/knows","params":[]})",
+        R"({"jsonrpc":"2.0","method":"unknown/method","params":[]})",
         R"({"jsonrpc":"2.0","id":3,"result":{}})",
         R"({"jsonrpc":"2.0","id":3,"error":{"code":1,"message":"x"}})", "", "   "}) {
     EXPECT_TRUE(Send(line).empty()) << line;
@@ -228,7 +228,7 @@ TEST_F(McpSession, AuditsAPath) {
   EXPECT_THAT(failed(Json::object()), HasSubstr("path: expected, found nothing"));
 }
 
-// Ids name training text: an assistant gets them only if it asks for them.
+// Ids name training text: an assistant gets them only if it requests them.
 TEST_F(McpSession, AnswersNameNoIdsUnlessRequested) {
   Begin();
   const testing::TempFolder dir;

@@ -68,7 +68,7 @@ class Served(unittest.TestCase):
         answer = self.answer("list_incidents", limit=1)
         self.assertEqual(len(answer["incidents"]), 1)
         self.assertGreaterEqual(answer["omitted"], 1)
-        self.assertIn('no run "nobody"', self.failure("list_incidents", run="nobody"))
+        self.assertIn('no run "unknown"', self.failure("list_incidents", run="unknown"))
         self.assertIn("expected a fingerprint", self.failure("get_finding", fingerprint="0" * 32))
         self.assertIn("expected one of", self.failure("list_incidents", min_level="loud"))
 

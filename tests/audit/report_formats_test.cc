@@ -305,7 +305,7 @@ TEST(SarifReport, SuppressionsAndBaseline) {
       EXPECT_EQ(one["suppressions"][0]["kind"], "external");
       EXPECT_EQ(one["suppressions"][0]["justification"], "known; ISSUE-12");
     } else {
-      EXPECT_EQ(one["suppressions"].size(), 0u) << "where one says it, all do";
+      EXPECT_EQ(one["suppressions"].size(), 0u) << "if one result has the property, all have it";
     }
   }
 }

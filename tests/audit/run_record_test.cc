@@ -57,14 +57,14 @@ TEST(RunRecord, CutAnywhereIsNotedNotRefused) {
     const AuditResult result = AuditFiles({whole.substr(0, size)});
     EXPECT_FALSE(result.inputs_failed()) << Problems(result);
     const uint64_t seen = result.coverage.judged + result.coverage.inconclusive;
-    EXPECT_GE(seen, previous) << "a longer record says no less";
+    EXPECT_GE(seen, previous) << "a longer record has no fewer verdicts";
     EXPECT_LE(seen, all);
     previous = seen;
   }
   EXPECT_GT(previous, 0u);
 }
 
-TEST(RunRecord, DamageIsRefusedAndWhatCameBeforeIsJudged) {
+TEST(RunRecord, DamageIsRefusedAndTheBatchesBeforeItAreJudged) {
   std::string file = RecordFile({}, LeakyDump());
   file[file.size() - 40] = static_cast<char>(file[file.size() - 40] ^ 0x10);
   const AuditResult result = AuditFiles({file});

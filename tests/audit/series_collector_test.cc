@@ -155,7 +155,7 @@ TEST(SeriesCollector, ALaterAttemptSupersedesTheStepsThatItRepeats) {
   EXPECT_EQ(buckets[12].max, 2.0);
 }
 
-TEST(SeriesCollector, KeepsSoManySeriesAndTheLossesAmongThem) {
+TEST(SeriesCollector, KeepsAtMostKMostSeriesWithTheLosses) {
   SeriesCollector collector;
   for (size_t i = 0; i < SeriesCollector::kMostSeries + 500; ++i)
     Feed(ColumnsNamed({"s" + std::to_string(i)}), {"run", 0, 0, {{1.0}}}, &collector);

@@ -1,5 +1,5 @@
-// Dumps of tensors that are or will be stored with a scale for each block: how they declare it,
-// what is judged, and what is refused by name.
+// Dumps of tensors that are or will be stored with a scale for each block: the declaration,
+// the verdicts, and the errors that name what does not fit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -120,7 +120,7 @@ TEST(TensorBlocks, WhatDoesNotFitIsNamed) {
   const Dump plain = DumpOf(x, {}),
              scaled = WithScales(DumpOf(x, {{"target_format", "mxfp4"}}), x, 0);
   ExpectProblems([&] { return plain; },
-                 {{"no number", SetTo("block", "32x"), "32, 1x128 or 128x128"},
+                 {{"not a number", SetTo("block", "32x"), "32, 1x128 or 128x128"},
                   {"none", SetTo("block", "0"), "32, 1x128 or 128x128"},
                   {"three", SetTo("block", "32x32x32"), "32, 1x128 or 128x128"}});
   ExpectProblems([&] { return scaled; },

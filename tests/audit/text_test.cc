@@ -208,7 +208,7 @@ TEST(Finding, WhatToDoFirstStandsAboveAndArraysToBeDrawnAreLeftOut) {
   EXPECT_EQ(json["command"], "--moe-token-drop-policy position");
   EXPECT_EQ(json["fixes"][0]["label"], "Megatron-LM");
   EXPECT_EQ(json["witness"]["queue"]["row"].size(), 150u);
-  finding.set_fix("Mend it.");  // no word is repeated
+  finding.set_fix("Repair it.");  // no word is repeated
   EXPECT_EQ(RenderFinding(finding, {.verbose = true}).find("  fix "), std::string::npos);
 }
 

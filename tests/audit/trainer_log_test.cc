@@ -94,14 +94,14 @@ TEST(TrainerLog, Shapes) {
       {"iteration 3 | number of nan iterations: 2 | lm loss nan |",
        "3 number of nan iterations 2\n3 lm loss nan\n"},
       {"step 3: found inf in gradients, loss scale 1024", "3 loss scale 1024\n"},
-      // What libraries print around a number.
+      // Text that libraries print around a number.
       {"step 7 loss=tensor(nan) lr=0.5", "7 loss nan\n7 lr 0.5\n"},
       {"step 7 loss=tensor(2.5, device='cuda:0', grad_fn=<NllLossBackward0>) lr=0.5",
        "7 loss 2.5\n7 lr 0.5\n"},
       {"step 7: loss: tensor([inf], device='cuda:0'), acc: np.float32(0.5)",
        "7 loss inf\n7 acc 0.5\n"},
       {"step 7 loss tensor(2.) norm array(3.5, dtype=float32)", "7 loss 2\n7 norm 3.5\n"},
-      // As other systems write what is no number.
+      // NaN and infinity as other systems write them.
       {"step 8: loss 1.#QNAN, lr 0.5, norm -1.#IND00, scale 1.#INF",
        "8 loss nan\n8 lr 0.5\n8 norm nan\n8 scale inf\n"},
       {"step 8: loss=\u221E lr=0.5 x=-\u221E y=+Inf", "8 loss inf\n8 lr 0.5\n8 x -inf\n8 y inf\n"},
@@ -172,7 +172,7 @@ TEST(TrainerLog, PrintedDictionariesAreCounted) {
   EXPECT_EQ(library.Text(), "1 loss 2.500000\n1 a/b 0.500000\n");
 }
 
-// Progress bars: a return ends a line, and each pass goes on where the last one ended.
+// Progress bars: a carriage return ends a line, and each pass continues after the last one.
 TEST(TrainerLog, ProgressBars) {
   std::string bytes = "Some weights were loaded\n";
   for (int epoch = 0; epoch < 2; ++epoch) {
@@ -202,13 +202,13 @@ TEST(TrainerLog, StepsOfAnEpochGoOn) {
                "/300], Loss: 2.5\n";
   }
   EXPECT_EQ(Log(bytes).Steps("Loss"), (Steps{100, 200, 300, 400, 500, 600, 700, 800, 900}));
-  // Global steps beside an epoch stay as they are, also behind a resume.
+  // Global steps next to an epoch do not change, also after a resume.
   EXPECT_EQ(
       Log("epoch 1 step 10 loss 2\nepoch 2 step 20 loss 2\nepoch 1 step 15 loss 2\n").Steps("loss"),
       (Steps{10, 20, 15}));
 }
 
-// Of several ranks in one file the first has the plain names.
+// If one file has several ranks, the first rank has the plain names.
 TEST(TrainerLog, RanksInOneFile) {
   for (const auto& [first, second] :
        {std::pair("[rank2]: ", "[rank3]: "), std::pair("2: ", "3: "),
@@ -273,12 +273,12 @@ TEST(TrainerLog, WhatIsNoTrainingLog) {
   EXPECT_TRUE(Recognises(TrainerLogFormat(), log));
   EXPECT_FALSE(Recognises(TrainerLogFormat(), log, "notes.md"));
   EXPECT_FALSE(Recognises(TrainerLogFormat(), log, "train.py"));
-  // One line is enough where the name says what it is.
+  // If the file name is that of a log, one line is enough.
   EXPECT_FALSE(Recognises(TrainerLogFormat(), "step 1: loss 2.5\n"));
   EXPECT_TRUE(Recognises(TrainerLogFormat(), "step 1: loss 2.5\n", "train.log"));
 }
 
-// Who writes of a run in sentences writes no log, whatever the file is called.
+// Sentences about a run are no log, whatever the name of the file is.
 TEST(TrainerLog, Prose) {
   const std::string sentence = "Tried step=3000 loss=nan again\n";
   const std::string notes[] = {
@@ -300,10 +300,10 @@ TEST(TrainerLog, Prose) {
     EXPECT_TRUE(Recognises(TrainerLogFormat(), banner + line, "train.log")) << line;
     EXPECT_TRUE(Recognises(TrainerLogFormat(), banner + line, "train.txt")) << line;
   }
-  // Words that stand in each line alike are the log's own.
+  // Words that are equal in all lines belong to the format of the log.
   std::string syslog;
   for (int step = 1; step < 4; ++step)
-    syslog += "Jan 02 03:04:05 myhost python says step " + std::to_string(step) + " loss 2.5\n";
+    syslog += "Jan 02 03:04:05 myhost python writes step " + std::to_string(step) + " loss 2.5\n";
   EXPECT_TRUE(Recognises(TrainerLogFormat(), syslog));
 }
 
@@ -323,7 +323,7 @@ TEST(TrainerLog, SamplesOfAnEvaluation) {
   }
 }
 
-// The host crashed: what was set aside for the file is zeros.
+// The host crashed: the space allocated for the file holds zeros.
 TEST(TrainerLog, AnUnwrittenEnd) {
   const std::string bytes =
       "step 1: loss 2.5\nstep 2: loss 2.25\nstep 3: lo" + std::string(9000, '\0');
@@ -340,7 +340,7 @@ TEST(TrainerLog, AnUnwrittenEnd) {
             "note 17: expected lines of text, found 1 with zero bytes: they are ignored\n");
 }
 
-// What a job prints before its first step may be long.
+// The output of a job before its first step may be long.
 TEST(TrainerLog, ALongBanner) {
   std::string banner;
   for (int i = 0; i < 40000; ++i)

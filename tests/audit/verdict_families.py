@@ -372,7 +372,7 @@ def games(seed, points):
     run.put("loss", lambda i: run.noisy(0.7 + 2.8 * i / points, 0.1))
     other = run.random.choice(("d_loss", "loss_D", "disc_loss", "discriminator_loss"))
     run.put(other, lambda i: run.noisy(0.6 * math.exp(-i / points), 0.1))
-    yield Case("19 game", f"loss beside {other}", False, "note", run.file())
+    yield Case("19 game", f"loss next to {other}", False, "note", run.file())
     run = Run(seed, points, own=False)
     run.put("loss", lambda i: 0.01 + 1.6 * i / points * math.exp(0.1 * run.random.gauss(0, 1)))
     column = run.random.choice(("return", "returns", "avg_return", "score", "episode_reward", "ep_rew_mean", "mean_return"))

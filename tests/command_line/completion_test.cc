@@ -35,7 +35,7 @@ class Completion : public ::testing::Test {
     look->add_option("--into", word_)->type_name("DIR");
     look->add_option("--free", word_, "Anything")->type_name("HOST:PORT");
     look->add_option("--hidden", word_)->group("");
-    look->add_flag("--quiet", flag_, "Say little");
+    look->add_flag("--quiet", flag_, "Print little");
     CLI::App* follow = app_.add_subcommand("follow", "Follow it");
     follow->add_option("RUN", word_, "Of any name");
     follow->add_option("--once", flag_)->type_name("TIMES");

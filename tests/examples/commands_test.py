@@ -101,8 +101,8 @@ class Page:
         return done.returncode, done.stdout
 
     def serve(self, text, states):
-        """Starts a command that runs until it is stopped, and waits until its output contains `says`."""
-        stated = tempfile.NamedTemporaryFile("w+", dir=self.folder, prefix="said-")  # noqa: SIM115 (closed by stop)
+        """Starts a command that runs until it is stopped, and waits until its output contains `states`."""
+        stated = tempfile.NamedTemporaryFile("w+", dir=self.folder, prefix="output-")  # noqa: SIM115 (closed by stop)
         process = subprocess.Popen(["bash", "-c", f"exec {text}"], cwd=self.folder, stdin=subprocess.PIPE, stdout=stated,
                                    stderr=subprocess.STDOUT)
         self.started.append((process, stated))

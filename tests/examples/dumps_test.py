@@ -83,7 +83,7 @@ class Agreement(unittest.TestCase):
     def verdict(self, rule, case):
         found = [v for v in support.verdicts_of(self.report, rule, case.layer)
                  if v["site"]["step_first"] == 0]
-        self.assertEqual(len(found), 1, f"{rule} said: {found}")
+        self.assertEqual(len(found), 1, f"{rule} reported: {found}")
         return found[0]
 
     def test_the_directory_is_read_whole(self):

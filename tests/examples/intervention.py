@@ -51,7 +51,7 @@ def intervene(route, logits, sequences, length, random):
     """
     base = route(logits)
     if not torch.equal(base, route(logits)):
-        raise AssertionError("the router gives different results for equal inputs: nothing can be said")
+        raise AssertionError("the router gives different results for equal inputs: no result is possible")
     found = Flips()
     for sequence in range(sequences):
         start, end = sequence * length, (sequence + 1) * length

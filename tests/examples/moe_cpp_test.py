@@ -17,7 +17,7 @@ def train(*options, status=0):
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           timeout=support.PATIENCE)
     if done.returncode != status:
-        raise AssertionError(f"moe_cpp ended with {done.returncode}; it said:\n{done.stdout}")
+        raise AssertionError(f"moe_cpp ended with {done.returncode}; it printed:\n{done.stdout}")
     return done.stdout
 
 

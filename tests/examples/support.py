@@ -58,9 +58,9 @@ def finish(process):
     except subprocess.TimeoutExpired:
         process.kill()
         output, _ = process.communicate()
-        raise AssertionError(f"the trainer still ran after {PATIENCE} s; it said:\n{output}")
+        raise AssertionError(f"the trainer still ran after {PATIENCE} s; it printed:\n{output}")
     if process.returncode != 0:
-        raise AssertionError(f"the trainer ended with {process.returncode}; it said:\n{output}")
+        raise AssertionError(f"the trainer ended with {process.returncode}; it printed:\n{output}")
     return output
 
 

@@ -15,7 +15,7 @@ EXAMPLE = support.REPOSITORY / "examples" / "ddp_pytorch" / "train.py"
 SMALL = ["--quiet", "--watch", "weights", "--hidden", "16", "--batch", "2", "--seq", "16"]
 LONG = bool(os.environ.get("PLUMB_LONG"))
 
-# A notebook: steps, a user who waits until a line appears, steps again.
+# A notebook: steps, a pause until a line appears, steps again.
 NOTEBOOK = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
@@ -111,7 +111,7 @@ class TimeTest(unittest.TestCase):
                         text = support.plumb("query", "--rule", "performance/hang", "--server", server.address,
                                              "--format", "json")
                         return text.splitlines()
-                    support.wait_until("a hang to be told", named)
+                    support.wait_until("a hang to be reported", named)
                     incidents = [support.json.loads(line) for line in named()]
                     findings = support.findings_in(server, incidents)
                 finally:
@@ -180,7 +180,7 @@ class TimeTest(unittest.TestCase):
                 text = support.plumb("query", "--rule", "precision/collective-mismatch", "--server", server.address,
                                      "--format", "json")
                 return text.splitlines()
-            support.wait_until("the mismatch to be told", named)
+            support.wait_until("the mismatch to be reported", named)
             findings = support.findings_in(server, [support.json.loads(line) for line in named()])
             self.assertEqual([f["site"]["ranks"] for f in findings], [[1]])
             self.assertEqual(findings[0]["cause"]["id"], "different-count")

@@ -35,7 +35,7 @@ class Case:
 
     `level`: the lowest level that `finds` is complete for ("warning": nothing above a note is found that is not in it).
     `opens`: False, the case opens its own run, and leaves the record in "record".
-    `others`: more may be found than `finds`, which follows from what the case plants. `says`: a regular expression for what watch prints. `reads`: the case returns no results; it writes files of this format,
+    `others`: more may be found than `finds`, which follows from what the case plants. `states`: a regular expression for the line that watch prints. `reads`: the case returns no results; it writes files of this format,
     and an audit of its folder must read `steps` records of them, or more. `records`: {kind of evidence: the steps that have it}.
     """
 
@@ -63,7 +63,7 @@ def case(**options):
 
 
 def expect(**series):
-    """Of a case: what the record must hold. A list is values of steps from 0 on; a dictionary gives steps their values; None: no such series.
+    """States what the record of a case must hold. A list is values of steps from 0 on; a dictionary gives steps their values; None: no such series.
 
     `NAME~`: in some of these steps, as the budget allows."""
     with open("expected.json", "w", encoding="utf-8") as file:
@@ -177,7 +177,7 @@ def audit(folder, path="record"):
 
 
 def recorded(folder, kinds=None):
-    """{series: {step: value}} of the record. `kinds`: a set that gets what else is in it, "gradient" or "routing" say."""
+    """Returns {series: {step: value}} of the record. Adds the other kinds of evidence to the set `kinds`, for example "gradient" or "routing"."""
     done = subprocess.run([BUILD / "bin/agent_record_json", *(folder / "record").iterdir()], capture_output=True, text=True, check=True)
     items = [json.loads(line) for line in done.stdout.splitlines()]
     if kinds is not None:
@@ -191,7 +191,7 @@ def recorded(folder, kinds=None):
 
 
 def check_records(one, folder):
-    """Steps with evidence of a kind, `logprobs` say."""
+    """Checks the number of steps with evidence of a kind, for example `logprobs`."""
     done = subprocess.run([BUILD / "bin/agent_record_json", *(folder / "record").iterdir()], capture_output=True, text=True, check=True)
     items = [json.loads(line).get("evidence", {}) for line in done.stdout.splitlines()]
     for kind, steps in one.records.items():
@@ -200,7 +200,7 @@ def check_records(one, folder):
 
 
 def check_expected(folder, series):
-    """What the case expects of its record, with expect()."""
+    """Checks the record against the values that the case stated with expect()."""
     path = folder / "expected.json"
     for name, values in json.loads(path.read_text()).items() if path.exists() else ():
         some, name = name.endswith("~"), name.rstrip("~")
@@ -216,7 +216,7 @@ def check_expected(folder, series):
 
 
 def state(one, folder, series, kinds):
-    """What of the table in docs/frameworks.md this case has shown; table.py puts them together."""
+    """Writes the cells of the table in docs/frameworks.md that this case supports; table.py joins them."""
     expected = json.loads((folder / "expected.json").read_text()) if (folder / "expected.json").exists() else {}
     shown = {
         "steps": one.steps is not None or "loss" in expected, "loss": "loss" in expected,

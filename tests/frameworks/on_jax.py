@@ -11,7 +11,7 @@ from flax import linen
 from harness import case, expect
 
 FORK = False  # its threads are there once it has computed
-STEPS, QUIET = 20, {"says": "^$"}  # nothing is watched, so nothing is printed
+STEPS, QUIET = 20, {"states": "^$"}  # nothing is watched, so nothing is printed
 
 
 class Net(linen.Module):
@@ -21,7 +21,7 @@ class Net(linen.Module):
 
 
 def regression(run, optimizer, dtype=jnp.float32):
-    """Gradients, updates and the loss by plain calls. `dtype`: of the weights; what is meant is in fp32."""
+    """Gradients, updates and the loss by plain calls. `dtype`: of the weights; the reference is in fp32."""
     net = Net()
     data = jax.random.normal(jax.random.PRNGKey(1), (STEPS, 32, 8))
     weights = jax.tree.map(lambda x: x.astype(dtype), net.init(jax.random.PRNGKey(0), data[0]))

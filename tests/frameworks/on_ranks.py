@@ -31,7 +31,7 @@ def finish(run):
 
 
 def own_loop(optimizer_of, same=False, watched=lambda ddp: ddp.module, early=False, steps=STEPS):
-    """`same`: both ranks train on the same rows. `early`: watched in front of the wrapper."""
+    """`same`: both ranks train on the same rows. `early`: watched before the wrapper is made."""
     dist.init_process_group("gloo")
     run, model = opened(), Language()
     optimizer = optimizer_of(model)
@@ -65,7 +65,7 @@ def bare_module(_):
 
 
 def without_a_wrapper(own=False, averaged=0):
-    """Each rank trains by itself: no gradients are summed. `own`: other weights on each. `averaged`: after so many steps the weights are averaged."""
+    """Each rank trains by itself: no gradients are summed. `own`: other weights on each. `averaged`: the number of steps after which the weights are averaged."""
     dist.init_process_group("gloo")
     torch.manual_seed(dist.get_rank() if own else 0)
     run, model = opened(), Language()
@@ -115,7 +115,7 @@ def zero_redundancy(_):
 
 
 def sharded(run_steps=STEPS, evaluated=False, early_optimizer=False, clip=None, same=False):
-    """FSDP2. `evaluated`: a forward pass without backward in front of the watch. `early_optimizer`: made before the model is sharded.
+    """FSDP2. `evaluated`: a forward pass without backward before the watch. `early_optimizer`: made before the model is sharded.
 
     `same`: both ranks train on the same rows."""
     dist.init_process_group("gloo")

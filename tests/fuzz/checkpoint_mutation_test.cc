@@ -49,7 +49,7 @@ TEST(CheckpointMutation, Pickle) {
   for (int i = 0; rounds.Due(i); ++i) AuditAsCheckpoint(TorchZip(Damaged(pickle, random)));
 }
 
-// Of two files that must be equal, damages one: a difference, a problem or nothing may be found.
+// Damages one of two equal files. The comparison may find a difference, a problem or nothing.
 TEST(CheckpointMutation, Equality) {
   const test::TempFolder folder;
   const auto equality = [&](const std::string& pickle) -> absl::StatusOr<Equality> {

@@ -27,7 +27,7 @@ def fault(*kinds, finds, also=()):
 
 @fault("classifier", "language", "images", finds={"health/no-gradient": 0}, also=("health/not-learning",))
 class DetachedHead(Trainer):
-    """The loss is made anew from its value."""
+    """The loss is a new tensor with the same value."""
 
     def loss(self, batch):
         return torch.tensor(self.model(batch).item(), requires_grad=True)
@@ -442,7 +442,7 @@ class ReentrantCheckpoint(Checkpointed):
 
 @fault("classifier", "language", finds={"health/no-gradient": 0})
 class DetachedAdapter(Trainer):
-    """A low-rank adapter beside a frozen layer, whose output is detached by mistake; the head trains."""
+    """A low-rank adapter on a frozen layer. Its output is detached by mistake; the head trains."""
 
     def build(self, make):
         model = make().requires_grad_(False)

@@ -75,7 +75,7 @@ class Network:
 class Steps(Case):
     def setUp(self):
         if not ROOT_FILES.exists():
-            self.skipTest("there is no root: packaging_root says why")
+            self.skipTest("there is no root: packaging_root states the reason")
         context = root()
         self.root = context.__enter__()
         self.addCleanup(context.__exit__, None, None, None)
@@ -156,7 +156,7 @@ class Built(Case):
     def setUp(self):
         self.need("buildah")
         if not ROOT_FILES.exists():
-            self.skipTest("there is no root: packaging_root says why")
+            self.skipTest("there is no root: packaging_root states the reason")
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
         self.addCleanup(self.buildah, "rmi", "--all", "--force")

@@ -38,7 +38,7 @@ class InRoot(Case):
 
     def setUp(self):
         if not self.files.exists():
-            self.skipTest("there is no root: packaging_root says why")
+            self.skipTest("there is no root: packaging_root states the reason")
         context = root(self.files)
         self.root = context.__enter__()
         self.addCleanup(context.__exit__, None, None, None)
@@ -206,7 +206,7 @@ class DebianPackage(InRoot):
         shutil.rmtree(tree, ignore_errors=True)
         (tree / "DEBIAN").mkdir(parents=True)
         (tree / "DEBIAN/control").write_text(
-            f"Package: plumbline\nVersion: {version}\nArchitecture: amd64\nMaintainer: nobody\nDescription: earlier\n"
+            f"Package: plumbline\nVersion: {version}\nArchitecture: amd64\nMaintainer: test\nDescription: earlier\n"
         )
         (tree / "usr/share/plumbline").mkdir(parents=True)
         (tree / "usr/share/plumbline/earlier").write_text("")

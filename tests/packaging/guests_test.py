@@ -31,7 +31,7 @@ PROGRAMS = (
     "facade_device_test",
 )
 # From tests/python; those that need PyTorch take long.
-FILES = {"guest_test.py": "agent or beside"}
+FILES = {"guest_test.py": "agent or next_to"}
 LONG_FILES = (
     "opening_test.py",
     "calls_test.py",

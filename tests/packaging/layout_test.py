@@ -31,7 +31,7 @@ from support import (
 
 import documents
 
-NOBODY = 65534
+OTHER_USER = 65534
 C_PROGRAM = """
 #include "plumbline/plumbline.h"
 int main(void) { plumbline_run_t* run = 0; return plumbline_open(0, &run) != PLUMBLINE_OK; }
@@ -135,13 +135,13 @@ class Everywhere(Tree):
         subprocess.run(["chmod", "-R", "a-w,a+rX", tree], check=True)
         work = self.folder / "theirs"
         work.mkdir()
-        os.chown(work, NOBODY, NOBODY)
+        os.chown(work, OTHER_USER, OTHER_USER)
         shutil.copytree(RECORD, work / "record")
         subprocess.run(["chmod", "-R", "a+rX", work], check=True)
         trainer = shutil.copy(ROOT / "tests/packaging/numpy_trainer.py", work)
-        as_nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": [], "cwd": work}
+        as_other = {"user": OTHER_USER, "group": OTHER_USER, "extra_groups": [], "cwd": work}
         environment = clean_environment(PYTHONPATH=tree / "lib/python3/dist-packages", HOME=work)
-        self.ok(run(PYTHON, trainer, "theirs", work / "run", environment=environment, **as_nobody))
+        self.ok(run(PYTHON, trainer, "theirs", work / "run", environment=environment, **as_other))
         self.ok(
             run(
                 tree / "bin/plumb",
@@ -149,7 +149,7 @@ class Everywhere(Tree):
                 work / "run",
                 "--quiet",
                 environment=environment,
-                **as_nobody,
+                **as_other,
             ),
             1,
         )

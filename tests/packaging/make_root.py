@@ -117,8 +117,8 @@ def make(release, source, packages, target, options=()):
 
 
 def make_root(target=ROOT_FILES, packages=PACKAGES, release=None, adjacent=None):
-    """`release`: another release than this machine's, from the same mirror. `beside`: a second release, for the
-    packages named NAME/BESIDE."""
+    """Makes the root `target`. `release`: another release than this machine's, from the same mirror. `adjacent`: a second
+    release, for the packages named NAME/ADJACENT."""
     if os.geteuid() != 0 or not can_mount():
         skip("a chroot of its own needs root")
     if shutil.which("mmdebstrap") is None:

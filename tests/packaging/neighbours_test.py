@@ -12,7 +12,7 @@ PACKAGE = next(UNPACKED.iterdir()) / "lib/python3/dist-packages" if UNPACKED.exi
 
 OURS = """
 import plumbline
-run = plumbline.init(run="beside", record=RECORD, server=SERVER, every=1)
+run = plumbline.init(run="adjacent", record=RECORD, server=SERVER, every=1)
 def ours(step):
     with run.step(step):
         run.observe_routing("a", [[0.5, 0.25], [0.1, 0.2]], topk_indices=[[0], [1]], top_k=1)
@@ -106,7 +106,7 @@ print("done")
 class Adjacent(Case):
     @classmethod
     def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="plumb-beside-"))
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="plumb-adjacent-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
         server = plumbd(PACKAGE.parents[2])
         cls.address, _ = server.__enter__()

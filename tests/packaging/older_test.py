@@ -1,4 +1,5 @@
-"""Beside older libraries in one process: Debian 11's Python 3.9, protobuf 3.12, gRPC 1.30 and PyTorch 1.7, on the glibc of this machine's Debian; and under PyPy.
+"""Plumbline next to older libraries in one process: Debian 11's Python 3.9, protobuf 3.12, gRPC 1.30 and PyTorch 1.7,
+on the glibc of this machine's Debian; and under PyPy.
 
 With PLUMB_LONG=1, in roots of their own.
 """
@@ -12,7 +13,7 @@ from make_root import PACKAGES, SKIPPED, codename, make_root
 from support import Case, ROOT, long_form, main, product, stated
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import neighbours_test as neighbours  # noqa: E402  what the others do, and we beside them
+import neighbours_test as neighbours  # noqa: E402  cases of other libraries in our process
 import pythons_test as pythons  # noqa: E402
 
 RELEASE = "bullseye"
@@ -42,7 +43,7 @@ def older_root(files, packages, **options):
 class InRoot(Case):
     def enter(self, context):
         if context is None:
-            self.skipTest("there is no root: it is said above why")
+            self.skipTest("there is no root: the reason is printed above")
         self.root = context.__enter__()
         self.addCleanup(context.__exit__, None, None, None)
         wheel = product("*.whl")
@@ -132,7 +133,7 @@ class PyPy(InRoot):
 
 class Snippets(Case):
     def test_they_are_python_of_3_9(self):
-        """What runs in those roots compiles; the runs themselves take minutes."""
+        """The files that run in those roots compile; the runs themselves take minutes."""
         code = "\n".join((neighbours.PROTOBUF, neighbours.GRPC, neighbours.OPENSSL, neighbours.TORCH, neighbours.OURS, GLOBAL, LEAVE))
         pythons.ast.parse(code, feature_version=pythons.OLDEST)
         for name in ("modern_trainer.py",):

@@ -30,7 +30,7 @@ class Release:
         except SystemExit as why:  # it has printed the reason
             if why.code != SKIPPED:
                 raise
-            self.skipTest("there is no root: it is said above why")
+            self.skipTest("there is no root: the reason is printed above")
         super().setUp()
 
 

@@ -58,7 +58,7 @@ class UnderTorch2(Case):
         except SystemExit as why:  # it has printed the reason
             if why.code != SKIPPED:
                 raise
-            self.skipTest("there is no root: it is said above why")
+            self.skipTest("there is no root: the reason is printed above")
         context = root(FILES)
         self.root = context.__enter__()
         self.addCleanup(context.__exit__, None, None, None)

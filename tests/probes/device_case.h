@@ -36,7 +36,7 @@ class DeviceCase {
   RoutingCall call_;
 };
 
-// A call of so many rows and experts, with choices.
+// A routing call of `tokens` rows, `experts` experts and `k` choices per row.
 class PlainCase {
  public:
   PlainCase(int64_t tokens, int64_t experts, int64_t k = 2)
@@ -65,7 +65,7 @@ inline void* Stream(uintptr_t number) { return reinterpret_cast<void*>(number); 
 struct Fault {
   const char* call;
   int nth;
-  bool leaks;  // nobody can tell whether the device still writes
+  bool leaks;  // it is unknown whether the device still writes
 };
 
 class OnFakeDevice : public ::testing::Test {
@@ -76,7 +76,7 @@ class OnFakeDevice : public ::testing::Test {
   }
   ~OnFakeDevice() override { EXPECT_EQ(fake_.faults(), 0u); }
 
-  // What this test holds of the device.
+  // Device resources that this test holds, as fake_.held() counts them.
   uint64_t Held() const { return fake_.held() - held_before_; }
 
   std::unique_ptr<DeviceRing> Open(const DeviceLimits& limits = {}) {

@@ -15,7 +15,7 @@ namespace {
 
 class GraphEnds : public GraphRing {
  protected:
-  // The evidence of what stands at the front, which is taken out.
+  // Removes the front item and returns its evidence.
   std::string Next(DeviceRing* ring, const MeasureOptions& options) {
     DeviceItem item;
     if (!ring->Front(&item)) return "nothing";
@@ -127,8 +127,8 @@ TEST_F(GraphEnds, TheSlotOfAnOpenStepIsNotGivenAway) {
   }
 }
 
-// Records that nobody has read name calls whose graphs are gone.
-TEST_F(GraphEnds, WhatIsReadLateIsStillThere) {
+// Records that are still unread name calls whose graphs no longer exist.
+TEST_F(GraphEnds, RecordsOutliveTheirGraphs) {
   const auto ring = Open();
   std::vector<std::string> expected;
   for (uint32_t i = 0; i < 50; ++i) {

@@ -1,5 +1,5 @@
-// What goes wrong around calls in CUDA graphs: the trainer goes on, nothing false comes out, and
-// what a graph may still write to is not used again.
+// Tests faults around calls in CUDA graphs: the trainer continues, no wrong result is returned, and
+// memory that a graph may still write to is not reused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ class GraphFaults : public GraphRing {
     EXPECT_EQ(Capture(ring_.get(), case_.device(), graph_, Site(0)), DeviceOutcome::kTaken);
     owner_.stop_conditions = {{Site(0), {true, OptionsOf(1, true)}}};
   }
-  // From now on the ring refuses, and what comes out of it is not measured.
+  // Expects that the ring refuses calls and that its remaining items are not measured.
   void ExpectBroken(const char* why) {
     DeviceItem item;
     while (ring_->Front(&item)) {
@@ -38,8 +38,8 @@ class GraphFaults : public GraphRing {
   std::unique_ptr<DeviceRing> ring_;
 };
 
-// The graph runs on a stream that the step's end does not wait for: it measured in the step, and
-// delivers after its end, into memory that would be somebody else's.
+// The graph runs on a stream that the step's end does not wait for. It measures in the step and
+// delivers after its end, into memory that may belong to another call by then.
 TEST_F(GraphFaults, AReplayThatOutlastsItsStepIsFoundOut) {
   ASSERT_EQ(ring_->BeginStep(1, &owner_, &error_), DeviceOutcome::kTaken);
   fake_.hold(true);
@@ -52,12 +52,12 @@ TEST_F(GraphFaults, AReplayThatOutlastsItsStepIsFoundOut) {
   ASSERT_TRUE(ring_->Front(&item));
   EXPECT_FALSE(item.measured);
   EXPECT_FALSE(item.abandoned);
-  EXPECT_THAT(item.why.text, HasSubstr("beside its step"));
+  EXPECT_THAT(item.why.text, HasSubstr("a graph was replayed"));
   ring_->Pop();
-  ExpectBroken("beside its step");
+  ExpectBroken("a graph was replayed");
 }
 
-// One graph on two streams at once: their figures are mixed.
+// One graph runs on two streams at once. The results are mixed.
 TEST_F(GraphFaults, TwoReplaysAtOnceAreDetected) {
   owner_.stop_conditions = {{Site(0), {true, OptionsOf(1, false)}}};
   for (const uint64_t ring_bytes : {32 << 20, 64 << 10}) {  // with more sections, and with fewer
@@ -86,12 +86,12 @@ TEST_F(GraphFaults, TwoReplaysAtOnceAreDetected) {
     fake_.hold(false);
     ASSERT_TRUE(ring->Front(&item));
     EXPECT_FALSE(item.measured);
-    EXPECT_THAT(item.why.text, HasSubstr("beside itself"));
+    EXPECT_THAT(item.why.text, HasSubstr("a graph was replayed"));
     ring->Pop();
   }
 }
 
-// It measured before the step and delivers in it: another replay's figures.
+// It measured before the step and delivers in it: the results belong to another replay.
 TEST_F(GraphFaults, AReplayThatBeginsBeforeItsStepIsFoundOut) {
   fake_.hold(true);
   fake_.replay(graph_, Stream(77));
@@ -104,7 +104,7 @@ TEST_F(GraphFaults, AReplayThatBeginsBeforeItsStepIsFoundOut) {
   ASSERT_TRUE(ring_->Front(&item));
   EXPECT_FALSE(item.measured);
   ring_->Pop();
-  ExpectBroken("beside its step");
+  ExpectBroken("a graph was replayed");
 }
 
 TEST_F(GraphFaults, SlotsThatDoNotOpenEndIt) {
@@ -218,7 +218,7 @@ TEST_F(GraphFaults, WhatIsRefusedTakesNoMemory) {
   EXPECT_EQ(fake_.calls("allocate"), before);
 }
 
-// The device fails while a record is half read: what is left is told, an item a call.
+// The device fails while a record is half read. The rest is returned as one item per call.
 TEST_F(GraphFaults, FailingWithinARecord) {
   ASSERT_EQ(Capture(ring_.get(), case_.device(), graph_, Site(1)), DeviceOutcome::kTaken);
   owner_.stop_conditions[Site(1)] = {true, OptionsOf(1, true)};

@@ -123,7 +123,7 @@ TEST_F(GraphRing, AThousandSteps) {
     due_steps += owner_.stop_conditions.empty() ? 0 : 1;
     ASSERT_EQ(ring->BeginStep(step, &owner_, &error_), DeviceOutcome::kTaken) << error_.text;
     const uint32_t replays = step == 0 ? 3 : std::array{0u, 1u, 1u, 3u}[random() % 4];
-    // By call, then by replay, as they come out.
+    // By call, then by replay: the order of the items.
     std::vector<std::vector<Expected>> of_calls(5);
     for (uint32_t r = 0; r < replays; ++r) {
       values[random() % values.size()] = static_cast<float>(random() % 100) - 50;
@@ -178,14 +178,14 @@ TEST_F(GraphRing, NothingIsMeasuredOutsideOfDueSteps) {
   ASSERT_EQ(Step(ring.get(), 10, graph, Site(0), OptionsOf(1, true), 0), DeviceOutcome::kTaken);
   EXPECT_FALSE(ring->Front(&item));
   EXPECT_TRUE(ring->empty());
-  // What went before left nothing behind.
+  // Earlier steps have no effect on this one.
   ASSERT_EQ(Step(ring.get(), 11, graph, Site(0), OptionsOf(2, true)), DeviceOutcome::kTaken);
   ASSERT_TRUE(ring->Front(&item));
   EXPECT_EQ(EvidenceOf(item, OptionsOf(2, true)), HostEvidence(c.host(), OptionsOf(2, true)));
   ring->Pop();
 }
 
-// Replays that there is no room for are counted, and the next steps have it.
+// Replays that exceed the memory are counted. The next steps get more memory.
 TEST_F(GraphRing, ManyReplaysAreCountedThenKept) {
   const auto ring = Open();
   void* graph = Stream(9);
@@ -197,7 +197,7 @@ TEST_F(GraphRing, ManyReplaysAreCountedThenKept) {
     ASSERT_EQ(Step(ring.get(), replays, graph, Site(0), OptionsOf(1, false), replays),
               DeviceOutcome::kTaken);
     DeviceItem item;
-    // Of either call: the first one's further replays do not go to the sections of the second.
+    // Both calls are complete: further replays of the first do not use the sections of the second.
     for (int call = 0; call < 2; ++call) {
       for (int r = 0; r < kept; ++r) {
         ASSERT_TRUE(ring->Front(&item));
@@ -217,7 +217,7 @@ TEST_F(GraphRing, ManyReplaysAreCountedThenKept) {
   }
 }
 
-// A small ring: elements are given up first, then room for further replays, then the step.
+// A small ring drops elements first, then further replays, then the step.
 TEST_F(GraphRing, WhatFindsNoRoomIsStated) {
   DeviceLimits limits;
   limits.ring_bytes = 64 << 10;
@@ -235,7 +235,7 @@ TEST_F(GraphRing, WhatFindsNoRoomIsStated) {
   EXPECT_THAT(out.no_sample_reason(), HasSubstr("room"));
   EXPECT_EQ(out.summary().load_size(), 16);
   ring->Pop();
-  // Nobody reads.
+  // No item is read.
   DeviceOutcome last = DeviceOutcome::kTaken;
   int64_t step = 1;
   for (; step < 100 && last != DeviceOutcome::kRingFull; ++step) {
@@ -294,7 +294,7 @@ TEST_F(GraphRing, AProductStatesWhyItHasNoSample) {
   ring->Pop();
 }
 
-TEST_F(GraphRing, OnlyACaptureCapturesAndOnlySoMany) {
+TEST_F(GraphRing, RefusesStreamsWithoutCaptureAndMoreThanKMaxCaptured) {
   const auto ring = Open();
   const TensorCase c(3);
   EXPECT_EQ(ring->Capture(c.device(), Stream(9), replays_, Site(0), &error_),
@@ -348,7 +348,7 @@ TEST_F(GraphRing, NumbersBeginWhereTheOwnerStates) {
   }
 }
 
-// Who waits for a step that has ended does not wait for the next one's graph.
+// A wait for a step that has ended does not include the graph of the next step.
 TEST_F(GraphRing, AnOpenStepIsNotWaitedFor) {
   const auto ring = Open();
   const TensorCase c(3);

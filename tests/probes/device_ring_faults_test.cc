@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 
 class FailingRing : public OnFakeDevice, public ::testing::WithParamInterface<Fault> {};
 
-// Whatever fails, whenever: the calls that were taken come out, measured or not, the device is left
-// alone afterwards, and what it may still write to is kept.
+// After any failure, the ring returns the accepted calls, measured or not, does not use the device
+// again, and keeps the memory that the device may still write to.
 TEST_P(FailingRing, IsLeftAlone) {
   const Fault& p = GetParam();
   fake_.fail(p.call, p.nth, kDeviceFailed, false);
@@ -78,7 +78,7 @@ TEST_F(Ring, AFailingStreamQueryLeavesTheDeviceAlone) {
   EXPECT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kFailed);
   DeviceItem item;
   ASSERT_TRUE(ring->Front(&item));
-  EXPECT_TRUE(item.measured);  // what was under way is still good
+  EXPECT_TRUE(item.measured);  // the call in progress is still valid
   ring->Pop();
   EXPECT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kFailed);
   ring.reset();
@@ -111,14 +111,15 @@ TEST_F(Ring, WhatIsUnderWayIsNotFreed) {
   EXPECT_TRUE(item.abandoned);
   EXPECT_STREQ(item.why.text, "the run was closed");
   ring->Pop();
-  EXPECT_EQ(fake_.calls("event_passed"), queries) << "the device was asked again";
+  EXPECT_EQ(fake_.calls("event_passed"), queries) << "the device was queried again";
   EXPECT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kFailed);
   ring.reset();
   EXPECT_GT(Held(), 0u);
-  fake_.hold(false);  // writes into memory that is still there
+  fake_.hold(false);  // writes into memory that still exists
 }
 
-// A forked child must not share the pages: the parent's next write would leave the device behind.
+// A forked child must not share the pages. Otherwise the parent's next write would go to a copy
+// that the device does not see.
 TEST_F(Ring, PinnedPagesAreNotInheritedByChildren) {
   DeviceLimits limits;
   limits.ring_bytes = 3 << 20;

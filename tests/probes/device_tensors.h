@@ -14,7 +14,7 @@
 
 namespace plumbline::probes {
 
-// The bytes of what the host makes of the call, and of what a device left behind.
+// Return the serialized evidence of the call measured on the host, and of a finished device job.
 template <typename Call>
 std::string HostEvidence(const Call& call, const MeasureOptions& options) {
   v1::Evidence evidence;

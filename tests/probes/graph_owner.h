@@ -1,4 +1,4 @@
-// An owner of sites that is told what to wish for.
+// An owner of sites. The test sets the GraphWish of each site.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The routing probe: what goes into a slot comes out of it, whatever its strides and types; what
-// cannot be measured is refused with a text that says why.
+// Tests the routing probe: a slot returns what was stored in it, for all strides and types. A call
+// that cannot be measured is refused with the reason.
 #include "probes/routing_probe.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ struct Call {
   RoutingCall call;
 };
 
-// A slot with guard bytes behind it.
+// Returns a slot with the stored call and 64 guard bytes after it. The guard bytes must not change.
 std::vector<std::byte> Stored(const RoutingCall& call, size_t* bytes) {
   *bytes = SlotBytes(call);
   std::vector<std::byte> memory(*bytes + 64, std::byte{0xA5});

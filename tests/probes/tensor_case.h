@@ -14,7 +14,7 @@
 
 namespace plumbline::probes {
 
-// What a case draws: the same for the same seed.
+// The random choices of a case. Equal seeds give equal choices.
 class CaseDraw {
  public:
   explicit CaseDraw(uint32_t seed) : random_(seed * 7919u + 17u) {}
@@ -32,7 +32,7 @@ class CaseDraw {
   std::mt19937_64 random_;
 };
 
-// One on the host, and the same said to be on a device.
+// One case on the host, and the same case marked as on a device.
 class TensorCase {
  public:
   explicit TensorCase(uint32_t seed) {

@@ -125,7 +125,7 @@ LEFT = """
 
 
 def left(tmp_path, step, seed=0, size=256, optimizer="SGD([w], lr=0.1)"):
-    """(step, what was left, what was found) of each look, as sums weighted by position."""
+    """Returns (step, gradient left, gradient found) of each look, as sums weighted by position."""
     code = LEFT.format(seed=seed, size=size, optimizer=optimizer, step=step.replace("\n", "\n        "))
     outcome = trainer.run(code, tmp_path).ok()
     assert outcome.err == ""
@@ -161,7 +161,7 @@ def test_a_cleared_gradient_is_zero(tmp_path):
     for loop in (inside, before):
         for how in ("set_to_none=True", "set_to_none=False"):
             looks = left(tmp_path, loop.format(how))
-            assert [step for step, _, _ in looks] == [2, 3]  # told twice
+            assert [step for step, _, _ in looks] == [2, 3]  # reported twice
             assert all(found.endswith("]0") for _, _, found in looks)
 
 

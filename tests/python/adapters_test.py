@@ -52,7 +52,7 @@ def audit(tmp_path, calls):
 
 
 def first_come(mask, capacity):
-    """Of a mask [T,E], what an expert with so many places admits in row order."""
+    """Returns the choices of a mask [T,E] that experts with `capacity` places admit in row order."""
     return mask & (mask.long().cumsum(0) <= capacity)
 
 
@@ -74,7 +74,7 @@ def megatron_router(logits, k, capacity, policy, pad):
     if capacity is None:
         return probs, chosen
     keep = best_first(chosen, probs, capacity) if policy == "probs" else first_come(chosen, capacity)
-    if pad:  # places that nobody asked for go to whoever is next, with probability zero
+    if pad:  # free places go to other rows, with probability zero
         padded = torch.topk(keep.float() + 1e-3 * torch.rand(rows.shape), capacity, dim=0).indices
         return probs * keep, torch.zeros_like(keep).scatter(0, padded, True)
     return probs * keep, keep
@@ -208,7 +208,7 @@ def test_deepspeed_sampled_second_expert_is_not_accused(tmp_path):
     noise = -torch.log(-torch.log(torch.rand(T, E, generator=random)))
     second = (logits + noise).scatter(1, first.unsqueeze(1), -math.inf).argmax(1)
     masks = [torch.nn.functional.one_hot(c, E).bool() for c in (first, second)]
-    place = torch.cat(masks).long().cumsum(0)  # second choices queue behind all first ones
+    place = torch.cat(masks).long().cumsum(0)  # second choices queue after all first choices
     kept = [m & (p <= capacity) for m, p in zip(masks, place.split(T))]
     combine, mask = dispatch(kept[0] | kept[1], gates, capacity)
     verdicts, findings, _ = audit(

@@ -1,5 +1,5 @@
-"""run.watch where not everything lives in every step: adversarial pairs, critics of every other step, layers that are dropped. They
-are healthy, and nobody says otherwise."""
+"""run.watch if parts of the model are absent from some steps: adversarial pairs, critics in every other step, dropped layers. They
+are healthy and have no finding."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def test_a_body_that_two_tasks_share_is_no_game(tmp_path, seed):
     assert not [v for v in report["verdicts"] if v["site"]["op"] == "left/cosine"], "its gradients add up on purpose"
 
 
-# A gradient of odd steps alone is among what was judged.
+# A gradient that exists only in odd steps is judged.
 def test_a_layer_of_odd_steps_is_seen(tmp_path):
     report = audit(tmp_path, "odd-layer", 3)
     judged = {(v["site"]["layer"], v["site"]["op"]) for v in report["verdicts"] if v["rule"] == "health/all-zero"}
@@ -65,7 +65,7 @@ def test_a_layer_of_odd_steps_is_seen(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(5 if LONG else 1))
-def test_a_critics_loss_that_is_no_number_is_reported(tmp_path, seed):
+def test_the_nan_loss_of_a_critic_is_reported(tmp_path, seed):
     report = audit(tmp_path, "gan-nan", seed)
     reported = {(f["site"]["op"], f["site"]["step_first"]) for f in report["findings"] if f["rule"] == "health/loss-non-finite"}
     assert {one for one in reported if "loss" in one[0]} == {("partial_loss", 60)}

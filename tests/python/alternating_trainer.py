@@ -1,8 +1,8 @@
-"""Healthy trainers in which not everything lives in every step, with the two lines in them.
+"""Healthy trainers with the two lines in them. Parts of the model are absent from some steps.
 
     alternating_trainer.py RECORD KIND [SEED [STEPS [PAUSE]]]     PAUSE: seconds a step, as of a larger model's
 
-KIND: gan (the discriminator, then the generator), gan-2 and gan-5 (the generator in one of so many steps), gan-micro (the
+KIND: gan (the discriminator, then the generator), gan-2 and gan-5 (the generator in each 2nd or 5th step), gan-micro (the
 discriminator's gradient of two backward passes), gan-left (a fault: the discriminator is updated with what the generator's loss
 has left, too), gan-nan (its loss is NaN in step 60), gan-two-lines (a watch for each), critic (a second network that is updated in
 odd steps alone), tasks (a body with an optimizer of its own gets the gradients of two heads, one of them reversed), odd-layer (a
@@ -60,7 +60,7 @@ def train_gan(run, kind, steps, pause):
             loss = judge(critic(real), ones) + judge(critic(made.detach()), zeros)
             (loss * float("nan") if kind == "gan-nan" and i == 60 else loss).backward()
         of_critic.step()
-        # What the generator learns from: its backward pass goes through the critic.
+        # The loss of the generator: its backward pass goes through the critic.
         if i % every == every - 1:
             of_generator.zero_grad()
             judge(critic(made), ones).backward()
@@ -97,7 +97,7 @@ class Reverse(torch.autograd.Function):
 
 
 def train_tasks(run, steps, pause):
-    """As where features must not contain what the second head learns."""
+    """Reverses the second head's gradient, as in training that removes its target from the features."""
     body, first, second = net(8, WIDTH), nn.Linear(WIDTH, 1), nn.Linear(WIDTH, 1)
     of_body, of_first, of_second = (torch.optim.Adam(one.parameters(), lr=1e-3) for one in (body, first, second))
     run.watch(nn.ModuleList([body, first, second]), [of_body, of_first, of_second])

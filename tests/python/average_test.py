@@ -1,4 +1,4 @@
-"""precision/ema-stall in a run of 300 steps at default settings: what the rule needs in number adds up over the steps that are looked at."""
+"""precision/ema-stall in a run of 300 steps at default settings: the elements that the rule needs add up over several looks."""
 
 import json
 import os
@@ -13,7 +13,7 @@ PLUMB = BUILD / "bin" / "plumb"
 LONG = bool(os.environ.get("PLUMB_LONG"))
 pytestmark = pytest.mark.skipif(not (BUILD / "lib" / "libplumbline_agent.so").exists(), reason="the agent is not built")
 
-# An average of each weight beside the two lines, in the dtype and with the decay that are asked for.
+# Keeps an average of each weight in the given dtype and with the given decay, in addition to the two lines.
 TRAINER = """
 import sys, torch, plumbline
 from torch import nn
@@ -58,7 +58,7 @@ def test_an_average_that_cannot_move_is_reported(tmp_path, seed):
     report = verdicts(tmp_path, "bf16", seed)
     found = {f["site"]["layer"]: f for f in report["findings"]}
     assert {f["rule"] for f in found.values()} == {"precision/ema-stall"}
-    # The two with room for 1,000 elements over the steps, a few hundred a look.
+    # The two with at least 1,000 elements over all steps, a few hundred per look.
     assert {"average.0.weight", "average.2.weight"} <= set(found)
     assert all(f["strength"] == "proved" and f["sample_size"] >= 1000 for f in found.values())
 

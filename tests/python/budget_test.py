@@ -1,4 +1,4 @@
-"""The budget: which parameters are looked at in which steps, by clocks that the test makes up."""
+"""The budget: which parameters are looked at in which steps, with simulated clocks."""
 
 import types
 
@@ -12,7 +12,7 @@ MS = 1_000_000  # ns
 
 
 class Trainer:
-    """One whose steps, and whose looks, take as long as it is told."""
+    """A trainer whose steps and looks take the given times."""
 
     def __init__(self, monkeypatch, step, names, base=0.2 * MS, unit=0.1 * MS, whole=False, budget=None):
         self.now = 0

@@ -1,4 +1,4 @@
-"""What a run's calls hand to the agent, and what they say about mistakes."""
+"""The values that a run's calls pass to the agent, and their messages about mistakes."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def test_capturing(tmp_path):
     with run.step(1):
         with run.capturing(Stream()):
             run.observe_tensor("w", torch.ones(3))
-            with run.capturing(5):  # said once; the outer one goes on
+            with run.capturing(5):  # reported once; the outer one continues
                 pass
         run.observe_tensor("v", torch.ones(3))
     with run.capturing("fast"):

@@ -151,7 +151,7 @@ def test_the_interval_covers_as_often_as_it_states(draw, sequences, lengths, lev
     trials = 1000
     missed, made = misses(draw, sequences, lengths, level, trials)
     # Unskewed and equally long units have exactly this rate for Student's t, and the wider of two
-    # intervals misses no oftener; for the others the rate is what the corrections are there to keep.
+    # intervals does not miss more often. For the others, the corrections keep the rate.
     assert made >= 0.99 * trials
     assert missed <= most(made, 1 - level), (missed, made)
 
@@ -159,7 +159,7 @@ def test_the_interval_covers_as_often_as_it_states(draw, sequences, lengths, lev
 @pytest.mark.parametrize("draw, sequences", [(normal, 60), (tokens, 60)])
 def test_the_interval_is_not_wider_than_it_must_be(draw, sequences):
     missed, made = misses(draw, sequences, [4], 0.9, 600, seed=2)
-    # It is at most 5 % wider here: a rate of 0.08 at least, which 600 trials tell from 0.03.
+    # It is at most 5 % wider here: a rate of at least 0.08, which 600 trials distinguish from 0.03.
     assert missed >= made - most(made, 1 - 0.08), (missed, made)
 
 

@@ -19,7 +19,7 @@ from endings import RAISES, SILENT, audited, ended, eventually, finds, is_ready,
     ("try: raise StopIteration\nexcept StopIteration: run.finish()", 0),
     ("with run: pass", 0),
     ("import ctypes; ctypes.CDLL(None).exit(0)", 0),
-    # One that nobody sees: documented.
+    # Not detected, as documented.
     ("raise SystemExit(3)", 3),
 ])  # fmt: skip
 def test_what_ends_well_is_no_death(tmp_path, end, code):
@@ -95,7 +95,7 @@ def test_the_trainers_own_hook_runs_once(tmp_path, installed):
         passed_on[0](*arguments)
     passed_on[0], sys.excepthook = sys.excepthook, hook
     """
-    if installed == "instead":  # and nobody is told by it
+    if installed == "instead":  # it does not call the former hook
         hook = hook.replace("passed_on[0](*arguments)", "pass")
     end = RAISES + "step(5, forward)\n"
     head = textwrap.dedent(hook)
@@ -163,7 +163,7 @@ run.finish()
     ("sys.exit('a message')", "exit-status", "warning", 1),
     ("try: 1 / 0\nexcept ZeroDivisionError: sys.exit(3)", "exception", "error", 3),
     ("try: sys.exit(3)\nfinally: run.finish()", "exit-status", "warning", 3),
-    # As a trainer in C or C++ ends: no interpreter is asked.
+    # As a trainer in C or C++ ends: without the interpreter.
     ("import ctypes; ctypes.CDLL(None).exit(3)", "exit-status", "warning", 3),
 ])  # fmt: skip
 def test_an_exit_status(tmp_path, end, cause, level, code):
@@ -228,6 +228,6 @@ def test_python_sees_the_default_action_as_before(tmp_path):
 
 @pytest.mark.parametrize("end,code", SILENT)
 def test_one_that_stays_silent_is_inconclusive_by_its_own_record(tmp_path, end, code):
-    # What the drain thread has not written yet may be gone: steps are, a record is there.
+    # Data that the drain thread has not written yet may be lost: steps are, but a record exists.
     _, _, finding, verdict = ended(tmp_path, "run.flush()\n" + end, code)
     assert finding is None and verdict == "inconclusive"

@@ -21,7 +21,7 @@ def test_torch_operations(name, dtype):
     if found.verdict == "verified":
         assert found.matches == found.samples == 60
         assert found.arithmetic and f'name = \'{name}\'' in found.contract
-    else:  # an order without arithmetic says so
+    else:  # an order without arithmetic is marked as such
         assert not found.arithmetic and "no arithmetic" in found.evidence
 
 

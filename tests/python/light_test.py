@@ -21,7 +21,7 @@ torch.manual_seed(0); torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: 1 / (1 + s / 100))
-x, y, light, told = torch.randn(16, 32), torch.randint(0, 8, (16,)), 0, {"loss": [], "lr": [], "norm": []}
+x, y, light, reported = torch.randn(16, 32), torch.randint(0, 8, (16,)), 0, {"loss": [], "lr": [], "norm": []}
 run = watch = None
 if record != "none":
     run = plumbline.init(run="light", record=record, strict=True)
@@ -35,17 +35,17 @@ for step in range(300):
         inner = torch.Tensor.backward
         torch.Tensor.backward = lambda self, *given: inner(self, *given)
     if run and kind == "scalar" and step in (77, 150): run.scalar("accuracy", step / 300)
-    if kind == "clip": told["norm"].append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)))
+    if kind == "clip": reported["norm"].append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)))
     if kind == "twice" and step == 120:  # a pass whose gradients are cleared is none of a step
         optimizer.zero_grad(); loss = torch.nn.functional.cross_entropy(model(x), y); loss.backward()
-    told["loss"].append(loss.item()); told["lr"].append(optimizer.param_groups[0]["lr"])
+    reported["loss"].append(loss.item()); reported["lr"].append(optimizer.param_groups[0]["lr"])
     light += bool(watch and watch.light)
     optimizer.step(); schedule.step()
     if run and kind == "explicit": run.end_step()
     optimizer.zero_grad()
 if run and not run.finish(): sys.exit("finish() is false")
 weights = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
-print(json.dumps({"light": light, "weights": weights, **told}))
+print(json.dumps({"light": light, "weights": weights, **reported}))
 """
 
 
@@ -83,13 +83,13 @@ def test_a_loss_that_is_nan_is_found_at_its_step(tmp_path, kind):
 
 def test_an_evaluation_between_light_steps_is_reported(tmp_path):
     code = TRAINER.replace("    light += bool", """
-    if watch and watch.light and not told.get("evaluated"):
+    if watch and watch.light and not reported.get("evaluated"):
         begun, plain = [], watch.stages.begin
         watch.stages.begin = lambda kind, name=None: (begun.append(kind), plain(kind, name))
         model.eval()
         with torch.no_grad(): model(x)
         model.train()
-        watch.stages.begin, told["evaluated"] = plain, begun
+        watch.stages.begin, reported["evaluated"] = plain, begun
     light += bool""", 1)
     done = subprocess.run([warm.python(), "-c", code, "plain", str(tmp_path / "r"), "-1"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Mistakes in a call: told once, at the trainer's own line, and never the end of its step."""
+"""A mistake in a call is reported once, at the line of the trainer, and never ends its step."""
 
 import trainer
 from trainer import OPEN

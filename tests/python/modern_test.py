@@ -1,6 +1,6 @@
-"""run.watch beside what this torch offers: sharding, compilation, fused optimizers, hooks. tests/packaging runs it under torch 2, too.
+"""run.watch with the features of this torch: sharding, compilation, fused optimizers, hooks. tests/packaging runs it under torch 2, too.
 
-A healthy run is silent and the same to the bit, a NaN is told of its step, and what cannot be hooked is named.
+A healthy run is silent and equal bit for bit, a NaN is reported at its step, and modules that cannot be hooked are named.
 """
 
 import json
@@ -16,9 +16,9 @@ import warm
 BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
 PLUMB = BUILD / "bin" / "plumb"
 pytestmark = pytest.mark.skipif(not (BUILD / "lib" / "libplumbline_agent.so").exists(), reason="the agent is not built")
-UNHOOKED = {"compile-behind": "blocks.1 within torch.compile", "compile-router": "experts within torch.compile",
-            "compile-router-behind": "experts within torch.compile"}  # fmt: skip
-# Without a wall clock's worth of steps a kind takes some seconds of imports: a few of them in each run of the tests.
+UNHOOKED = {"compile-after": "blocks.1 within torch.compile", "compile-router": "experts within torch.compile",
+            "compile-router-after": "experts within torch.compile"}  # fmt: skip
+# A kind takes some seconds, for its imports. The short run of the tests has only a few kinds.
 KINDS = trainer.ALONE + trainer.RANKS
 SHORT = ["lbfgs", "checkpoint", "ddp-powersgd"]
 CHOSEN = KINDS if os.environ.get("PLUMB_LONG") else SHORT
@@ -47,11 +47,11 @@ def test_a_healthy_run_is_silent_and_the_same(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", CHOSEN)
-def test_a_loss_that_is_no_number_is_reported_at_its_step(tmp_path, kind):
+def test_a_nan_loss_is_reported_at_its_step(tmp_path, kind):
     train(tmp_path, kind, "nan", "runs")
     found = findings(tmp_path)
     first = {f["rule"]: f["site"]["step_first"] for f in found}
     assert first.get("health/loss-non-finite") == trainer.AT and first.get("precision/non-finite") == trainer.AT
-    # Of what tensor parallelism keeps whole on each rank, one rank's copy is a NaN by now.
+    # Tensor parallelism keeps some tensors whole on each rank. One rank's copy holds a NaN now.
     copies = {"precision/replica-divergence"} if kind == "tensor-parallel" else set()
     assert set(first) <= {"health/loss-non-finite", "precision/non-finite", "meta/probe-coverage"} | copies

@@ -89,14 +89,14 @@ def optimizers(kind):
 
 ALONE = ["checkpoint", "checkpoint-reentrant", "autocast", "set-to-zero", *optimizers("")]
 if hasattr(torch, "compile"):
-    ALONE += ["compile-before", "compile-behind", "compile-in-place", "compile-aot", "compile-router", "compile-router-behind"]
+    ALONE += ["compile-before", "compile-after", "compile-in-place", "compile-aot", "compile-router", "compile-router-after"]
 if VERSION >= (2, 3):
     ALONE += ["scaler", "scaler-fused", "scaler-fused-sgd", "steps-in-backward"]
 RANKS = ["ddp", "ddp-fp16", "ddp-powersgd", "ddp-view", "ddp-static"]
 if VERSION >= (2, 0):
     RANKS += ["fsdp1", "fsdp1-original"]
 if VERSION >= (2, 6):
-    RANKS += ["fsdp2", "tensor-parallel", "ddp-compiled", "ddp-compiled-behind"]
+    RANKS += ["fsdp2", "tensor-parallel", "ddp-compiled", "ddp-compiled-after"]
 
 
 # ---- models -------------------------------------------------------------------------------------
@@ -147,12 +147,12 @@ def distributed(kind, model):
 
 
 def compiled(kind, model):
-    """Whole: whatever of Plumbline stood in the way would be an error."""
+    """Compiles the whole model: a graph break because of Plumbline would be an error."""
     return torch.compile(model, backend="aot_eager" if kind == "compile-aot" else "eager", fullgraph=not kind.startswith("ddp"))
 
 
 def wrapped(kind, model):
-    """As the trainer trains it, behind plumbline.init."""
+    """Returns the model as the trainer trains it. Called after plumbline.init."""
     if kind.startswith("ddp"):
         model = distributed(kind, model)
     if kind in ("compile-before", "compile-aot", "compile-router", "ddp-compiled"):
@@ -195,12 +195,12 @@ def train(rank, ranks, kind, fault, record):
         optimizer = optimizers(kind).get(kind.partition("scaler-")[2] or kind, optimizers(kind)["adamw"])(model.parameters())
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10) if kind.startswith("scaler") else None
         if run is not None:
-            run.watch(model, optimizer, scaler=scaler, activations=["*blocks.1"] if kind == "compile-behind" else None)
-    if kind.endswith("behind"):
+            run.watch(model, optimizer, scaler=scaler, activations=["*blocks.1"] if kind == "compile-after" else None)
+    if kind.endswith("-after"):
         model = compiled(kind, model)
     seen, generator = hashlib.sha256(), torch.Generator().manual_seed(5 + (rank if kind != "tensor-parallel" else 0))
     for step in range(STEPS):
-        words = torch.randint(0, 24, (32, 4), generator=generator)  # of a shard of the embedding none
+        words = torch.randint(0, 24, (32, 4), generator=generator)  # none of them in one shard of the embedding
 
         def loss_of():
             narrow = kind == "autocast" or scaler is not None

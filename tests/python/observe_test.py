@@ -1,5 +1,5 @@
-"""Tensors, reductions and updates: what the package hands to the agent, and what it says about
-mistakes. The stand-in agent keeps every second element from the step's number on."""
+"""Tensors, reductions and updates: the values that the package passes to the agent, and its messages
+about mistakes. The stand-in agent keeps every second element from the step's number on."""
 
 import trainer
 

@@ -2,19 +2,19 @@
 
     parameters_trainer.py RECORD KIND [SEED]     RECORD: a folder, or "none": without Plumbline
 
-KIND, and behind a colon what is wrong with it:
+KIND, and after a colon its variant or fault:
   unused     two ranks, DDP with find_unused_parameters: one layer that no step uses, one that rank 0 uses every third step
-    :drifts  the layer that no step uses is written to on rank 1, in front of step 20
-    :local   healthy too: rank 0 has the layer of every third step for itself, and DDP is told to ignore it
+    :drifts  the layer that no step uses is written to on rank 1, before step 20
+    :local   healthy too: rank 0 has the layer of every third step for itself, and DDP is configured to ignore it
   frozen     embedding and first block are frozen, the rest is trained
     :held    the first block is meant to be trained (requires_grad), and the optimizer was made without it
   tied       the head's weight is the embedding's
-    :untied  the head got a weight of its own behind the optimizer's making
-    :nan     the one weight is no number in front of step 30
+    :untied  the head got a weight of its own after the optimizer was made
+    :nan     the shared weight holds a NaN before step 30
   moments    AdamW, whose moments are fp32
     :ratchet all is in bf16, moments too, beta2 0.999
     :falls   healthy: the same with beta2 0.95, so that they can fall
-    :nan     a first moment is no number in front of the update of step 30
+    :nan     a first moment holds a NaN before the update of step 30
 """
 
 import hashlib
@@ -34,7 +34,7 @@ PAUSE = float(os.environ.get("PAUSE", "0"))
 
 
 class Model(watched_trainer.Model):
-    """`sometimes` says whether the layer of some steps takes part."""
+    """`sometimes`: whether the layer of some steps takes part."""
 
     def __init__(self, kind):
         super().__init__()
@@ -84,7 +84,7 @@ def wrap(model, kind, wrong):
 
 
 def damage(model, optimizer, wrong, step, rank):
-    """In front of a step."""
+    """Applies the fault before a step."""
     with torch.no_grad():
         if wrong == "drifts" and step == 20 and rank == 1:
             model.never.weight[2, 3] += 0.5
@@ -93,7 +93,7 @@ def damage(model, optimizer, wrong, step, rank):
 
 
 def damage_moments(model, optimizer, wrong, step):
-    """In front of an update."""
+    """Applies the fault before an update."""
     states = optimizer.state
     if wrong == "nan" and step == 30 and model.head.weight is not model.embed.weight:
         states[model.blocks[1].down.weight]["exp_avg"][3, 5] = float("nan")

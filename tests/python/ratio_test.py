@@ -24,7 +24,7 @@ def parameters(seed, dtype=torch.float32):
 
 
 def by_hand(before, named):
-    """Of the same elements, each counted for those it stands for."""
+    """Returns the ratio over the same elements, each weighted by the number of elements that it represents."""
     changed = was = 0.0
     for (_, parameter), old in zip(named, before):
         stride = max(1, parameter.numel() // ratio._ELEMENTS) | 1
@@ -76,7 +76,7 @@ def test_it_is_none_where_nothing_can_be_compared(short):
     assert ratio.Ratio(short, []).before() is None
 
 
-def test_a_weight_that_is_no_number_is_reported_as_one(short):
+def test_a_nan_weight_gives_a_nan_ratio(short):
     named = parameters(1)
     one = ratio.Ratio(short, named)
     one.before()

@@ -166,7 +166,7 @@ class TopKRouter(nn.Module):
 
 
 class MegatronLike(nn.Module):
-    """The experts are elsewhere, as behind an all-to-all: here one matrix for all."""
+    """The experts are elsewhere, as after an all-to-all; here one matrix stands for all."""
 
     def __init__(self, **options):
         super().__init__()
@@ -288,7 +288,7 @@ class ScoreDropMap(nn.Module):
         self.experts = nn.ModuleList(Expert() for _ in range(E))
 
     def choose(self, flat):
-        """(scores, what was asked for, what of it was kept)."""
+        """Returns (scores, requested choices, kept choices)."""
         scores = self.gate(flat).softmax(dim=-1)
         chosen = scores.topk(self.top_k, dim=-1).indices
         capacity = int(len(flat) * self.top_k / E * self.capacity_factor)
@@ -338,7 +338,7 @@ class GroupLimited(nn.Module):
 
 
 class Sinkhorn(nn.Module):
-    """Balanced over the batch: what a token chooses is not its own scores' choice."""
+    """Balanced over the batch: the choice of a token depends on more than its own scores."""
 
     def __init__(self):
         super().__init__()

@@ -1,5 +1,5 @@
-"""Products of scaled factors, from Python through record and audit: what is said of their scales is
-replayed, and what is not said is asked for.
+"""Products of scaled factors, from Python through record and audit: given scales are replayed, and if a scale is
+missing, the rule is inconclusive and names it.
 
 Needs PyTorch and the built agent; skipped without.
 """
@@ -58,11 +58,11 @@ def draws(seed, *shape):
 def test_a_factor_of_the_product(tmp_path):
     a, b = factors()
     d = summed(a, b) * torch.tensor(0.0371)
-    stated = audit(tmp_path / "said", a=a, b=b, d=d, scale=float(torch.tensor(0.0371)))[RULE]
+    stated = audit(tmp_path / "given", a=a, b=b, d=d, scale=float(torch.tensor(0.0371)))[RULE]
     assert stated["verdict"] == "pass", stated
     assert stated["details"]["samples"] == stated["details"]["matches"]
-    unsaid = audit(tmp_path / "unsaid", a=a, b=b, d=d)[RULE]
-    assert unsaid["verdict"] == "inconclusive" and "scale" in unsaid["reason"], unsaid
+    missing = audit(tmp_path / "missing", a=a, b=b, d=d)[RULE]
+    assert missing["verdict"] == "inconclusive" and "scale" in missing["reason"], missing
 
 
 def test_scales_of_the_two_tensors(tmp_path):
@@ -76,7 +76,7 @@ def test_a_scale_for_each_row_and_column(tmp_path):
     a, b = factors()
     sa, sb = draws(2, M, 1), draws(3, 1, N)
     d = summed(a, b) * (sa * sb)
-    stated = audit(tmp_path / "said", a=a, b=b, d=d, a_scale=sa, b_scale=sb)[RULE]
+    stated = audit(tmp_path / "given", a=a, b=b, d=d, a_scale=sa, b_scale=sb)[RULE]
     assert stated["verdict"] == "pass", stated
     wrong = audit(tmp_path / "wrong", a=a, b=b, d=d, a_scale=sa.flip(0), b_scale=sb)[RULE]
     assert wrong["verdict"] == "finding", wrong
@@ -113,10 +113,10 @@ def test_a_stochastic_store(tmp_path):
     d = summed(a, b)
     bits = d.view(torch.int32) + torch.randint(0, 1 << 16, d.shape, dtype=torch.int32)
     stored = (bits & ~0xFFFF).view(torch.float32).to(torch.bfloat16)
-    stated = audit(tmp_path / "said", a=a, b=b, d=stored, output_rounding="stochastic")[RULE]
+    stated = audit(tmp_path / "given", a=a, b=b, d=stored, output_rounding="stochastic")[RULE]
     assert stated["verdict"] == "pass", stated
-    unsaid = audit(tmp_path / "unsaid", a=a, b=b, d=stored)[RULE]
-    assert unsaid["verdict"] == "inconclusive" and "stochastic" in unsaid["reason"], unsaid
+    missing = audit(tmp_path / "missing", a=a, b=b, d=stored)[RULE]
+    assert missing["verdict"] == "inconclusive" and "stochastic" in missing["reason"], missing
 
 
 def test_mistakes_are_named(tmp_path):

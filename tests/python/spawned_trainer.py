@@ -1,5 +1,5 @@
 """Two processes of torch.multiprocessing.spawn, which sets no RANK. Each writes its agent's calls to N.log
-and what it says to N.err.
+and its stderr to N.err.
 
     spawned_trainer.py CASE
 """
@@ -33,7 +33,7 @@ def work(rank, case, place):
         os.environ.update(RANK="0", WORLD_SIZE="2")
     if case == "group-first":  # one task a node that spawns its ranks is no contradiction
         os.environ.update(SLURM_PROCID="0", SLURM_NTASKS="1")
-    reported = {"rank": 0, "world_size": 2} if case == "told" else {"rank": rank} if case == "half-told" else {}
+    reported = {"rank": 0, "world_size": 2} if case == "given" else {"rank": rank} if case == "half-given" else {}
     early = case in ("late-watch", "too-late", "strict")
     if not early:
         meet(rank, f"{place}/meeting")
@@ -42,7 +42,7 @@ def work(rank, case, place):
         step(run, 0)
     if early:
         meet(rank, f"{place}/meeting")
-    if early or case == "told":
+    if early or case == "given":
         model = torch.nn.Linear(2, 2)
         try:
             run.watch(model, torch.optim.SGD(model.parameters(), lr=0.1))

@@ -1,4 +1,4 @@
-"""stop_on: a real plumbd finds an error and orders the end of the training; ranks end behind the same step."""
+"""stop_on: a real plumbd finds an error and orders the end of the training; all ranks end after the same step."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ pytestmark_server = pytest.mark.skipif(not (BIN / "plumbd").exists(), reason="pl
 
 
 def loop(tmp_path, address, fault="nan", level="error", first=0, fault_at=20, steps=40, pause=0.005, slow=0.4):
-    """(the step behind which the loop ended or None, stderr)."""
+    """Returns (the step after which the loop ended, or None; stderr)."""
     env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")
            and (k == "PLUMBLINE_LIBRARY" or not k.startswith(trainer._LAUNCHERS))}  # fmt: skip
     script = tmp_path / "train.py"
@@ -61,7 +61,7 @@ def test_the_loop_ends_within_two_steps_and_a_restart_of_the_server_knows_it(tmp
         assert len(lines) == 1 and "stop_on: 1 process of the run ordered to end at step" in lines[0]
         server.restart(0)
         assert history(server) == lines  # judged again from the journal
-        # The incident is open: a healthy attempt goes on, one with the same fault ends.
+        # The incident is open: a healthy attempt continues, one with the same fault ends.
         assert loop(tmp_path, server.address, fault="none", first=10, steps=30, slow=0.05)[0] is None
         ended, err = loop(tmp_path, server.address, first=12)
         assert ended is not None and 32 <= ended <= 34, (ended, err)
@@ -142,7 +142,7 @@ class Given:
 
 @pytest.mark.parametrize("lag", [0, 1, 3])
 def test_ranks_end_after_the_same_step(monkeypatch, lag):
-    """The others are up to `lag` steps behind rank 0; only rank 0 has its order."""
+    """The other ranks are up to `lag` steps later than rank 0; only rank 0 has the order."""
     store, rank = torch.distributed.HashStore(), [0]
     monkeypatch.setattr(torch.distributed.distributed_c10d, "_get_default_store", lambda: store)
     monkeypatch.setattr(_stopping, "of_process_group", lambda: (rank[0], 3))

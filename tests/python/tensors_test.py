@@ -57,17 +57,17 @@ run.observe_routing("a", Foreign(torch.arange(6.).reshape(2, 3).t()), top_k=1)""
     assert line == "scores=2:32[3,2]65"
 
 
-# A CUDA library and a torch with CUDA, as far as the package can tell: host memory that says it lies
-# on device 3, streams that are numbers.
+# Stand-ins for a CUDA library and a torch with CUDA: host memory that is marked as on device 3, and streams
+# that are numbers.
 ON_DEVICE = """
 import ctypes, sys, types, torch
 from plumbline import _tensors
-told = []
+received = []
 class Foreign:
     def __init__(self, tensor): self.tensor = tensor
     def __dlpack_device__(self): return (2, 3)
     def __dlpack__(self, stream=None):
-        told.append(stream)
+        received.append(stream)
         capsule = self.tensor.__dlpack__()
         t = _tensors._DLTensor.from_address(_tensors._capsule_pointer(capsule, b"dltensor"))
         t.device_type, t.device_id = 2, 3
@@ -96,7 +96,7 @@ def test_torch_tensors_go_on_torchs_current_stream(tmp_path):
 torch.cuda.current_stream = stream
 run.observe_routing("a", torch.ones(3, 2).as_subclass(OnGpu), top_k=1,
                     topk_indices=Foreign(torch.ones(3, 1)))
-assert told == [0x70], told""",
+assert received == [0x70], received""",
     )
     assert lines == ["device=2:3 stream=0x70"]
 
@@ -113,18 +113,18 @@ print("cuda" if torch.cuda._initialized else "none")""",
     assert (lines, out) == ([""], "none\n")
 
 
-def test_dlpack_is_reported_the_stream(tmp_path):
+def test_dlpack_gets_the_current_stream(tmp_path):
     lines, _ = places(
         tmp_path,
         """
-run.observe_routing("a", Foreign(torch.ones(3, 2)), top_k=1)  # nobody's stream: the default one
+run.observe_routing("a", Foreign(torch.ones(3, 2)), top_k=1)  # no current stream: the default one
 torch.cuda.is_initialized, torch.cuda.current_stream = (lambda: True), stream
 run.observe_routing("a", Foreign(torch.ones(3, 2)), top_k=1)
 cupy = sys.modules["cupy"] = types.ModuleType("cupy")
 cupy.ndarray = Foreign
 cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=0x90))
 run.observe_routing("a", Foreign(torch.ones(3, 2)), top_k=1)
-assert told == [1, 0x70, 0x90], told""",
+assert received == [1, 0x70, 0x90], received""",
     )
     assert lines == ["device=2:3 stream=(nil)", "device=2:3 stream=0x70", "device=2:3 stream=0x90"]
 

@@ -1,11 +1,11 @@
-"""Observations that leave together: what the agent is asked, what is kept alive, what run.watch does of it."""
+"""Observations that are sent together: the calls to the agent, the tensors kept alive, and the use in run.watch."""
 
 import os
 
 import trainer
 from trainer import BUILD, OPEN
 
-# Host memory that says it lies on device 0.
+# Host memory that is marked as on device 0.
 ON_GPU = """
     import ctypes, gc, os, sys, threading, types, weakref, torch
     class OnGpu(torch.Tensor):

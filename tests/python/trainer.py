@@ -1,4 +1,4 @@
-"""Runs a piece of trainer code in a process of its own, since a process loads the agent once."""
+"""Runs a piece of trainer code in a separate process, since a process loads the agent once."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ BUILD = os.environ["PLUMBLINE_BUILD_DIR"]
 TEST_AGENT = os.environ["TEST_AGENT"]
 _LAUNCHERS = ("PLUMBLINE_", "SLURM_", "OMPI_", "TORCHELASTIC_")
 
-# A run whose every step is due, for the code of a test to go on with.
+# Opens a run in which every step is due. The code of a test continues with it.
 OPEN = """
     import plumbline, warnings
     warnings.simplefilter("always")
@@ -37,7 +37,7 @@ def run_warm(code, tmp_path, **more):
 
 
 def run(code, tmp_path, agent=TEST_AGENT, arguments=(), warm=False, **environment):
-    """The outcome of `code`. agent None: the real one, beside the library. warm: torch is imported already (warm.py)."""
+    """Runs `code` and returns its Outcome. agent None: the real one, next to the library. warm: torch is already imported (warm.py)."""
     log = tmp_path / "calls.log"
     env = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCHERS)}
     env.pop("RANK", None)

@@ -1,4 +1,4 @@
-"""A small trainer with the two lines, and what the agent was told by it."""
+"""A small trainer with the two lines, and the calls that its agent received."""
 
 import trainer
 

@@ -1,4 +1,4 @@
-"""run.watch and loops that are not one backward pass and one step: what a step is, and whose loss it was."""
+"""run.watch and loops that are not one backward pass and one step: the extent of a step, and the step to which a loss belongs."""
 
 import json
 import pathlib
@@ -21,7 +21,7 @@ for i in range(3):
     assert [c for c in reported if "loss" in c] == ["scalar step=0 loss=0", "scalar step=1 loss=1", "scalar step=2 loss=2"]
 
 
-def test_a_loss_that_is_no_number_is_reported_though_none_learns_from_it(tmp_path):
+def test_a_nan_loss_is_reported_even_if_no_update_uses_it(tmp_path):
     assert calls(tmp_path, """
 run.watch(model, opt)
 for i in range(3):
@@ -32,7 +32,7 @@ for i in range(3):
 """, "scalar step=1 loss") == ["scalar step=1 loss=nan"]  # fmt: skip
 
 
-@pytest.mark.parametrize("how", ["alone", "told"])
+@pytest.mark.parametrize("how", ["alone", "watched"])
 def test_an_optimizer_that_takes_anothers_place_is_watched(tmp_path, how):
     body = """
 run.watch(model, opt)
@@ -42,16 +42,16 @@ def train(steps):
         opt.step(); opt.zero_grad()
 train(5)
 opt = torch.optim.SGD(model.parameters(), lr=0.25)
-if TOLD: run.watch(model, opt)
+if WATCHED: run.watch(model, opt)
 train(30)
 """
-    outcome = trainer.run_warm(CODE.format(body=("TOLD = %r" % (how == "told") + body).replace("\n", "\n    ")), tmp_path).ok()
+    outcome = trainer.run_warm(CODE.format(body=("WATCHED = %r" % (how == "watched") + body).replace("\n", "\n    ")), tmp_path).ok()
     reported = [c for c in outcome.calls if c.startswith("step_end")]
     rates = [c.split()[-1] for c in outcome.calls if c.startswith("scalar") and " lr=" in c]
-    if how == "told":
+    if how == "watched":
         assert len(reported) == 35 and rates == ["lr=0.5"] * 5 + ["lr=0.25"] * 30
         assert "replaced" not in outcome.err
-    else:  # what 16 backward passes of one step are, is asked then
+    else:  # the optimizer is looked for after 16 backward passes of one step
         assert 5 + 30 - 9 <= len(reported) < 35 and rates == ["lr=0.5"] * 5 + ["lr=0.25"] * (len(rates) - 5)
         assert "the optimizer was replaced" in outcome.err
 

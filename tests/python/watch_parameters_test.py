@@ -1,5 +1,5 @@
-"""run.watch where parameters are not all alike: unused under DDP, frozen, tied, and an optimizer's moments. Healthy ones are silent,
-results the same to the bit; beside each stands the mistake that looks most like it, which is named."""
+"""run.watch if parameters differ in kind: unused under DDP, frozen, tied, and an optimizer's moments. Healthy ones are silent and
+give equal bits. For each of them, the most similar mistake is named."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def found(directory, kind, seed, steps=48):
     return audit(directory)["findings"]
 
 
-# unused:local is DDP told to ignore a layer that one rank has for itself: no copies that must agree.
+# unused:local: DDP ignores a layer that only one rank uses, so it has no copies that must agree.
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", ["unused", "unused:local", "frozen", "tied", "moments", "moments:falls"])
 def test_healthy_ones_are_silent_and_unchanged(tmp_path, kind, seed):
@@ -74,9 +74,9 @@ def test_a_tie_that_was_lost_is_named(tmp_path, seed):
     assert reported == {("health/unchanged-tensor", "head.weight")}
 
 
-# Under one name, though two layers use it.
+# The finding has one name, although two layers use the weight.
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_tied_weight_that_is_no_number_is_one_finding(tmp_path, seed):
+def test_a_nan_in_a_tied_weight_is_one_finding(tmp_path, seed):
     reported = [(f["rule"], f["site"]["layer"], f["site"]["step_first"]) for f in found(tmp_path, "tied:nan", seed) if f["site"]["op"] != "grad_norm"]
     assert sorted(reported) == [("health/loss-non-finite", "", 30), ("precision/non-finite", "embed.weight", 30)]
 
@@ -88,9 +88,9 @@ def test_moments_that_cannot_fall_are_named(tmp_path, seed):
     assert rules <= {"precision/moment-ratchet", "precision/lost-update"}  # the weights are bf16, too
 
 
-# The update of step 30 brings it into the weight, which step 31 finds so.
+# The update of step 30 brings it into the weight; step 31 finds it there.
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_moment_that_is_no_number_is_named_next_to_the_weight_it_made(tmp_path, seed):
+def test_a_nan_moment_is_named_next_to_its_weight(tmp_path, seed):
     (one,) = [f for f in found(tmp_path, "moments:nan", seed) if f["rule"] == "precision/non-finite"]
     assert (one["site"]["layer"], one["site"]["op"], one["site"]["step_first"]) == ("blocks.1.down.weight", "parameter", 31)
     assert "Its exp_avg holds 1 NaN: the update was computed from it" in one["explanation"]

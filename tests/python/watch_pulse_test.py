@@ -13,7 +13,7 @@ PLUMB = BUILD / "bin" / "plumb"
 pytestmark = pytest.mark.skipif(not (BUILD / "lib" / "libplumbline_agent.so").exists(), reason="the agent is not built")
 AT = 200  # the step in which a fault begins
 
-# A regression with label noise: a loss that falls, then lies still with the noise of its batches.
+# A regression with label noise: the loss falls, then stays level with the noise of its batches.
 TRAINER = """
 import sys, torch, plumbline
 from torch import nn
@@ -81,7 +81,7 @@ def findings(directory):
     return [f for f in json.loads(done.stdout)["findings"] if f["level"] != "note"]
 
 
-# fault, the rule that names it, steps until it says so at most, rules that may speak of it too
+# fault, the rule that must report it, the most steps until then, other rules that may report it
 FAULTS = [
     ("bad-batch", "health/loss-spike", 3, {"health/gradient-spike"}),
     ("other-data", "health/loss-spike", 3, {"health/gradient-spike", "health/loss-divergence"}),
@@ -109,12 +109,12 @@ def test_the_fault_is_named_where_it_begins(tmp_path, fault, rule, within, other
     assert within == 500 or AT <= first <= AT + within
 
 
-def test_a_rate_that_a_resume_began_anew_is_reported(tmp_path):
+def test_a_rate_that_a_resume_restarted_is_reported(tmp_path):
     train(tmp_path, "none", 0)
     assert findings(tmp_path) == []
     train(tmp_path, "none", 0, steps=200, begin=400)
     found = findings(tmp_path)
-    # Nobody told it the step: the optimizer's state did.
+    # The step comes from the optimizer's state; the trainer does not pass it.
     assert [(f["rule"], f["site"]["step_first"]) for f in found if f["rule"] == "health/learning-rate"] == [("health/learning-rate", 400)]
     assert {f["rule"] for f in found} <= {"health/learning-rate", "health/loss-spike"}
 

@@ -1,4 +1,4 @@
-"""Between the calls that run.watch hears whole, a router tells which experts were chosen and which refused, or nothing."""
+"""Between the calls that run.watch records whole, a router reports the experts that were chosen and those that refused, or nothing."""
 
 import ctypes
 import struct
@@ -15,7 +15,7 @@ from router_runs import EXPERTS_CHOOSE, Moved, Run, ids, made, truth
 
 
 class Informative(Run):
-    """Hears whole calls in some steps, and takes what is told of loads in the others."""
+    """Gets whole calls in some steps, and the reported loads in the others."""
 
     def __init__(self):
         super().__init__()
@@ -49,14 +49,14 @@ def held(address):
 
 
 def unpacked(address):
-    """What a plumbline_routing_t says."""
+    """Returns the fields of the plumbline_routing_t at `address`."""
     fields = _routing.STRUCT.unpack(ctypes.string_at(address, _routing.STRUCT.size))
     named = dict(zip(("bias", "chosen", "kept", "map", "probs", "sequence", "position"), map(held, fields[5:12])))
     return {"top_k": fields[1], "scores": held(fields[2]), "function": fields[4], **named}
 
 
 def loads_reported(model, steps=4, batch=8, seed=0, between=lambda step: None):
-    """(run, {(step, layer): the trainer's own}) of a model that is heard whole in step 0, and from step 4 on."""
+    """Returns (run, {(step, layer): the true choices}). Whole calls are recorded in step 0 and from step 4 on."""
     run, own = Informative(), {}
     routers = routers_watched.Routers(run, model, lambda body, *a: body(*a), lambda: run.running)
     for run._step in range(steps):
@@ -66,13 +66,13 @@ def loads_reported(model, steps=4, batch=8, seed=0, between=lambda step: None):
         model(given)
         own.update({(run._step, router.found.name): truth(model, router.found.name) for router in routers.routers})
         routers.step_ends()
-        routers.pace._pace.every = 1  # however dear it is on a busy machine
+        routers.pace._pace.every = 1  # in spite of its cost on a busy machine
     routers.remove()
     return run, own
 
 
 def compared(run, own):
-    """What was told is what happened, row by row; how many choices were refused in all."""
+    """Checks that the reports equal the true choices, row by row. Returns the number of refused choices."""
     refused = 0
     for step, site, reported in run.loads:
         true = own[step, run.sites[site - 1][0]]
@@ -103,15 +103,15 @@ def test_between_whole_calls_a_router_reports_which_experts_were_chosen_and_whic
     assert (compared(run, own) > 0) == (kind in DROPPING)
 
 
-# Scores and experts' rows alone do not say whom a loop of the trainer's own refused.
+# Scores and the experts' rows do not show which choices a loop of the trainer refused.
 @pytest.mark.parametrize("kind", ["noisy-capacity", "score-drop", "score-drop-map-only", *EXPERTS_CHOOSE])
-def test_where_it_cannot_be_seen_cheaply_what_was_kept_whole_calls_alone_report(kind):
+def test_if_kept_choices_are_not_cheap_to_see_only_whole_calls_report(kind):
     run, _ = loads_reported(made(MapOnly if kind == "score-drop-map-only" else kind))
     assert len(run.calls) == 2 and run.loads == []
 
 
 class MapOnly(router_kinds.ScoreDropMap):
-    """Returns the map of what was asked for, not of what was kept; experts get what was kept."""
+    """Returns the map of the requested choices, not of the kept ones; the experts get the kept ones."""
 
     def forward(self, x):
         flat = x.reshape(-1, H)
@@ -125,7 +125,7 @@ class MapOnly(router_kinds.ScoreDropMap):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_map_of_what_was_requested_is_not_taken_for_what_was_kept(seed):
-    """Where the call that is heard whole refuses nobody, both are the same."""
+    """If the whole call refuses no choice, both maps are equal."""
     def between(step):
         for block in model.blocks:
             block.capacity_factor = 4.0 if step == 0 else 0.8  # 4: all of them
@@ -177,7 +177,7 @@ def test_a_router_that_holds_something_compiled_reports_whole_calls_alone():
 
 
 class Counting(router_kinds.MixtralLike):
-    """Full experts refuse, by a number that no name tells; the experts' work is one call that cannot be heard."""
+    """Full experts refuse, at a capacity that no attribute states. The experts' work is one call that cannot be hooked."""
 
     def forward(self, x):
         flat = x.reshape(-1, H)
@@ -194,7 +194,7 @@ def test_a_router_that_counts_places_and_stays_silent_of_them_reports_no_loads()
 
 
 class Warming(router_kinds.MixtralLike):
-    """In some steps it chooses at random, and top-k is not asked."""
+    """In some steps it chooses at random, and top-k is not called."""
 
     random = False
 
@@ -219,7 +219,7 @@ def test_a_call_that_goes_another_way_is_not_reported():
 
 
 class Logging(router_kinds.MixtralLike):
-    """Looks at another top-k for a log, in front of the one that it goes by."""
+    """Computes another top-k for a log, before the one that routes."""
 
     def forward(self, x):
         with torch.no_grad():

@@ -40,7 +40,7 @@ def test_tokens_choose(kind, seed):
 
 
 def best(known):
-    """The top-k of what was recorded, by itself."""
+    """Returns the top-k of the recorded scores, computed independently."""
     scores = known["router_logits"]
     scores = {"sigmoid": torch.sigmoid}.get(known["score_function"], lambda x: x)(scores) + known.get("expert_bias", 0)
     return scores.topk(known["top_k"]).indices.sort(-1).values
@@ -129,7 +129,7 @@ def test_what_is_no_router_is_not_taken_for_one(kind):
 
 
 class Unknown(router_kinds.MixtralLike):
-    """Says that it has a capacity; the experts' work is one call that cannot be heard."""
+    """Has an attribute for a capacity. The experts' work is one call that cannot be hooked."""
 
     def __init__(self):
         super().__init__()
@@ -169,7 +169,7 @@ class Scripted(nn.Module):
 
 
 class Ranked(router_kinds.MixtralLike):
-    """Tokens choose, by a function that cannot be heard; which tokens each expert likes best is looked at for a log."""
+    """Tokens choose, by a function that cannot be hooked. The best tokens of each expert are computed for a log."""
 
     def forward(self, x):
         flat = x.reshape(-1, H)
@@ -216,7 +216,7 @@ def test_a_router_that_cannot_be_hooked_is_named():
     assert "not the router blocks.0 (its forward was replaced on the instance; watch the model before that)" in words
 
 
-# ---- nothing is left behind ---------------------------------------------------------------------
+# ---- nothing remains after removal ---------------------------------------------------------------
 
 
 def test_a_model_that_is_watched_can_be_scripted_and_traced():
@@ -274,8 +274,8 @@ CODE = """
     from torch import nn
     from torch.utils.checkpoint import checkpoint
     run = plumbline.init(run="exp1", record="runs", every=1)
-    told, plain = [], run._observe_due
-    run._observe_due = lambda layer, *call: (told.append((run._step, layer)), plain(layer, *call))[1]
+    seen, plain = [], run._observe_due
+    run._observe_due = lambda layer, *call: (seen.append((run._step, layer)), plain(layer, *call))[1]
     model = router_kinds.Model(router_kinds.MixtralLike)
     opt = torch.optim.SGD(model.parameters(), lr=0.1)
     ids = torch.randint(0, 64, (8, 32))
@@ -296,7 +296,7 @@ for step in range(2):
     for m in range(2): model(ids).sum().backward()
     opt.step(); opt.zero_grad()
     model.eval(); model(ids); model.train()
-print(told)
+print(seen)
 """)  # fmt: skip
     assert outcome.out == str([(s, f"blocks.{b}") for s, order in ((0, (0, 0, 1, 1)), (1, (0, 1, 0, 1))) for b in order]) + "\n"
     assert "2 routers (blocks.0 and 1 more: top-2 of 8, Mixtral-like structure)" in outcome.err
@@ -309,7 +309,7 @@ for step in range(2):
     model(ids)
     run.observe_routing("blocks.1", torch.eye(8), topk_indices=torch.arange(8)[:, None], top_k=1)
     model.head.weight.sum().backward(); opt.step(); opt.zero_grad()
-print(told)
+print(seen)
 """)  # fmt: skip
     assert outcome.out == str([(0, "blocks.1"), (0, "blocks.0"), (1, "blocks.0"), (1, "blocks.1")]) + "\n"
 
@@ -329,7 +329,7 @@ opt = torch.optim.SGD(model.parameters(), lr=0.1)
 run.watch(model, opt)
 for step in range(2):
     model(ids).sum().backward(); opt.step(); opt.zero_grad()
-print(told)
+print(seen)
 """)  # fmt: skip
     assert outcome.out == str([(s, f"blocks.{b}.inside") for s in (0, 1) for b in (0, 1)]) + "\n"
 

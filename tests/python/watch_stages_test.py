@@ -1,4 +1,4 @@
-"""The stages of the loop that run.watch times by itself, by what the agent is told."""
+"""The stages of the loop that run.watch times by itself, as reported to the agent."""
 
 import re
 
@@ -44,7 +44,7 @@ def test_data_forward_backward_and_the_optimizer(tmp_path):
 for x in data:
     model(x).mean().backward()
     opt.step(); opt.zero_grad()
-""") == ["data", "forward", "backward", "optimizer"] * 2 + ["data"]  # fmt: skip  # the last: there is no more
+""") == ["data", "forward", "backward", "optimizer"] * 2 + ["data"]  # fmt: skip  # the last: the data is exhausted
 
 
 def test_full_collections_alone_are_reported(tmp_path):
@@ -63,7 +63,7 @@ def test_evaluation_and_an_exception_leave_nothing_open(tmp_path):
 model.eval()
 with torch.no_grad(): model(torch.ones(1, 2))
 model.train()
-model(torch.ones(1, 2))  # nobody goes on with it
+model(torch.ones(1, 2))  # no backward pass follows
 model(torch.ones(1, 2)).mean().backward()
 opt.step()
 """) == ["evaluation", "forward", "backward", "optimizer"]  # fmt: skip

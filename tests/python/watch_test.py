@@ -1,4 +1,4 @@
-"""run.watch(model, optimizer): what the agent gets of steps, losses and modules, and what is screened."""
+"""run.watch(model, optimizer): the steps, losses and modules that the agent gets, and the screened tensors."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ CONFIGURATIONS = [
 ]  # fmt: skip
 
 
-# torch's own step in fp64 is the reference: it adds what was meant, to fp64's rounding.
+# torch's own step in fp64 is the reference: it adds the intended update, up to fp64's rounding.
 @pytest.mark.parametrize("kind, options", CONFIGURATIONS)
 def test_the_intended_update_is_the_one_that_torch_makes(kind, options):
     torch.manual_seed(len(options))
@@ -47,7 +47,7 @@ def test_an_optimizer_that_steps_in_its_own_way_is_not_taken_for_another():
     assert intended.kind_of(torch.optim.Adagrad(weight)) is None
 
 
-# ---- steps, by what the agent is told -----------------------------------------------------------
+# ---- steps, as reported to the agent ------------------------------------------------------------
 
 
 def test_the_optimizers_step_ends_one(tmp_path):
@@ -140,7 +140,7 @@ for i in range(2):
     assert "scalar step=1 grad_norm=1.41421" in reported
 
 
-# And of those with backward passes of their own each has its loss, in the step whose update it makes.
+# If several optimizers have separate backward passes, each has its own loss, in the step of its update.
 def test_a_loss_belongs_to_the_optimizer_that_steps_next(tmp_path):
     reported = calls(tmp_path, """
 other = torch.nn.Linear(2, 1, bias=False)
@@ -216,7 +216,7 @@ run.watch  # nothing happens here
 with run.step(7):
     run.scalar("loss", 42); back(); opt.step()
 """, "scalar")  # fmt: skip
-    # Of two micro-batches, 2 + 2; the gradient of each is (1, 1).
+    # The losses of the two micro-batches are 2 and 2; the gradient of each is (1, 1).
     reported = [line for line in reported if "=0 trained/" not in line]
     assert reported[:3] == ["scalar step=0 grad_norm=2.82843", "scalar step=0 loss=4", "scalar step=0 lr=0.5"]
     assert [c for c in reported if "loss" in c] == ["scalar step=0 loss=4", "scalar step=7 loss=42"]

@@ -14,7 +14,7 @@ import plumbline
 from router_kinds import KINDS, Model
 
 STEPS = int(os.environ.get("STEPS", "12"))
-REPORTS = os.environ.get("TELLS")  # a layer's name: of it the trainer tells itself
+REPORTS = os.environ.get("REPORTS")  # name of a layer whose routing the trainer reports itself
 
 
 def main():

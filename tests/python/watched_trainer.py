@@ -2,9 +2,9 @@
 
     watched_trainer.py RECORD FAULT [SEED [RANKS]]     RECORD: a folder, or "none": without Plumbline
 
-FAULT: none, nan (the loss of step 50), nan-weight (a weight in front of step 50, on the last rank), bf16 (weights in it, at a small learning rate), accumulation
+FAULT: none, nan (the loss of step 50), nan-weight (a weight before step 50, on the last rank), bf16 (weights in it, at a small learning rate), accumulation
 (four micro-batches a step), wd (AdamW's decay, a schedule), flip (a bit of a weight, rank 1, step 40),
-hook-before and hook-after (DDP's fp16 hook, registered in front of watch or behind it), no-zero-grad,
+hook-before and hook-after (DDP's fp16 hook, registered before watch or after it), no-zero-grad,
 not-held (a weight that the optimizer does not know), lr-0, no-sync (DDP's, left open), one-shard (all
 ranks read the same batches), bf16-accumulation (32 micro-batches a step added up in bf16).
 """
@@ -104,7 +104,7 @@ def train(rank, record, fault, seed, ranks):
         time.sleep(PAUSE)
         optimizer.step()
         if fault == "no-zero-grad":
-            held.head.bias.grad = None  # somebody cleared something
+            held.head.bias.grad = None  # another gradient is cleared
         else:
             optimizer.zero_grad(set_to_none=step % 2 == 0)
         if schedule is not None:
@@ -124,10 +124,10 @@ def train(rank, record, fault, seed, ranks):
 
 
 def notify(rank, seen, model):
-    """The digest of what was seen and of the weights in the end."""
+    """Prints the digest of the losses and of the final weights."""
     for parameter in model.parameters():
         seen.update(parameter.detach().double().numpy().tobytes())
-    os.write(1, f"rank {rank} {seen.hexdigest()}\n".encode())  # a whole line, whoever else writes
+    os.write(1, f"rank {rank} {seen.hexdigest()}\n".encode())  # one write, so that lines of other ranks do not mix in
 
 
 def one_rank(rank, train, record, fault, seed, ranks, meeting):

@@ -36,7 +36,8 @@ class ChaosTest : public testing::Test {
            "[ingest]\nack_seconds = 0.02\n";
   }
   void TearDown() override {
-    if (HasFailure() && server_) ADD_FAILURE() << "plumbd said:\n" << server_->process().errors();
+    if (HasFailure() && server_)
+      ADD_FAILURE() << "plumbd printed:\n" << server_->process().errors();
   }
 
   std::string Data() const { return folder_.File("data"); }

@@ -242,7 +242,7 @@ TEST(Comeback, AnUnresolvableHostIsReportedAtTheFirstTry) {
   const auto began = Clock::now();
   ASSERT_TRUE(Eventually([&] { return !agent.unreachable().empty(); }));
   const std::string why = transport::WhyUnreachable(agent.unreachable()[0]);
-  std::printf("told after %.2f s: %s\n", Seconds(Clock::now() - began), why.c_str());
+  std::printf("reported after %.2f s: %s\n", Seconds(Clock::now() - began), why.c_str());
   EXPECT_EQ(why.rfind("the host's name does not resolve", 0), 0u) << why;
 }
 

@@ -48,7 +48,8 @@ class LockstepProcessTest : public testing::Test {
     ASSERT_FALSE(address_.empty()) << server_->process().errors();
   }
   void TearDown() override {
-    if (HasFailure() && server_) ADD_FAILURE() << "plumbd said:\n" << server_->process().errors();
+    if (HasFailure() && server_)
+      ADD_FAILURE() << "plumbd printed:\n" << server_->process().errors();
   }
   void StartServer(const std::string& address) {
     Eventually([&] {

@@ -137,7 +137,8 @@ class LockstepTest : public testing::Test {
     address_ = server_ == nullptr ? "" : server_->address();
   }
   void TearDown() override {
-    if (HasFailure() && server_) ADD_FAILURE() << "plumbd said:\n" << server_->process().errors();
+    if (HasFailure() && server_)
+      ADD_FAILURE() << "plumbd printed:\n" << server_->process().errors();
   }
 
   void StartServer(const std::string& address) {

@@ -27,7 +27,7 @@ TEST(LogLimit, AFloodOfOneKindIsLimitedAndCounted) {
   const auto stated = limit.LeftOut(now + seconds(11));
   ASSERT_EQ(stated.size(), 1u);
   EXPECT_EQ(stated[0].substr(0, stated[0].find(' ')), std::to_string(28850 - written));
-  EXPECT_TRUE(limit.LeftOut(now + seconds(30), true).empty()) << "said once";
+  EXPECT_TRUE(limit.LeftOut(now + seconds(30), true).empty()) << "reported once";
 }
 
 TEST(LogLimit, ASlowKindIsNeverHeldUp) {

@@ -22,7 +22,7 @@ extern char** environ;
 
 namespace plumbline::test {
 
-// A program and what it printed. Killed by pid when the object goes.
+// A running program and its output. The destructor kills it by pid.
 class Process {
  public:
   explicit Process(const std::vector<std::string>& command,
@@ -71,14 +71,15 @@ class Process {
   }
   std::string output() const { return ReadFile(folder_.File("out")); }  // standard output so far
   std::string errors() const { return ReadFile(folder_.File("err")); }
-  // Waits for the first line of its output; what there is of it when the program ends before.
+  // Waits for the first line of the output and returns it. If the program ends earlier, returns the
+  // output so far.
   std::string FirstLine() {
     Eventually([this] { return output().find('\n') != std::string::npos || !running(); });
     const std::string stated = output();
     return stated.substr(0, stated.find('\n'));
   }
   double cpu_seconds() const {  // used so far, user and system
-    // Fields 14 and 15 of stat(5), counted behind the closing parenthesis of the name.
+    // Fields 14 and 15 of stat(5). The name (field 2) ends with the last closing parenthesis.
     const std::string stat = ReadFile("/proc/" + std::to_string(pid_) + "/stat");
     std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
     std::string skipped;
@@ -106,7 +107,7 @@ class Process {
   std::optional<int> status_;
 };
 
-// What a program left behind.
+// The exit status and the output of a program that has ended.
 struct Ended {
   int status = -1;  // as of Process::Wait
   std::string output, errors;

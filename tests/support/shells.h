@@ -1,5 +1,4 @@
-// Completion as shells do it: a script is loaded, TAB is pressed, and what the shell offers is
-// read.
+// Runs completion in real shells: loads a script, presses TAB and reads the offered words.
 #pragma once
 
 #include <string>
@@ -20,8 +19,8 @@ inline std::vector<std::string> LinesOf(const std::string& text) {
   return lines;
 }
 
-// COMPREPLY behind the words, the last of which is at the cursor; "default" or "dirnames" where
-// bash itself is told to look for files.
+// Returns COMPREPLY for `words`; the cursor is at the last word. Returns "default" or "dirnames" if
+// the script requests bash's own completion of files.
 inline std::vector<std::string> BashOffers(const std::string& script,
                                            const std::vector<std::string>& words) {
   const TempFolder folder;
@@ -64,11 +63,11 @@ done
   command.insert(command.end(), lines.begin(), lines.end());
   RunToEnd(command);
   std::vector<std::string> shown = LinesOf(ReadFile(folder.File("shown")));
-  if (!shown.empty()) shown.erase(shown.begin());  // the empty one that says zsh is ready
+  if (!shown.empty()) shown.erase(shown.begin());  // zsh is ready: an empty line
   return shown;
 }
 
-// What fish offers behind `line`, without descriptions.
+// Returns the completions that fish offers for `line`, without descriptions.
 inline std::vector<std::string> FishOffers(const std::string& script, const std::string& line) {
   const TempFolder folder;
   const std::string text = "cd " + folder.path() + "\n" + script + "complete -C '" + line + "'\n";

@@ -22,7 +22,7 @@ class Jobs {
   void Add(int job) {
     const MutexLock lock(mutex_);
     jobs_.push_back(job);
-    Tell();
+    Notify();
   }
   int Take() {
     MutexLock lock(mutex_);
@@ -34,7 +34,7 @@ class Jobs {
   }
 
  private:
-  void Tell() PLUMB_REQUIRES(mutex_) { changed_.NotifyAll(); }
+  void Notify() PLUMB_REQUIRES(mutex_) { changed_.NotifyAll(); }
 
   Mutex mutex_;
   CondVar changed_;
@@ -88,14 +88,14 @@ class CheckLocks(unittest.TestCase):
                             "'jobs_' requires holding mutex 'mutex_'")
 
     def test_a_function_called_without_the_lock_that_it_needs(self):
-        self.assert_refused("jobs_.push_back(job);\n    Tell();\n  }", "jobs_.push_back(job);\n  }\n  void Again() { Tell(); }",
-                            "calling function 'Tell' requires holding mutex 'mutex_'")
+        self.assert_refused("jobs_.push_back(job);\n    Notify();\n  }", "jobs_.push_back(job);\n  }\n  void Again() { Notify(); }",
+                            "calling function 'Notify' requires holding mutex 'mutex_'")
 
     def test_a_condition_that_does_not_describe_what_it_needs(self):
         self.assert_refused("[this]() PLUMB_REQUIRES(mutex_) {", "[this] {", "'jobs_' requires holding mutex 'mutex_'")
 
     def test_a_lock_taken_twice(self):
-        self.assert_refused("    Tell();", "    const MutexLock again(mutex_);\n    Tell();",
+        self.assert_refused("    Notify();", "    const MutexLock again(mutex_);\n    Notify();",
                             "acquiring mutex 'mutex_' that is already held")
 
     def test_a_file_that_does_not_compile_is_not_taken_for_right(self):

@@ -155,7 +155,7 @@ class RealKernels(unittest.TestCase):
             for architecture in limits.ARCHITECTURES:
                 self.assertIn(f"| {row.name} | sm_{architecture} |", done.stdout)
 
-    @unittest.skipUnless(built.program("nvdisasm"), "no nvdisasm beside nvcc")
+    @unittest.skipUnless(built.program("nvdisasm"), "no nvdisasm next to nvcc")
     def test_nvdisasm_reads_the_same(self):
         every = os.environ.get("PLUMB_LONG") == "1"  # four seconds of CPU per architecture
         done = self.call("--disassemble", *([] if every else ["--only", "90"]))
@@ -164,7 +164,7 @@ class RealKernels(unittest.TestCase):
         self.assertGreater(compared, 50000)
         self.assertGreater(branches, 4000)
 
-    @unittest.skipUnless(built.program("nvdisasm"), "no nvdisasm beside nvcc")
+    @unittest.skipUnless(built.program("nvdisasm"), "no nvdisasm next to nvcc")
     def test_what_nvdisasm_reads_otherwise_is_stated(self):
         path = self.folder / "stats_90.cubin"
         kernel = max(cubin.read(path), key=lambda kernel: len(kernel.instructions))

@@ -87,10 +87,10 @@ TEST(Spool, IsReadBackWhileItGrows) {
   EXPECT_EQ(ReadAll(spool.get()), Range(7, 20));
 }
 
-TEST(Spool, AnotherProcessFindsWhatADeadOneLeft) {
+TEST(Spool, AProcessAdoptsTheSpoolOfADeadOne) {
   TempFolder dir;
   const std::string path = NewSpool(dir)->path();
-  EXPECT_FALSE(fs::exists(path)) << "an empty one leaves nothing behind";
+  EXPECT_FALSE(fs::exists(path)) << "an empty spool has no file";
   {
     auto spool = NewSpool(dir, 2 << 20);
     Fill(spool.get(), 1, 400, 1000);  // several segments

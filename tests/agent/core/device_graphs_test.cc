@@ -232,8 +232,8 @@ TEST_F(Device, AReplayDuringItsStepEndsTheMeasuring) {
   }
   ASSERT_EQ(run.Close(), PLUMBLINE_OK) << run.error();
   const std::string reported = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(reported, HasSubstr("beside its step"));
-  EXPECT_EQ(reported.find("beside its step"), reported.rfind("beside its step"));
+  EXPECT_THAT(reported, HasSubstr("a graph was replayed"));
+  EXPECT_EQ(reported.find("a graph was replayed"), reported.rfind("a graph was replayed"));
   const Account account = AccountOf(Batches(dir_));
   EXPECT_EQ(account.items, 0u);
   EXPECT_EQ(account.lost_by_cause.at("device-error"), 3u + 4u);

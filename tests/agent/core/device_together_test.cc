@@ -148,8 +148,8 @@ TEST_F(Device, WhatHasNoEndIsCountedAtTheStepsEnd) {
   const uint64_t before = Launches();
   run.run().StepBegin(1);
   model.Tensor(1, 0);
-  EXPECT_EQ(Launches(), before + 1) << "nobody has begun";
-  run.run().TogetherEnd();  // too late: there is nothing to end
+  EXPECT_EQ(Launches(), before + 1) << "TogetherBegin was not called in this step";
+  run.run().TogetherEnd();  // too late: nothing was begun
   run.run().TogetherBegin();
   model.Tensor(1, 1);
   ASSERT_EQ(run.Close(), PLUMBLINE_OK);  // within the step, and without TogetherEnd
@@ -157,7 +157,7 @@ TEST_F(Device, WhatHasNoEndIsCountedAtTheStepsEnd) {
   const uint64_t lost = account.lost_by_cause.at("after-step-end");
   EXPECT_EQ(account.items + lost, 20u + 2);
   EXPECT_GE(lost, 3u);
-  EXPECT_LT(lost, 20u) << "what a launch was full of had left";
+  EXPECT_LT(lost, 20u) << "full launches were sent at once";
 }
 
 // A second thread does not wait, and does not end the first thread's group.

@@ -43,8 +43,7 @@ class DirectivesTest : public ::testing::Test {
 
   void Newest(int64_t step) { state_->newest_step.store(step); }
 
-  // What the drain thread does for one call: whether its elements were to be kept, and its size in
-  // bytes.
+  // Passes the evidence of one call, with a sample of `bytes` bytes, as the drain thread does.
   void Call(int64_t step, size_t bytes, uint32_t call = 0) {
     v1::Evidence e;
     e.mutable_site()->set_layer("layers.0");
@@ -122,14 +121,14 @@ TEST_F(DirectivesTest, TheCallsOfOneStepInParts) {
   EXPECT_EQ(site_->orders.capsule_step(), SiteOrders::kNever) << "one step alone";
 }
 
-TEST_F(DirectivesTest, GoesOnFromWhatTheServerHolds) {
+TEST_F(DirectivesTest, ResumesAfterThePartsThatTheServerHolds) {
   directives_->OnDirective(Send(7, 5));
   Call(5, 900'000);
   directives_->StepEnded(5);
   v1::AgentMessage first;
   ASSERT_TRUE(directives_->Next(&first));
   directives_->OnWelcome();  // the stream broke
-  EXPECT_TRUE(Parts().empty()) << "nobody has asked on this stream";
+  EXPECT_TRUE(Parts().empty()) << "no directive came on this stream";
   directives_->OnDirective(Send(7, 5, first.capsule().data().size()));
   auto parts = Parts();
   parts.insert(parts.begin(), first.capsule());

@@ -157,7 +157,7 @@ struct Scaled {
     return factor * sum;
   }
 
-  // Passes the product as the trainer does, with the fields that `say` sets.
+  // Passes the product as the trainer does, with the fields that `report` sets.
   plumbline_status_t Observe(Recorded& r, const std::function<void(plumbline_matmul_t&)>& report) {
     const Tensor left(a.data(), kE4M3, {kRows, kInner}), out(d.data(), {kRows, kColumns});
     const Tensor weight(w.data(), kE4M3, {kColumns, kInner});

@@ -276,7 +276,7 @@ TEST(Record, SpansMeasureTimeAndBelongToTheStepTheyEndIn) {
   int64_t complete = -1;
   for (const auto& b : ReadRecord(FirstRecord(dir.path()))) {
     for (const auto& e : b.evidence()) {
-      EXPECT_GT(e.step(), complete) << "evidence of a step that was said to be complete";
+      EXPECT_GT(e.step(), complete) << "evidence of a step that was reported as complete";
       spans[e.span().name()] = e;
     }
     for (const auto& p : b.progress()) complete = p.complete_through();
@@ -310,7 +310,7 @@ TEST(Record, MarkedStagesBelongToTheStepTheyEndInAndLostOnesAreCounted) {
   run.run().StepBegin(5);
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_OPTIMIZER);
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_NONE);
-  marks->lost = 3;  // as a thread counts marks for which there is no room
+  marks->lost = 3;  // as a thread counts marks that exceed its memory
   run.run().StepEnd(5);
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_DATA);
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_NONE);
@@ -321,7 +321,7 @@ TEST(Record, MarkedStagesBelongToTheStepTheyEndInAndLostOnesAreCounted) {
   int64_t complete = -1;
   for (const auto& b : ReadRecord(FirstRecord(dir.path()))) {
     for (const auto& e : b.evidence()) {
-      EXPECT_GT(e.step(), complete) << "evidence of a step that was said to be complete";
+      EXPECT_GT(e.step(), complete) << "evidence of a step that was reported as complete";
       spans[e.span().name()] = e;
     }
     for (const auto& l : b.losses()) lost[l.cause()] += l.count();

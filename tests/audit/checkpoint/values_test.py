@@ -371,11 +371,11 @@ class Aside(Case):
         a, b = self.save("a.pt", state(1.5, "/a")), self.save("b.pt", state(2.5, "/b"))
         self.assertEqual(self.diff(a, b)[0], 1)
         names = self.folder / "names.toml"
-        names.write_text('[names]\n"time.*" = ""\n"args" = ""\n"extra.*" = ""\n"nobody*" = ""\n')
+        names.write_text('[names]\n"time.*" = ""\n"args" = ""\n"extra.*" = ""\n"unused*" = ""\n')
         status, out = self.diff(a, b, "--map", names)
         self.assertEqual(status, 0, out)
         for stated in ('not compared: by the map, "time.*" leaves out 2 names (time.started, ...)', 'not compared: by the map, "args" leaves out 1 name (args)',
-                     '"extra.*" leaves out 1 name (extra.b)', 'note: of the map, "nobody*" fits no name'):
+                     '"extra.*" leaves out 1 name (extra.b)', 'note: of the map, "unused*" fits no name'):
             self.assertIn(stated, out)
         status, out = self.diff(a, self.save("c.pt", state(2.5, "/b", 2.0)), "--map", names)
         self.assertEqual(status, 1)

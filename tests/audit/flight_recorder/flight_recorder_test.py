@@ -137,7 +137,7 @@ for seconds, verdict_is in ((2, "inconclusive"), (700, "finding")):
         assert verdict_is == "finding" or stated[0]["reason"].startswith("on-demand: "), stated
 
 
-# An all-gather of uneven parts over so many ranks that the lists are long: all ranks wait, none is accused.
+# An all-gather of uneven parts over 64 ranks, with long lists: all ranks wait, none is accused.
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     parts = [[100, 64]] * 63 + [[37, 64]]

@@ -213,7 +213,7 @@ HOSTILE = {
     "large LONG4": (b"\x8b\x00\x10\x00\x00" + b"\x01" * 4096 + b".", "whole number of at most 320 bytes, found 4096"),
     "many digits": (b"L" + b"9" * 5000 + b"L\n.", "at most 320 digits, found 5001"),
     "no digits": (b"Iabc\n.", "expected a whole number in decimal"),
-    "no number": (b"F1.2.3\n.", "expected a number in decimal"),
+    "no decimal number": (b"F1.2.3\n.", "expected a number in decimal"),
     "no line": (b"I123", "found no end of the line"),
     "no mark": (b"\x80\x02Nt.", "expected a mark"),
     "below the mark": (b"N(\x85.", "expected a value on the stack"),

@@ -1,4 +1,4 @@
-// Attempts, order and bounds of points, whatever format they come from: against a slow reference.
+// Compares attempts, order and bounds of points, of any format, with a slow reference.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,9 +31,9 @@ struct Point {
   double value;
 };
 
-// A format whose files are these points: what they say is in the reports' paths.
+// A format whose files hold these points. The run and the rank are in the paths.
 std::map<std::string, std::vector<Point>> g_files;  // by path
-constexpr int64_t kResume = -7;                     // a point of this step: the file says "resumed"
+constexpr int64_t kResume = -7;  // a point of this step: the file reports a resume
 
 class TestFile : public PointFile {
  public:
@@ -101,7 +101,7 @@ std::map<PointKey, double> Reference(const std::string& run, uint32_t rank,
       steps = &seen[point.series];
     }
     if (!recent) steps->push_back(point.step);
-    // Of a step's rows the last counts, but what is no number stays.
+    // The last row of a step counts, unless an earlier one is not finite.
     double& value = out.try_emplace({run, attempt, rank, point.step, point.series}).first->second;
     if (!recent || std::isfinite(value)) value = point.value;
     any = true;
@@ -150,8 +150,8 @@ TEST(Points, AttemptsAndOrderAsTheReferenceHasThem) {
   }
 }
 
-// Rows of micro-batches: a NaN in any of them is the step's.
-TEST(Points, WhatIsNoNumberIsNotUndone) {
+// If a row of a micro-batch is NaN, the value of the step is NaN.
+TEST(Points, ANonFiniteValueIsNotOverwritten) {
   const double nan = std::nan("");
   std::deque<InputReport> reports;
   const ReadPoints read =
@@ -164,7 +164,7 @@ TEST(Points, WhatIsNoNumberIsNotUndone) {
   EXPECT_THAT(reports[0].notes[0], HasSubstr("found 3 more values for steps"));
 }
 
-// What a log of several ranks calls "rank1/loss" is the loss of rank 1.
+// In a log of several ranks, "rank1/loss" is the loss of rank 1.
 TEST(Points, ARankInTheNameOfASeries) {
   std::deque<InputReport> reports;
   const std::vector<Point> points = {{1, "loss", 2},   {1, "rank1/loss", 3}, {1, "rank_2/loss", 4},
@@ -179,7 +179,7 @@ TEST(Points, ARankInTheNameOfASeries) {
   ASSERT_EQ(reports[0].series.size(), 3u);
   EXPECT_EQ(reports[0].series[0].name, "loss");
   EXPECT_EQ(reports[0].series[0].points, 4u);
-  // Where the path says the rank, names are names.
+  // If the path states the rank, series' names are not parsed for one.
   const ReadPoints stated = ReadFiles({{"/x/rank3.csv", points}}, &reports);
   EXPECT_EQ(stated.by_key.at({"rank.csv", 0, 3, 1, "rank1/loss"}), 3);
 }
@@ -203,7 +203,7 @@ TEST(Points, RanksAreJoinedByStep) {
   EXPECT_EQ(read.batches[0].sources(2).world_size(), 3u);
 }
 
-// Batches stay small also where there are many series, each with steps of its own.
+// Batches stay small even if there are many series, each with its own steps.
 TEST(Points, ManySeriesOfTheirOwnSteps) {
   std::vector<Point> points;
   constexpr int64_t kSeries = 3000, kEach = 40;
@@ -277,7 +277,7 @@ TEST(Points, AttemptsBeyondTheBoundAreOne) {
   EXPECT_TRUE(reports[0].failed());
 }
 
-// Both files tell of the restart: it is one.
+// Both files report the restart. It counts once.
 TEST(Points, ARestartWithinTheFilesOfTwoSplits) {
   std::vector<Point> points;
   for (int again = 0; again < 2; ++again) {

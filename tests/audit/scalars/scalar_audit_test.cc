@@ -1,5 +1,5 @@
-// Logs of scalars through the whole audit: a folder as people have it, what is said of series,
-// maps, and the same verdicts as a run record gives.
+// Tests logs of scalars through the whole audit: a usual folder, statements about series, maps, and
+// verdicts equal to those of a run record.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,10 +35,10 @@ std::string Healthy(int64_t steps = 50) {
   return file.bytes();
 }
 
-// A rate that is zero from its tenth step on, as learning-rate has it.
+// A learning rate that is zero from step 10 on, as in the tests of learning-rate.
 float RateAt(int64_t step) { return step < 10 ? 1e-3f : 0.0f; }
 
-// No name of these tells the step, but the user does.
+// No column has the name of a step; the user names the column.
 TEST(ScalarAudit, ATableIsKnownByTheStepThatIsStated) {
   const TempFolder dir;
   std::string csv = "foo_counter,loss,width\n", jsonl;
@@ -61,7 +61,7 @@ TEST(ScalarAudit, ATableIsKnownByTheStepThatIsStated) {
   }
 }
 
-// Who compresses a table has written it.
+// A table is complete when it is compressed.
 TEST(ScalarAudit, ACompressedTableThatStopsIsDamaged) {
   const TempFolder dir;
   std::string csv = "step,loss\n", jsonl;
@@ -209,7 +209,7 @@ TEST_F(ScalarCli, WrongMapsAreNamed) {
   EXPECT_THAT(wrong("run = \"x\"\nstepp = \"y\"\n"), HasSubstr("did you mean step?"));
 }
 
-// A step for one table only, names that nothing has, and what is no map at all.
+// A step for one table only, names that no file has, and files that are no map.
 TEST_F(ScalarCli, WhatAMapStatesInVain) {
   dir_.Write("two/a.csv", "it,loss\n1,2.5\n2,2.25\n");
   dir_.Write("two/b.csv", "step,acc\n10,0.5\n20,0.75\n");
@@ -231,9 +231,9 @@ TEST_F(ScalarCli, WhatAMapStatesInVain) {
   EXPECT_THAT(audit("zzzzzz = 1\n").errors, HasSubstr("series run step rank"));
 }
 
-// Who reads has seen enough.
+// The reader of the output closes the pipe early.
 TEST_F(ScalarCli, AReaderThatGoesAway) {
-  // A pipe that nobody reads: the output goes through its other end, a shell's.
+  // `true` reads nothing from the pipe. The shell writes the exit status to stderr.
   const auto ended = test::RunToEnd(
       {"/bin/sh", "-c",
        "(sleep 0.2; " + PlumbProgram() + " audit " + events_ + "; echo $? >&2) | true"});

@@ -1,5 +1,5 @@
-// Event files and W&B runs written for tests, from the formats' own descriptions: nothing of the
-// readers is used. And what a reader makes of files, point by point.
+// Writes event files and W&B runs for tests, from the formats' own descriptions and without code of
+// the readers. Also returns the points that a reader reads from files.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ class WandbRun {
   // The Record's bytes as they are.
   WandbRun& Record(const std::string& data);
   using Items = std::vector<std::pair<std::string, std::string>>;  // key, value_json
-  // `step` -1: none is said.
+  // If `step` is -1, the record states no step.
   WandbRun& History(int64_t step, const Items& items);
   WandbRun& Stats(const Items& items);
   WandbRun& Begin(const std::string& id, int64_t starting_step = 0, bool resumed = false);
@@ -67,13 +67,13 @@ class WandbRun {
 std::string WandbItem(std::string_view key, std::string_view json,
                       const std::vector<std::string>& nested = {});
 
-// (run, attempt, rank, step, series) -> value, of what was given out, in the order of the batches.
+// (run, attempt, rank, step, series) -> value of the points read, in the order of the batches.
 using PointKey = std::tuple<std::string, uint32_t, uint32_t, int64_t, std::string>;
 struct ReadPoints {
   std::vector<std::pair<PointKey, double>> points;
   std::map<PointKey, double> by_key;
   std::vector<v1::Batch> batches;
-  bool in_order = true;  // by (run, attempt, step), and progress never beyond what comes
+  bool in_order = true;  // by (run, attempt, step), and no progress beyond a later point
 };
 ReadPoints ReadAll(const Reader& reader, const std::vector<InputReport*>& reports,
                    const ReaderOptions& options = {});

@@ -172,7 +172,7 @@ TEST(TensorBoard, BadDataIsSkippedAndCounted) {
   EXPECT_EQ(report.records, 3u);
 }
 
-// The host crashed: what was set aside for the file is zeros.
+// The host crashed: the space allocated for the file holds zeros.
 TEST(TensorBoard, AnUnwrittenEnd) {
   EventFile file;
   file.Scalar(1, "loss", 1);
@@ -184,7 +184,7 @@ TEST(TensorBoard, AnUnwrittenEnd) {
     ASSERT_EQ(report.problems.size(), 1u);
     EXPECT_EQ(report.problems[0].offset, bytes.size());
   }
-  InputReport report;  // with something behind them it is damage
+  InputReport report;  // if records follow the zeros, the file is damaged
   ReadOne(bytes + std::string(5000, '\0') + bytes, &report);
   EXPECT_TRUE(report.failed());
 }
@@ -221,7 +221,7 @@ TEST(TensorBoard, CutAtEveryLength) {
   EXPECT_EQ(previous, 4u);
 }
 
-// A flipped bit loses what is behind it, or one record: never is anything made up.
+// A flipped bit loses one record, or all records after it. No value is invented.
 TEST(TensorBoard, EveryBitFlipped) {
   EventFile file;
   for (int64_t step = 0; step < 3; ++step)
@@ -264,7 +264,7 @@ TEST(TensorBoard, RecognisedByContent) {
   EXPECT_TRUE(reader.Recognise("any.name", damaged)) << "a damaged one is still an event file";
 }
 
-// train/ and val/ are parts of the run beside them, with the folder before the names.
+// train/ and val/ belong to the run of their parent folder. The folder is a prefix of the names.
 TEST(TensorBoard, FoldersOfARun) {
   Folder folder;
   folder.Add("exp1/train/events.out.tfevents.1", EventFile(1).Scalar(1, "loss", 1).bytes());
@@ -296,8 +296,8 @@ TEST(TensorBoard, FoldersAndFilesOfRanks) {
   EXPECT_EQ(worker.Read(options).by_key.count({"mine", 0, 3, 1, "loss"}), 1u);
 }
 
-// The second file begins at a step that the first has passed: what it logs is a new attempt, also
-// of series that are logged too rarely to show it, and of the other folder.
+// The second file begins at a step that the first has passed. It is a new attempt, also for series
+// that are logged too rarely to show it, and for the other folder.
 TEST(TensorBoard, ARestartIsOneOfAllSeries) {
   Folder folder;
   EventFile first(100), second(200), val_first(101), val_second(201);
@@ -307,7 +307,7 @@ TEST(TensorBoard, ARestartIsOneOfAllSeries) {
   second.Scalar(120, "rare", 2);
   val_first.Scalar(50, "loss", 1).Scalar(100, "loss", 1);
   val_second.Scalar(100, "loss", 2);
-  // Their names sort the other way round: the time in them decides.
+  // Their names sort in reverse; the time in the files decides.
   folder.Add("exp/train/events.out.tfevents.b", first.bytes());
   folder.Add("exp/train/events.out.tfevents.a", second.bytes());
   folder.Add("exp/val/events.out.tfevents.d", val_first.bytes());

@@ -54,14 +54,14 @@ std::string Reported(const ReadPoints& read) {
   return out;
 }
 
-// Keys come round in the same order, mostly: whatever they and their values are, a row is read as
-// the first one was.
+// Rows mostly have the same keys in the same order. A row with other keys or values is read by the
+// same rules as the first one.
 TEST(Wandb, RowsThatAreAlikeAndSomeThatAreNot) {
   WandbRun run;
   run.Begin("abc");
   for (int64_t step = 0; step < 6; ++step)
     run.History(step, {{"loss", std::to_string(step)}, {"a", "10"}, {"_timestamp", "1.5"}});
-  run.History(6, {{"a", "1"}, {"loss", "0.25"}});                      // the other way round
+  run.History(6, {{"a", "1"}, {"loss", "0.25"}});                      // in reverse order
   run.History(7, {{"loss", "\"NaN\""}, {"a", "null"}});                // a word, and nothing
   run.History(8, {{"loss", "3"}, {"a", "{\"b\": 4}"}, {"new", "7"}});  // an object; another key
   run.History(9, {{"loss", "1"}, {"loss", "2"}, {"a", "1e999"}});      // one key twice
@@ -74,7 +74,7 @@ TEST(Wandb, RowsThatAreAlikeAndSomeThatAreNot) {
             "new@0:8=7 ");
 }
 
-// An item with a field that nobody knows goes the long way: what is read of it is the same.
+// An item with an unknown field takes the slow path. The values read are the same.
 TEST(Wandb, ItemsOfTheUsualFormAreReadAsThoseOfAnother) {
   std::mt19937_64 random(5);
   constexpr const char* kKeys[] = {"loss", "a", "b/c", "rank1/loss", "_step", "_timestamp", "los"};
@@ -178,7 +178,7 @@ TEST(Wandb, NestedKeys) {
   EXPECT_EQ(Reported(ReadOne(run.bytes())), "top@0:5=4 train/loss@0:5=3 0:6=2 ");
 }
 
-// Of objects what is a number; what says its type is a histogram or a picture.
+// Reads the numbers of objects. An object with a type is a histogram or a picture.
 TEST(Wandb, ObjectsOfNumbers) {
   WandbRun run;
   run.History(0, {{"d", "{\"in\": {\"loss\": 1, \"n\": \"NaN\", \"s\": \"x\"}, \"lr\": 0.5}"},
@@ -190,7 +190,7 @@ TEST(Wandb, ObjectsOfNumbers) {
             "d/in/loss@0:0=1 d/in/n@0:0=nan d/lr@0:0=0.5 m/ab@0:0=7 ");
 }
 
-// A file without a run's record: its name says the run.
+// If a file has no record of the run, its name states the run.
 TEST(Wandb, TheRunByTheFilesName) {
   const test::TempFolder dir;
   InputReport report;
@@ -275,7 +275,7 @@ TEST(Wandb, TheAxisThatTheRunDeclares) {
   EXPECT_EQ(ReadOne(epochs.bytes()).by_key.count({"bright-moon-1 (abc)", 0, 0, 7, "loss"}), 1u);
 }
 
-// A record of its own, or within that of the run (wandb 0.31: wandb.init(config=...)).
+// A separate record, or a part of the run's record (wandb 0.31: wandb.init(config=...)).
 TEST(Wandb, ConfigAndDisplayName) {
   const std::string config = BytesField(1, BytesField(1, "lr") + BytesField(16, "0.0003")) +
                              BytesField(1, BytesField(1, "_wandb") + BytesField(16, "{}"));

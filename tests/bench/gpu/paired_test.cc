@@ -1,5 +1,5 @@
-// Paired, interleaved differences over simulated times: what is told is what was put in, whatever
-// goes on beside it.
+// Tests paired, interleaved differences over simulated times: the reported difference is the
+// simulated one, in spite of drift, order effects and noise.
 #include "bench/gpu/paired.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kPart = 9e-6, kExtra = 0.8e-6;
 
-// Two ways of doing a thing on a machine whose lumps take `slow(lump)` times as long, plus
+// Runs two variants of one task on a machine whose lumps take `slow(lump)` times as long, plus
 // `besides(lump)`.
 struct Machine {
   std::function<double(int)> slow = [](int) { return 1.0; };
@@ -45,7 +45,7 @@ TEST(Paired, ADifferenceIsFound) {
   EXPECT_NEAR(found.last_whole(), kPart + kExtra, 1e-15);
 }
 
-// Which of the two comes first changes: ring, bare, bare, ring, ring, ...
+// The order alternates: ring, bare, bare, ring, ring, ...
 TEST(Paired, EachWayIsFirstInTurns) {
   std::vector<char> order;
   PairedDifferences differences;
@@ -63,19 +63,19 @@ TEST(Paired, EachWayIsFirstInTurns) {
   EXPECT_EQ(std::string(order.begin(), order.end()), "wppwwppw");
 }
 
-// A clock that falls by a third over the run: one mean beside the other, as separate runs would
-// have it, is off by more than there is to find.
+// The clock falls by a third over the run. The difference of two means, as from separate runs,
+// would have an error larger than the simulated difference.
 TEST(Paired, ADriftCancels) {
   Machine machine;
   machine.slow = [](int lump) { return 1 + lump / 600.0; };
   const PairedDifferences found = machine.Run(100);
-  // The middle of the run is 1/6 slower, and so is what is found there.
+  // The middle of the run is 1/6 slower, and so is the measured difference.
   EXPECT_NEAR(found.At(0.5), kExtra * (1 + 100 / 600.0), 0.02e-6);
   EXPECT_GT(found.At(0.25), kExtra * 0.99);
 }
 
-// The second lump of each pair meets what the first left behind.
-TEST(Paired, WhoComesSecondPaysForNeither) {
+// The second lump of each pair is slower because of the first one.
+TEST(Paired, OrderEffectsCancel) {
   Machine machine;
   machine.besides = [](int lump) { return lump % 2 == 1 ? 2e-6 : 0; };
   const PairedDifferences found = machine.Run(50);
@@ -84,7 +84,7 @@ TEST(Paired, WhoComesSecondPaysForNeither) {
 }
 
 // An interrupt in one of ten lumps, and noise in all.
-TEST(Paired, WhatDisturbsFewMovesLittle) {
+TEST(Paired, RareInterruptsMoveTheMedianLittle) {
   std::mt19937 random(3);
   std::normal_distribution<double> noise(0, 0.3e-6);
   Machine machine;
@@ -93,7 +93,7 @@ TEST(Paired, WhatDisturbsFewMovesLittle) {
   EXPECT_NEAR(found.At(0.5), kExtra, 0.15e-6);
 }
 
-// A pair that could not be taken counts for nothing, and is told.
+// A pair of which a lump failed is not counted; Take returns false.
 TEST(Paired, ALumpThatFailsIsReported) {
   PairedDifferences differences;
   EXPECT_FALSE(differences.Take([] { return -1.0; }, [] { return 1.0; }));

@@ -153,7 +153,7 @@ TEST(Simulated, IntervalsHoldTheTruth) {
     Report(name, rates);
     // 3,000 of each: 0.86 (noisy) to 0.93.
     EXPECT_GE(rates.ours, 0.86 - Wide(0.86, rates.judged)) << name;
-    EXPECT_LE(rates.naive, 0.80) << name << ": a test that a naive product passes tells nothing";
+    EXPECT_LE(rates.naive, 0.80) << name << ": a test that a naive product passes has no power";
     // One false finding per hundred ledgers each.
     EXPECT_LE(rates.leaks, 0.01 + Wide(0.01, rates.judged)) << name;
     EXPECT_LE(rates.biased, 0.01 + Wide(0.01, rates.judged)) << name;

@@ -33,7 +33,7 @@ class CudaDevice : public ::testing::Test {
   ~CudaDevice() override {
     EXPECT_EQ(Current(), nullptr);
     EXPECT_EQ(g_runtime.mode, cudaStreamCaptureModeGlobal);
-    EXPECT_EQ(g_runtime.last, cudaSuccess) << "an error of ours was left behind";
+    EXPECT_EQ(g_runtime.last, cudaSuccess) << "an error of ours is still set";
   }
   void* Open() {
     void* device = nullptr;
@@ -81,8 +81,8 @@ TEST_F(CudaDevice, KernelsThatDoNotLoadGiveTheContextBack) {
   EXPECT_EQ(Driver().retained, 0);
 }
 
-// Makes every function of the table fail in turn: each returns a status and CUDA's text, and leaves
-// no error.
+// Makes each function of the table fail, one after another: each returns a status and CUDA's text,
+// and leaves no error.
 TEST_F(CudaDevice, EachErrorIsReadAwayAndReported) {
   void* device = Open();
   const ProductPlan product{};

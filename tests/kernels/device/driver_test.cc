@@ -258,7 +258,7 @@ TEST_F(DriverTest, TheModeIsSetBeforeAnythingElse) {
   EXPECT_EQ(Stub().retained, 1);
   table_->close(device);
   EXPECT_EQ(Stub().retained, 0);
-  EXPECT_EQ(table_->open(1, &device, &error_), kDeviceFailed) << "nobody uses it";
+  EXPECT_EQ(table_->open(1, &device, &error_), kDeviceFailed) << "no context of device 1 is active";
   Stub().fail = {{"cuFuncLoad", 200}};
   EXPECT_EQ(table_->open(0, &device, &error_), kDeviceFailed);
   EXPECT_EQ(Stub().retained, 0);

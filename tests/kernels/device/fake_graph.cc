@@ -38,7 +38,7 @@ DeviceStatus Capture(const char* name, void* memory, const GraphCall& call, void
     if (!f.memory.contains(memory)) f.Fault("a graph's memory is not the device's");
     f.of_graphs.insert(memory);
   }
-  if (f.watched[stream].empty()) f.Fault("a call was captured into a graph that nobody watches");
+  if (f.watched[stream].empty()) f.Fault("a call was captured into a graph that is not watched");
   const auto keep = [&](std::function<void(uint64_t)> run) {
     f.graphs[stream].push_back(
         {nullptr, {call.slot, memory}, f.watched[stream].back(), std::move(run)});

@@ -67,7 +67,7 @@ TEST_F(RoutingErrors, Choices) {
   EXPECT_EQ(Error(), "topk_indices: expected an integer or bool dtype, found f32");
   in_.topk_indices = TensorView{};
   in_.keep_mask = Numbers(DType::kBool, 4, 2);
-  EXPECT_EQ(Error(), "keep_mask: expected topk_indices beside it, found none");
+  EXPECT_THAT(Error(), testing::MatchesRegex("keep_mask: expected topk_indices .*, found none"));
 }
 
 TEST_F(RoutingErrors, Options) {

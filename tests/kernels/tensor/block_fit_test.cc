@@ -207,7 +207,7 @@ TEST(BlockFit, OneOutlierTakesTheScale) {
   EXPECT_GT(2 * apart.flushed, apart.values);
 }
 
-TEST(BlockFit, WhatIsNoNumberTakesNoPart) {
+TEST(BlockFit, NonFiniteValuesAreIgnored) {
   std::vector<float> x = Draw(32 * 100, 8), clean = x;
   for (size_t i = 0; i < x.size(); i += 7) {
     x[i] = i % 2 == 0 ? NAN : INFINITY;

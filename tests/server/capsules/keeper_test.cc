@@ -161,7 +161,7 @@ TEST_F(CapsuleKeeperTest, RanksThatNeverComeAreNotWaitedForForever) {
   Joined(1, line, test::SourceOf("run", 0, 2));
   Request({0});
   EXPECT_TRUE(test::Eventually([&] { return Info().ranks_size() == 1; }))
-      << "nobody has ever heard of rank 1";
+      << "rank 1 has never joined";
 }
 
 TEST_F(CapsuleKeeperTest, ARankThatTheFindingNamesAndThatIsAwayIsMissing) {

@@ -52,12 +52,12 @@ TEST_F(AttendanceTest, RanksThatAreNamedAreWaitedForLonger) {
   EXPECT_FALSE(More({0, 1}, later_ + seconds(30)));
 }
 
-TEST_F(AttendanceTest, AfterAStartOfTheServerAnybodyMayComeBack) {
+TEST_F(AttendanceTest, AfterAStartOfTheServerAnyRankMayComeBack) {
   EXPECT_TRUE(More({}, start_ + seconds(29)));
-  EXPECT_FALSE(More({}, start_ + seconds(30))) << "and later nobody is there";
+  EXPECT_FALSE(More({}, start_ + seconds(30))) << "later no rank is expected";
 }
 
-// A rank that reconnects does not restart the time; a run that was gone as a whole does.
+// A rank that reconnects does not restart the time. A run that had no process left does.
 TEST_F(AttendanceTest, TheTimeBeginsWithTheFirstOfARun) {
   Join(1, SourceOf("run", 0, 3), later_);
   Join(2, SourceOf("run", 1, 3), later_);

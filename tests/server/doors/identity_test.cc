@@ -259,7 +259,7 @@ TEST_F(DoorsCertificate, ItsExpiryEndsWhatItBegan) {
 }
 
 TEST_F(DoorsCertificate, ARevokedOneIsShownInVain) {
-  const std::string list = folder_.Write("revoked", "# nobody yet\n");
+  const std::string list = folder_.Write("revoked", "# no serial yet\n");
   const auto server =
       StartWith(folder_, Tls("revoked = '" + list + "'\n") + San("hosts", "*.example"));
   ASSERT_FALSE(server->address().empty()) << server->process().errors();

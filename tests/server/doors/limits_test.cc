@@ -106,8 +106,7 @@ TEST_F(DoorsLimits, ACallWithoutHello) {
   EXPECT_EQ(server_->Info().dropped().at("slow-hellos"), 1u);
 }
 
-// Sends one byte from time to time, forever: TCP connections that never become calls. Connections
-// that send `says` byte by byte and then fall silent.
+// TCP connections that never become calls. Each sends `states` byte by byte, and then nothing.
 class Trickle {
  public:
   Trickle(const std::string& address, size_t count, std::string states)
@@ -274,7 +273,7 @@ TEST_F(DoorsLimits, BatchesThatAreMalformed) {
          t.add_shape(8);
        },
        "the shape overflows"},
-      {"rows of a set that nobody declared", [](v1::Batch& b) { b.add_series()->set_set(99); },
+      {"rows of an undeclared set", [](v1::Batch& b) { b.add_series()->set_set(99); },
        "was not declared"},
   };
   uint64_t sequence = 0;

@@ -114,7 +114,7 @@ TEST_F(DoorsMethods, EachIsListedAndClosedToWhoShowsNothing) {
   for (const std::string& path : paths) {
     const bool listed = std::any_of(server::MethodRules().begin(), server::MethodRules().end(),
                                     [&](const auto& rule) { return rule.path == path; });
-    EXPECT_TRUE(listed) << path << ": say in server/access/methods.cc which scope it needs";
+    EXPECT_TRUE(listed) << path << ": add its scope to server/access/methods.cc";
     const Answer answer = CallOnce(anonymous, path, "");
     if (path == "/grpc.health.v1.Health/Check" || path == "/grpc.health.v1.Health/Watch") {
       EXPECT_NE(answer.status.error_code(), grpc::StatusCode::UNAUTHENTICATED) << path;
@@ -134,7 +134,7 @@ TEST_F(DoorsMethods, WhatIsNotListedIsForThoseWhoMayDoEverything) {
   EXPECT_EQ(CallOnce(As(all_.file), path, "").status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
-// Whatever the request, its field `run` is set to a run of others.
+// In every request, the field `run` is set to a run of others.
 TEST_F(DoorsMethods, EachRefusesARunOfOthers) {
   const auto channel = As(mine_.file);
   const auto* query = DescriptorPool::generated_pool()->FindServiceByName("plumbline.v1.Query");

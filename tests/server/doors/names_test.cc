@@ -36,7 +36,7 @@ v1::SeriesSet List(uint64_t id, int columns, unsigned seed) {
 using server::AddressOf;
 using server::Sender;
 
-// Of how many new runs the table takes, each by a connection of its own.
+// Returns how many of `count` new runs the table accepts, each from a separate connection.
 int Named(NameTable* names, const std::string& prefix, int count, Sender sender) {
   int taken = 0;
   for (int i = 0; i < count; ++i) {
@@ -102,7 +102,7 @@ TEST(RunNames, AConnectionHasAFewOfThoseThatAreKept) {
     return taken;
   };
   EXPECT_EQ(of_one("direct-", {"", "10.0.0.1", "", "10.0.0.1:1"}), 8);
-  EXPECT_EQ(of_one("behind-", {"", "10.0.0.3", "10.1.0.1", "10.0.0.3:1", "10.1.0.1:1"}), 8);
+  EXPECT_EQ(of_one("relayed-", {"", "10.0.0.3", "10.1.0.1", "10.0.0.3:1", "10.1.0.1:1"}), 8);
   int of_relay = 0;
   for (int line = 2; line < 100; ++line) {
     const std::string number = std::to_string(line);
@@ -112,7 +112,7 @@ TEST(RunNames, AConnectionHasAFewOfThoseThatAreKept) {
   EXPECT_EQ(of_relay, 256 - 8);
 }
 
-// Connections whose processes are made up: each has a few of the address's places, as any other.
+// A connection with invented processes gets a few of the address's places, as any other does.
 TEST(RunNames, AConnectionThatClaimsToBeARelayLeavesTheAddressItsPlaces) {
   NameTable names(1000, 10);
   EXPECT_EQ(Named(&names, "before-", 1000, From("10.0.0.2")), 1000);

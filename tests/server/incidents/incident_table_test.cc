@@ -55,7 +55,8 @@ TEST(IncidentTable, WhatDoctorPlantsIsSeenAndNeverStaysOpen) {
                                            Revision::CHANGE_RETURNED, Revision::CHANGE_RESOLVED}));
 }
 
-// What is forgotten is over first, so that watchers learn it; the rest keeps its numbers.
+// Incidents are resolved before they are removed, so that watchers are notified. The others keep
+// their numbers.
 TEST(IncidentTable, ForgetsTheIncidentsOfARun) {
   IncidentTable incident_table([] { return 0; });
   std::vector<v1::IncidentRevision::Change> changes;
@@ -185,9 +186,9 @@ TEST_F(Life, QuietResolvesBySteps) {
 }
 
 // One step in 200 is sampled, and each of these is faulty.
-TEST_F(Life, WhatIsSeldomLookedForIsQuietLater) {
+TEST_F(Life, ARarelySampledIncidentIsResolvedLater) {
   incident_table_.StepClosed("r", 151);
-  EXPECT_EQ(state(), v1::Incident::STATE_RESOLVED) << "nothing says how often it is looked for";
+  EXPECT_EQ(state(), v1::Incident::STATE_RESOLVED) << "the interval of the samples is unknown";
   int64_t step = 100;
   for (uint64_t i = 2; i < 7; ++i) {
     step += 200;

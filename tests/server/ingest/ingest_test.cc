@@ -39,7 +39,7 @@ class IngestTest : public testing::Test {
  protected:
   void SetUp() override { ASSERT_FALSE(server_.address().empty()) << server_.process().errors(); }
   void TearDown() override {
-    if (HasFailure()) ADD_FAILURE() << "plumbd said:\n" << server_.process().errors();
+    if (HasFailure()) ADD_FAILURE() << "plumbd printed:\n" << server_.process().errors();
   }
   Plumbd server_;
 };

@@ -81,7 +81,7 @@ TEST_F(PacerTest, ASharedCallDoesNotWaitForARankThatIsNotConnected) {
   EXPECT_FALSE(Read(1, 3 * kWindow, 5));
   EXPECT_EQ(Resumed(), 0);
   pacer_.Leave(3, &free_);
-  EXPECT_EQ(Resumed(), 1) << "what went may come back behind it";
+  EXPECT_EQ(Resumed(), 1) << "its hello may follow in the unread part of the call";
 }
 
 // Healthy twin: a separate call does wait, since the other hello has a separate call as well.

@@ -1,4 +1,4 @@
-// Disk faults that plumbd must survive: a journal whose end is gone, files that may not grow, and
+// Disk faults that plumbd must survive: a journal whose end is lost, files that may not grow, and
 // files that other users can read.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
@@ -39,7 +39,8 @@ std::string Found(const Plumbd& server) {
 class DurableLossTest : public testing::Test {
  protected:
   void TearDown() override {
-    if (HasFailure() && server_) ADD_FAILURE() << "plumbd said:\n" << server_->process().errors();
+    if (HasFailure() && server_)
+      ADD_FAILURE() << "plumbd printed:\n" << server_->process().errors();
   }
   std::string Data() const { return folder_.File("data"); }
   std::string Journal() const { return Data() + "/journal"; }
@@ -158,7 +159,7 @@ TEST_P(LostEnd, ACheckpointBeyondTheJournalsEndIsKept) {
 INSTANTIATE_TEST_SUITE_P(Without, LostEnd, testing::Values("end", "journal", "store"),
                          [](const auto& value) { return std::string(value.param); });
 
-// An unreadable checkpoint proves the loss as well; only its state is gone.
+// An unreadable checkpoint proves the loss as well; only its state is lost.
 TEST_F(DurableLossTest, ADamagedCheckpointBeyondTheJournalsEndUsesItsNumbersUp) {
   Start();
   Leak(62, 1, 6);

@@ -31,7 +31,8 @@ class DurableTest : public testing::Test {
  protected:
   void SetUp() override { Start(); }
   void TearDown() override {
-    if (HasFailure() && server_) ADD_FAILURE() << "plumbd said:\n" << server_->process().errors();
+    if (HasFailure() && server_)
+      ADD_FAILURE() << "plumbd printed:\n" << server_->process().errors();
   }
 
   void Start(std::vector<std::string> more = {}) {
@@ -301,7 +302,7 @@ TEST_F(DurableTest, ARunIsReadAsItWasJudged) {
   Start({"--grace", "0.3"});
   const v1::Source rank0 = SourceOf("read", 0, 2), rank1 = SourceOf("read", 1, 2);
   const v1::Source other = SourceOf("other");
-  // Connected until the end of the test: only rank 1 is ever gone.
+  // Connected until the end of the test: only rank 1 ever disconnects.
   AgentStream agent0(*server_, 71, {rank0}), agent1(*server_, 72, {rank1});
   AgentStream another(*server_, 73, {other});
   ASSERT_TRUE(agent0.Welcomed());

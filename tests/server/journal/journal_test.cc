@@ -232,7 +232,7 @@ TEST_F(JournalTest, AFailedSyncIsWrittenAgainIntoANewSegment) {
   SetDiskFault(DiskFault::kNone);
   held.get_future().wait();
   ASSERT_THAT(folder_.Segments(), SizeIs(2));
-  EXPECT_EQ(ReadFile(first), synced) << "nothing may be told from the file whose sync failed";
+  EXPECT_EQ(ReadFile(first), synced) << "the file whose sync failed must not change";
   EXPECT_THAT(ReadJournal(folder_.path()).bodies, ElementsAre("before", "during"));
   // Even if the failed bytes are on disk: the later segment counts.
   Keep(*journal, 3, 3, "after");

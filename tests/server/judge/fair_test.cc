@@ -47,7 +47,8 @@ class Fair : public testing::Test {
     server_->process().Wait();
   }
   void TearDown() override {
-    if (HasFailure() && server_) ADD_FAILURE() << "plumbd said:\n" << server_->process().errors();
+    if (HasFailure() && server_)
+      ADD_FAILURE() << "plumbd printed:\n" << server_->process().errors();
   }
   int64_t ClosedStep(const std::string& run) const {
     const auto info = server_->Run(run);

@@ -134,10 +134,10 @@ TEST(TurnLock, IsNotTakenOverWhileItMayNotBeOrIsNotOpen) {
   TurnLock::Work work;
   turn_lock.Begin(&work);
   std::this_thread::sleep_for(3 * TurnLock::kSlow);
-  EXPECT_FALSE(relieved) << "it is not loose";
+  EXPECT_FALSE(relieved) << "the work is not open to takeover";
   turn_lock.OpenToTakeover(&work);
   std::this_thread::sleep_for(3 * TurnLock::kSlow);
-  EXPECT_FALSE(relieved) << "nobody may";
+  EXPECT_FALSE(relieved) << "takeover is not allowed";
   turn_lock.AllowTakeover(true);
   while (!relieved) std::this_thread::sleep_for(milliseconds(1));
   turn_lock.CloseToTakeover(&work);

@@ -19,7 +19,8 @@ using testing::HasSubstr;
 class RebuildTest : public testing::Test {
  protected:
   void TearDown() override {
-    if (HasFailure() && server_) ADD_FAILURE() << "plumbd said:\n" << server_->process().errors();
+    if (HasFailure() && server_)
+      ADD_FAILURE() << "plumbd printed:\n" << server_->process().errors();
   }
   std::string Store() const { return folder_.File("data/store.sqlite"); }
   void Start() {

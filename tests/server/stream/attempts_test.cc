@@ -104,17 +104,17 @@ TEST_F(AttemptsTest, EnginesComeAndGoOneByOne) {
 }
 
 // A restarted server knows the given attempts.
-TEST_F(AttemptsTest, ARestoredServerGoesOn) {
+TEST_F(AttemptsTest, ARestoredServerKnowsTheAttempts) {
   v1::Hello given = HelloOf(3, 0, 1);
   attempts_.Restore(1, {HelloOf(1, 0).sources(0)});
   attempts_.Restore(3, {given.sources(0)});
-  EXPECT_EQ(Join(3, 0, 0), 1u) << "its process still says 0";
+  EXPECT_EQ(Join(3, 0, 0), 1u) << "its process still sends 0";
   EXPECT_EQ(Join(1, 0, 0), 0u);
   Leave({1, 3});
   EXPECT_EQ(Join(4, 0, 0), 2u);
 }
 
-TEST_F(AttemptsTest, WhatIsForgottenTakesNoRoom) {
+TEST_F(AttemptsTest, ForgottenAttemptsTakeNoMemory) {
   for (uint64_t stream = 1; stream <= 100; ++stream) {
     EXPECT_EQ(Join(stream, 0), stream == 1 ? 0u : 1u) << stream;
     attempts_.Forget(stream == 1 ? 0 : stream);

@@ -55,7 +55,7 @@ TEST(SeriesSets, RowsMustFitASetThatWasDeclared) {
   EXPECT_TRUE(restored.CheckRows(later).ok());
 }
 
-TEST(SeriesSets, SayingTheSameAgainIsNoNewsAndAnotherThingIsRefused) {
+TEST(SeriesSets, ARepeatedSetIsNotNewAndAChangedOneIsRefused) {
   SeriesSets sets;
   v1::Batch batch = Batch();
   AddSet(batch, 7, {"a"});

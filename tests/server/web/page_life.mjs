@@ -11,7 +11,7 @@ export const hide = (page, hidden) => page.evaluate((value) => {
   Object.defineProperty(document, 'hidden', { configurable: true, get: () => value });
   document.dispatchEvent(new Event('visibilitychange'));
 }, hidden);
-const says = (page, words) => page.waitForFunction((w) => document.querySelector('.link-state').textContent.startsWith(w), words);
+const linkShows = (page, words) => page.waitForFunction((w) => document.querySelector('.link-state').textContent.startsWith(w), words);
 const reads = (page, words) => page.waitForFunction((w) => document.querySelector('main').innerText.includes(w), words);
 // Makes the page query the server again.
 async function lookAgain(page) {
@@ -25,13 +25,13 @@ async function manyTabs(browser, server) {
   for (let i = 0; i < 8; i++) {
     const tab = await context.newPage();
     await open(tab, server, '/');
-    await says(tab, 'live');
+    await linkShows(tab, 'live');
     await hide(tab, true);
-    await says(tab, 'connecting');
+    await linkShows(tab, 'connecting');
     tabs.push(tab);
   }
   await hide(tabs[0], false);
-  await says(tabs[0], 'live');
+  await linkShows(tabs[0], 'live');
   await context.close();
 }
 
@@ -42,29 +42,29 @@ async function manyWindows(browser, server) {
   for (let i = 0; i < 9; i++) {
     windows.push(await context.newPage());
     await open(windows[i], server, '/');
-    await says(windows[i], 'live');
+    await linkShows(windows[i], 'live');
   }
-  // Windows without a stream of their own poll; if a window with a stream closes, one of them takes
+  // Windows without their own stream poll; if a window with a stream closes, one of them takes
   // its place.
   const streams = () => Promise.all(windows.map((page) => page.evaluate(async () => (await navigator.locks.query()).held.length)));
   assert.deepEqual(await streams(), Array(9).fill(4));
   await windows.shift().close();
   await windows[7].waitForFunction(async () => (await navigator.locks.query()).held.length === 4);
-  for (const page of windows) await says(page, 'live');
+  for (const page of windows) await linkShows(page, 'live');
   await context.close();
 }
 
 async function unanswered(browser, server, fingerprint) {
   const page = patient(await browser.newPage());
   await open(page, server, '/');
-  await says(page, 'live');
+  await linkShows(page, 'live');
   await page.route('**/api/v1/incidents/**', () => undefined);
   await page.evaluate((one) => { location.hash = '#/incident/' + one; }, fingerprint);
-  await says(page, 'not answered');
+  await linkShows(page, 'not answered');
   await reads(page, 'The server does not answer');
   assert.match(await page.locator('#banner').innerText(), /may be outdated/);
   await page.unroute('**/api/v1/incidents/**');
-  await says(page, 'live');
+  await linkShows(page, 'live');
   await page.close();
 }
 
@@ -108,14 +108,14 @@ async function signedOut(browser, folder) {
   await page.route('**/api/v1/incidents?state=open', (route) => route.fulfill({ json: { incidents: [{ fingerprint: 'f', level: 'error', suppressed: false }] } }));
   await open(page, server, '/rules');
   await page.waitForFunction(() => location.hash === '#/signin');
-  await says(page, 'not signed in');
+  await linkShows(page, 'not signed in');
   await page.fill('input[type=password]', readFileSync(join(folder, 'gone.token'), 'utf8').trim());
   await page.keyboard.press('Enter');
-  await says(page, 'live');
+  await linkShows(page, 'live');
   await page.waitForFunction(() => !document.querySelector('.nav .count').hidden && document.querySelector('footer').innerText.includes('who-left'));
-  writeFileSync(accepted, '# nobody\n', { mode: 0o600 });
+  writeFileSync(accepted, '# no token\n', { mode: 0o600 });
   await page.waitForFunction(() => location.hash === '#/signin');
-  await says(page, 'not signed in');
+  await linkShows(page, 'not signed in');
   assert.equal(await page.evaluate(() => document.querySelector('.nav .count').hidden), true);
   assert.ok(!(await page.locator('footer').innerText()).includes('who-left'));
   await page.close();
@@ -124,11 +124,11 @@ async function signedOut(browser, folder) {
 export async function lifeTests(test, browser, server, { leak, run }) {
   await test('windows beyond the browser\'s connections are live, too', () => manyWindows(browser, server));
   await test('a tab that is hidden leaves its connection to the others', () => manyTabs(browser, server));
-  await test('what is not answered in time is said', () => unanswered(browser, server, leak));
-  await test('what the server knows no more is not shown as if it were', async () => {
+  await test('a request without an answer in time is reported', () => unanswered(browser, server, leak));
+  await test('objects that the server no longer has are not shown as current', async () => {
     await gone(browser, server, { address: '/incident/' + leak, asked: '**/api/v1/incidents/' + leak, back: 'Judge it yourself' });
     await gone(browser, server, { address: '/run/' + run, asked: '**/api/v1/runs/' + run, back: 'Timeline' });
   });
-  await test('no capsule is offered of a run whose processes are gone', () => overRun(browser, server, leak));
-  await test('whose token is taken back is told, and nothing of it stays', () => signedOut(browser, server.folder));
+  await test('no capsule is offered if the processes of the run have ended', () => overRun(browser, server, leak));
+  await test('a revoked token is reported, and no data of the session stays', () => signedOut(browser, server.folder));
 }

@@ -56,27 +56,27 @@ export async function startServer(config = '', options = []) {
 
 export async function feed(server, what = '') {
   const child = spawn(join(bin, 'page_feeder'), [server.grpc, ...(what ? [String(what)] : [])], { stdio: ['pipe', 'pipe', 'inherit'] });
-  let said = '';
-  child.stdout.on('data', (text) => { said += text; });
+  let output = '';
+  child.stdout.on('data', (text) => { output += text; });
   started.push(async () => {
     child.kill('SIGKILL');  // killed agents send no goodbye, and the test no longer checks
     if (child.exitCode === null && child.signalCode === null) await new Promise((done) => child.on('exit', done));
   });
   await eventually('the runs are sent', () => {
     if (child.exitCode !== null) throw new Error('page_feeder ended with ' + child.exitCode);
-    return said.includes('ready');
+    return output.includes('ready');
   });
   let commands = 0;
   return {
-    // Does not wait until it is done.
+    // Does not wait for the command to end.
     send(command) {
       child.stdin.write(command + '\n');
       commands++;
     },
-    async tell(command) {
+    async sendAndWait(command) {
       child.stdin.write(command + '\n');
       commands++;
-      await eventually(command, () => said.split('done').length - 1 >= commands);
+      await eventually(command, () => output.split('done').length - 1 >= commands);
     },
   };
 }
@@ -87,15 +87,15 @@ export async function sendFaults(server) {
   const runs = { leak: 'moe-48b-pretrain-7', drift: 'rl-math-7b-4', comb: 'vlm-3b-sft-2', hang: 'dense-70b-pretrain-1', nan: 'dense-13b-lr3', overflow: 'dense-13b-fp16' };
   const folders = Object.entries(writeFaults(join(server.folder, 'faults'))).map(([name, folder]) => `${runs[name]}=${folder}`);
   const child = spawn(join(bin, 'fault_feeder'), [server.grpc, ...folders], { stdio: ['pipe', 'pipe', 'inherit'] });
-  let said = '';
-  child.stdout.on('data', (text) => { said += text; });
+  let output = '';
+  child.stdout.on('data', (text) => { output += text; });
   started.push(async () => {
     child.kill('SIGKILL');
     if (child.exitCode === null && child.signalCode === null) await new Promise((done) => child.on('exit', done));
   });
   await eventually('the faults are sent', () => {
     if (child.exitCode !== null) throw new Error('fault_feeder ended with ' + child.exitCode);
-    return said.includes('ready');
+    return output.includes('ready');
   });
   await eventually('all six are found', async () => {
     const { value } = await json(server, 'incidents?state=open');

@@ -189,7 +189,7 @@ async function main() {
     await page.unroute('**/api/v1/incidents/' + leak + '*');
   });
 
-  await test('a value that is not finite is hatched where it is, and not behind it', async () => {
+  await test('a value that is not finite is hatched at its place, and not after it', async () => {
     await page.route('**/spark', (route) => route.fulfill({ json: { series: 'loss', bucket_steps: 1, step: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], mean: [9, 8, 7, null, null, 6, 5, 4, null, 3], min: [9, 8, 7, null, null, 6, 5, 4, null, 3], max: [9, 8, 7, null, null, 6, 5, 4, null, 3], bad: [3, 4, 8] } }));
     await page.goto('about:blank');
     await open(page, server, '/');
@@ -379,13 +379,13 @@ async function main() {
 
   await test('live: a finding is there without a reload, and a step moves the plot', async () => {
     await open(page, server, '/');
-    await feeder.tell('steps 5');
+    await feeder.sendAndWait('steps 5');
     await page.waitForFunction(() => [...document.querySelectorAll('.rrow')].some((row) => row.dataset.key === 'live' && row.innerText.includes('204')));
     const begun = Date.now();
-    await feeder.tell('find');
+    await feeder.sendAndWait('find');
     await page.waitForFunction(() => [...document.querySelectorAll('.rrow')].some((row) => row.dataset.key === 'live' && row.innerText.includes('The loss is NaN')));
     console.log(`        a finding showed ${((Date.now() - begun) / 1000).toFixed(2)} s after its step was sent`);
-    assert.match(await page.locator('#said').innerText(), /New error in live/);
+    assert.match(await page.locator('.sr[role=log]').innerText(), /New error in live/);
   });
 
   await test('acknowledge needs a reason, is kept, and can be taken back; silence has an end', async () => {
@@ -512,8 +512,8 @@ async function main() {
 
   await test('nothing went wrong meanwhile', () => assert.deepEqual(wrong, []));
 
-  // ---- a server that asks for tokens ----
-  await test('a token is asked once, stands in no address, and says what one may do', async () => {
+  // ---- a server that requires tokens ----
+  await test('a token is requested once, is in no address, and decides the permitted actions', async () => {
     const folder = server.folder;
     const tokens = {};
     for (const name of ['admin', 'reader']) {

@@ -96,7 +96,7 @@ TEST(Symptoms, AResolvedIncidentHidesNoOpenOne) {
   const std::vector all = {Incident("health/loss-non-finite", 61),
                            Incident("precision/non-finite", 60, v1::Incident::STATE_RESOLVED)};
   EXPECT_EQ(server::Symptoms(all).RootOf(all[0]), nullptr);
-  // What a person put aside still is the cause.
+  // An acknowledged incident is still the cause.
   const std::vector known = {
       Incident("health/loss-non-finite", 61),
       Incident("precision/non-finite", 60, v1::Incident::STATE_ACKNOWLEDGED)};
@@ -151,7 +151,7 @@ TEST(EventIds, OfAPrincipalWithSomeRunsRevealNothingAndReturnToTheirServerAlone)
   const std::string sealed = ids.Sealed(41);
   EXPECT_EQ(ids.FromSealed(sealed), 41u);
   EXPECT_EQ(ids.FromSealed(ids.Sealed(UINT64_MAX)), UINT64_MAX);
-  EXPECT_NE(sealed, ids.Sealed(41)) << "equal positions could be told";
+  EXPECT_NE(sealed, ids.Sealed(41)) << "equal positions could be recognised";
   EXPECT_EQ(others.FromSealed(sealed), std::nullopt);
   std::string changed = sealed;
   changed[20] = changed[20] == '0' ? '1' : '0';

@@ -229,7 +229,8 @@ std::string TagOf(const Answer& answer) {
 TEST_F(WebTest, PackedOrPlainIsAsTheClientAcceptsAndEachHasItsTag) {
   Start();
   if (const Answer page = Send("GET", "/"); page.status == 503) {
-    EXPECT_THAT(page.head, Not(HasSubstr("Content-Encoding"))) << "absent, as it is said in plain";
+    EXPECT_THAT(page.head, Not(HasSubstr("Content-Encoding")))
+        << "the body is plain, so the header must be absent";
     return;
   }
   const auto of = [&](const std::string& headers) { return Send("GET", "/page.js", headers); };
