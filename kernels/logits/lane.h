@@ -148,7 +148,7 @@ class LogitLane {
     Real unit = static_cast<Real>(-1e38);      // none yet
     Real limit = static_cast<Real>(-3.38e38);  // logits up to it need no larger unit
     Real s0 = 0, s1 = 0, s2 = 0, t1 = 0, k = 0, l0 = 0, l1 = 0;
-    uint32_t finite = 0, exact = 0, faults = 0;  // beside those of ordinary rounds
+    uint32_t finite = 0, exact = 0, faults = 0;  // not of ordinary rounds
   };
 
   // The sums of pairs that are not ordinary, with any f32 logits.

@@ -1,10 +1,10 @@
-// What the judge knows at one entry of the journal, kept so that a restart need not judge all
+// The state of the judge at one entry of the journal, so that a restart need not judge all entries
 // again.
 //
 // DATA/checkpoint/<entry, 20 digits>-<event, 20 digits>.plc is a framed log: kCheckpointHeader
-// (v1::CheckpointHeader), then kCheckpointPart frames (a name, a zero byte, bytes; those of one
-// name belong together), then kCheckpointEnd (the number of parts as text). A file gets its name
-// when all of it is durable, and one without a kCheckpointEnd is none.
+// (v1::CheckpointHeader), then kCheckpointPart frames (a name, a zero byte, bytes; frames
+// with the same name form one part), then kCheckpointEnd (the number of parts as text). A file gets
+// its name when all of it is durable. A file without kCheckpointEnd is ignored.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class CheckpointSink {
   virtual void Part(std::string_view name, std::string_view bytes) = 0;
 };
 
-// The part that says up to which number each stream's batches were judged: a v1::JournalStreams.
+// The part with the number up to which each stream's batches were judged: a v1::JournalStreams.
 inline constexpr char kCheckpointStreams[] = "streams";
 
 struct CheckpointName {

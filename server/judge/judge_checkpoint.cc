@@ -109,11 +109,12 @@ std::map<std::string, uint64_t> Judge::AheadOf(const Checkpoint& checkpoint) {
   return runs;
 }
 
-// By a copy of the process, since writing it down may take seconds. Where there can be no copy, at
-// the end, and after a copy that failed, the writing thread takes it, and this one waits for
-// *taken: piece by piece either way, so that no second form of what is known is in memory. Nobody
-// judges, so nobody has a lock of the engine; this thread takes the others that TakeCheckpoint
-// needs, and the copy leaves them first.
+// Returns the function that takes the checkpoint. It uses a copy of the process (fork), because
+// writing may take seconds. If the process cannot be copied, at the end, and after a failed copy,
+// the writing thread takes the checkpoint itself, and this thread waits for *taken. In both cases
+// the state is written piece by piece, so that memory never holds a second form of it. No thread
+// judges now, so no thread holds a lock of the engine. This thread takes the other locks that
+// TakeCheckpoint needs; the copy releases them first.
 Checkpointer::Take Judge::CheckpointTaker(std::future<void>* taken)
     PLUMB_NO_THREAD_SAFETY_ANALYSIS {
   if (!copy_failed_.exchange(false) && !stopping()) {

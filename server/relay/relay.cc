@@ -268,7 +268,7 @@ class RelayServer : public Server {
   ~RelayServer() override { Stop(); }
 
   absl::Status Listen(const Config& config) {
-    // What cannot be used at all is said now, not at the first hello.
+    // Reports an unusable configuration now, not at the first hello.
     transport::StreamConfig upstream;
     upstream.target = config.relay_upstream;
     upstream.credentials = CredentialsOf(config);

@@ -38,10 +38,10 @@ class StreamMultiplexer::Upstream
     StartCall();
   }
 
-  // False: much is waiting.
+  // Returns false if more than kMuch bytes wait.
   bool Send(const grpc::ByteBuffer& message) {
     const MutexLock lock(mutex_);
-    if (closed_) return true;  // the end of the call tells everybody
+    if (closed_) return true;  // the end of the call reports it to all lines
     bytes_ += message.Length() + kOverhead;
     queue_.push_back(message);
     PumpLocked();
@@ -262,8 +262,8 @@ std::vector<std::shared_ptr<Line>> StreamMultiplexer::TakeAllLocked() {
   return all;
 }
 
-// Returns the line whose hello is answered, number 0 if none. An older server repeats no number: it
-// answers the newest hello of the stream.
+// Returns the line whose hello is answered; if there is none, its number is 0. An older server does
+// not repeat the number: it answers the newest hello of the stream.
 StreamMultiplexer::Carried StreamMultiplexer::TakePendingLocked(uint64_t stream_id,
                                                                 uint64_t number) {
   for (auto it = pending_.rbegin(); number == 0 && it != pending_.rend(); ++it) {

@@ -32,7 +32,7 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Returns 3 for "3"; -1: no number.
+// Parses a decimal number >= 0. Returns -1 if `text` is not one.
 int NumberOf(std::string_view text) {
   int value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -35,7 +35,7 @@ class ScalarRows {
 
  private:
   struct List {
-    uint64_t id = 0;               // 0: no number
+    uint64_t id = 0;               // number of the list; 0: it has none
     std::vector<uint32_t> column;  // of each value, in the order of arrival
   };
   const List& ListOf(const std::vector<const Site*>& sites, v1::Batch* batch);
