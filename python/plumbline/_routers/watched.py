@@ -1,7 +1,7 @@
 """Routers of a watched model: found by their structure, observed in due steps.
+
 The class's `forward` is replaced. So a module may be copied, pickled or replicated without change, arguments may be
-given by keyword, and an exception of the trainer leaves no hook installed.
-"""
+given by keyword, and an exception of the trainer leaves no hook installed."""
 
 import contextlib
 import functools
