@@ -42,7 +42,7 @@ class Intake {
     std::shared_ptr<StreamState> stream;
     uint64_t connection = 0;
     uint64_t held = 0;           // highest number that need not be sent again
-    bool room = true;            // false: read on after Connection::Resume is called
+    bool room = true;            // false: continue reading after Connection::Resume is called
     uint32_t ahead = 0;          // added to the attempts that its process sends (attempts.h)
     size_t refused = 0;          // batches that waited for its hello and are refused now
     std::set<std::string> runs;  // in its hello; batches of other runs are refused

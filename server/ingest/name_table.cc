@@ -17,7 +17,7 @@ uint64_t BytesOf(size_t name) { return kName + kCopies * name; }
 
 }  // namespace
 
-// Hashes are salted anew in each process: names that collide cannot be prepared.
+// Hashes have a random salt in each process, so that a sender cannot prepare names that collide.
 NameTable::Cost NameTable::CostOfName(const v1::Site& site) {
   return {absl::HashOf(site.layer(), site.op()), BytesOf(site.layer().size() + site.op().size())};
 }

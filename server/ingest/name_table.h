@@ -80,12 +80,12 @@ class NameTable {
 
  private:
   struct Run {
-    // These are guarded by the table's mutex, as the map of runs is.
+    // The table's mutex guards these, and the map of runs.
     std::string owner;
     bool noted = false;  // known from a former process alone
     RunShares::Place place;
     size_t connections = 0;  // that name it
-    // Evidence came, and it is not over since. Set without the lock.
+    // Evidence arrived, and the run is not over since. Set without the lock.
     std::atomic<bool> going_on{false};
     SharedMutex mutex;
     std::unordered_set<uint64_t> names PLUMB_GUARDED_BY(mutex);
@@ -93,7 +93,7 @@ class NameTable {
     std::unordered_set<uint64_t> causes PLUMB_GUARDED_BY(mutex);  // of losses without a site
     SharedBytes::Held bytes PLUMB_GUARDED_BY(mutex);
   };
-  // A name, a list of some, or a cause of losses without one, as it is counted.
+  // A counted item: a name, a list of names, or a cause of losses without a name.
   enum class Kind { kName, kList, kCause };
   struct Cost {
     uint64_t hash = 0;

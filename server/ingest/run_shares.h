@@ -54,7 +54,7 @@ class RunShares {
 
   const size_t most_;
   const Shares shares_;
-  const size_t reserve_ = most_ < 8 ? 0 : most_ / 2;  // of a single one a sender would take all
+  const size_t reserve_ = most_ < 8 ? 0 : most_ / 2;  // with one place, a sender would take all
   Reserve of_addresses_{reserve_, {}}, of_processes_{reserve_, {}};
   NameCounts of_connections_, of_lines_;
   NameCounts of_addresses_by_;  // places of addresses, by connection

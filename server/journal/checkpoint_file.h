@@ -32,7 +32,7 @@ class CheckpointSink {
  public:
   virtual ~CheckpointSink() = default;
   virtual void Head(uint64_t entry, uint64_t event, int64_t unix_ns) = 0;  // first, once
-  // More bytes of a part; those of one part come one after the other.
+  // More bytes of a part; the bytes of one part come in order.
   virtual void Part(std::string_view name, std::string_view bytes) = 0;
 };
 
@@ -72,10 +72,10 @@ class CheckpointWriter : public CheckpointSink {
 absl::Status WriteCheckpoint(const std::string& directory, const std::string& tool_version,
                              const Checkpoint& checkpoint);
 
-// The newest first. Files with other names are left out.
+// Returns the newest first. Ignores files with other names.
 absl::StatusOr<std::vector<CheckpointName>> ListCheckpoints(const std::string& directory);
 
-// DataLoss or InvalidArgument with path and byte when it is not whole.
+// Returns DataLoss or InvalidArgument with path and byte if the file is not complete.
 absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& path);
 
 }  // namespace plumbline::server

@@ -16,7 +16,7 @@
 
 namespace plumbline::server {
 
-// Thread-safe but for construction and destruction.
+// Thread-safe, except construction and destruction.
 class Checkpointer {
  public:
   // `after_write` runs on the writing thread after each written checkpoint, with the entry of the

@@ -72,9 +72,9 @@ struct JudgeOptions {
   size_t max_runs = 10'000;
   uint64_t open_bytes = 0;           // limit of the open steps of all runs, and likewise of the
                                      // rules' state; 0: no limit
-  Store* store = nullptr;            // of what closes; must outlive the judge
-  Quarantine* quarantine = nullptr;  // must outlive it; null: one that is not kept
-  OpenRun open_run;                  // what is kept of a run; empty: nothing is
+  Store* store = nullptr;            // gets what closes; must outlive the judge
+  Quarantine* quarantine = nullptr;  // must outlive it; null: a quarantine that is not stored
+  OpenRun open_run;                  // opens what is stored of a run; empty: nothing is stored
   // A checkpoint is due after this many judged bytes, or after this time, whichever is first.
   uint64_t checkpoint_bytes = 256u << 20;
   std::chrono::nanoseconds checkpoint_interval = std::chrono::seconds(60);

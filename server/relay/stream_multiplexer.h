@@ -25,7 +25,7 @@
 
 namespace plumbline::server {
 
-// One agent's end. Called from any thread, never while the multiplexer holds a lock.
+// The relay's side of one agent. Called from any thread, never while the multiplexer holds a lock.
 class Line {
  public:
   virtual ~Line() = default;
@@ -56,7 +56,7 @@ class StreamMultiplexer : public std::enable_shared_from_this<StreamMultiplexer>
   struct Counters {
     std::atomic<uint64_t> calls{0};      // to the upstream server
     std::atomic<uint64_t> forwarded{0};  // messages of agents
-    std::atomic<uint64_t> unrouted{0};   // messages from above that no line waits for
+    std::atomic<uint64_t> unrouted{0};   // messages from upstream for which there is no line
     std::atomic<uint64_t> unread{0};     // lines ended because their processes read no answers
   };
   Counters& counters() { return counters_; }
@@ -71,7 +71,7 @@ class StreamMultiplexer : public std::enable_shared_from_this<StreamMultiplexer>
   struct Carried {
     uint64_t number = 0;
     uint64_t stream_id = 0;
-    std::shared_ptr<Line> line;  // null: gone before the answer to its hello
+    std::shared_ptr<Line> line;  // null: it ended before the answer to its hello
   };
   Carried TakePendingLocked(uint64_t stream_id, uint64_t number) PLUMB_REQUIRES(mutex_);
   std::vector<std::shared_ptr<Line>> TakeAllLocked() PLUMB_REQUIRES(mutex_);
