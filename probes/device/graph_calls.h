@@ -132,7 +132,7 @@ class GraphCalls {
 
   // The following functions are called by the stepping thread.
 
-  // Asks for each call's request; returns false if none is due.
+  // Queries the request of each call; returns false if none is due.
   bool Query(GraphOwner* owner);
   // Returns the bytes of a record with the requested calls and this number of replays of each.
   size_t RecordBytes(uint32_t replays, bool elements);

@@ -143,7 +143,7 @@ void Nvml::Look(GpuSeen* seen) {
     seen->held += (value & kClocksHeld) != 0 ? 1 : 0;
     seen->reasons |= value & kClocksHeld;
   }
-  // Counted from the first look on: earlier errors belong to another job.
+  // Counted from the first observation on: earlier errors belong to another job.
   if (functions_->errors != nullptr &&
       functions_->errors(device_, kUncorrected, kVolatile, &value) == kSuccess) {
     if (!errors_before_) errors_before_ = value;
