@@ -395,7 +395,7 @@ class LogitLane {
   Real x_ = 0, xx_ = 0, d_ = 0, dd_ = 0, xd_ = 0;  // of ordinary rounds
   Rest rest_;
   internal::DeltaRange<Real> range_;  // of ordinary rounds
-  // Of bf16: the largest, in two parts; the limit, twice.
+  // For bf16: the largest logits, in two parts; the limit, twice.
   uint32_t packed_top_[2] = {0xff80ff80u, 0xff80ff80u},
            packed_limit_[2] = {0xff7fff7fu, 0xff7fff7fu};
   uint32_t rounds_ = 0;  // ordinary ones

@@ -101,7 +101,7 @@ async function route(again = false): Promise<void> {
 }
 
 let back = '#/';
-// Asks for a token: the old one has expired or was revoked.
+// Requests a token from the user: the old one has expired or was revoked.
 function askToken(): void {
   live.pause('out');
   shell.server = null;
@@ -164,7 +164,7 @@ const live = new Live(onEvent, showLive, setServerTime, askToken);
 function onEvent(event: LiveEvent): void {
   if (event.kind === 'again') void countErrors();
   if (event.kind === 'incident') {
-    // Whether it is a symptom of another incident is known to the server alone.
+    // Only the server knows whether it is a symptom of another incident.
     countTimer ||= window.setTimeout(() => {
       countTimer = 0;
       void countErrors();

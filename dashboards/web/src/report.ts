@@ -168,7 +168,7 @@ addEventListener('hashchange', route);
 startTheme();
 route();
 
-// What is printed: the whole report, with the witness, the reason and the fix of each incident, at
+// The printed form: the whole report, with the witness, the reason and the fix of each incident, at
 // the width of a page. It is drawn beforehand, because printing does not wait for a plot.
 const MOST_PRINTED = 40;
 const printed = h('div', { class: 'printed', 'aria-hidden': 'true', inert: true });
