@@ -28,7 +28,7 @@ class ScalarRows {
   bool empty() const { return open_.empty(); }
 
   // Called when every step up to `step` has ended: adds their values to `batch`, one row per step.
-  // Adds second calls of a site, and values whose list gets no number, as evidence.
+  // Adds second calls of a site, and values whose list cannot get a number, as evidence.
   void EndSteps(int64_t step, v1::Batch* batch);
   // Called when the batch is sealed: adds the values of open steps to it, as evidence.
   void Flush(v1::Batch* batch);
