@@ -224,7 +224,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are stored as
 
 template <typename T>
 void Archive::Value(T& value) {
-  static_assert(!std::is_pointer_v<T>, "a pointer says nothing in another process");
+  static_assert(!std::is_pointer_v<T>, "a pointer has no meaning in another process");
   static_assert(!std::is_const_v<T>, "what is constant is not state");
   if constexpr (requires { value.Persist(*this); }) {
     if (ok()) value.Persist(*this);

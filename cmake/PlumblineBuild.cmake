@@ -63,7 +63,7 @@ function(plumb_by_other_compiler result target)
   set(${result} ON PARENT_SCOPE)
 endfunction()
 
-# Sets the compiler of a target: the other one, or that of the project in a folder whose launcher is the other one.
+# Sets the compiler of a target: the other one if plumb_by_other_compiler chooses it, else the project's, in any folder.
 function(plumb_use_compiler target)
   plumb_by_other_compiler(by_other ${target})
   if(by_other)

@@ -48,7 +48,8 @@ std::string ZshValue(const Value& value, const std::string& program) {
   return begin + " ";  // a value must follow, and it is not known which
 }
 
-// Returns one line of _arguments per name. Of two names (-h, --help) each excludes the other.
+// Returns one line of _arguments per name. If an option has two names (-h, --help), each excludes
+// the other.
 std::vector<std::string> ZshOption(const Option& option, const std::string& program) {
   std::vector<std::string> lines;
   for (const std::string& name : option.names) {

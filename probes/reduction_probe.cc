@@ -65,7 +65,7 @@ absl::Status CheckTensors(const ReductionCall& call) {
   if (s.ok() && call.input.present() && !call.offsets.on_host())
     s = CheckSamePlace("offsets", call.offsets, "input", call.input.device);
   if (!s.ok()) return s;
-  // Of a reduction to one rank the others have no result.
+  // After a reduction to one rank, the other ranks have no result.
   const bool alone = call.input.present() && call.offsets.present();
   if (call.input.present() != call.output.present() && !alone) {
     return absl::InvalidArgumentError(

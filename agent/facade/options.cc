@@ -104,7 +104,7 @@ plumbline_status_t ResolveNumbers(const plumbline_open_options_t& given,
   return PLUMBLINE_OK;
 }
 
-// Returns -1 if `text` is no number. The decimal sign is a point whatever the trainer's locale.
+// Returns -1 if `text` is not a number. The decimal sign is a point in every locale.
 double ParseShare(const char* text) {
   locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);
   if (plain == nullptr) return -1.0;

@@ -1,4 +1,4 @@
-// Whether the server has ordered the training to end.
+// Returns whether the server has ordered the training to end.
 #include "agent/facade/error.h"
 #include "agent/facade/process.h"
 #include "agent/facade/run.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What one call from Python costs the trainer, in microseconds: best of many short blocks.
+"""Measures the cost of one call from Python for the trainer, in microseconds: the best of many short blocks.
 
     PYTHONPATH=build/dev/python /usr/bin/python3 bench/agent/python_bench.py
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast `plumb audit` reads rollout records, and that its memory does not grow with the file.
+"""Measures how fast `plumb audit` reads rollout records, and whether its memory grows with the file.
 
     bench/audit/rollout_jsonl.py PLUMB [--mib 64 256 1024] [--tokens 2000] [--digits 6 full]
         [--compressed] [--rules GLOB] [--keep DIR]

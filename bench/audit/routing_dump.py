@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long `plumb audit` takes for a routing dump, and that it is linear in the tokens.
+"""Measures the time of `plumb audit` for a routing dump, and whether it is linear in the tokens.
 
     bench/audit/routing_dump.py PLUMB [--experts 64] [--top-k 2 ...] [--repeat 3] [--unrecorded]
         [--smallest 16] [--largest 20] [--pool-rows 8192] [--routers fifo score random dropless]

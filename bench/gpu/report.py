@@ -241,8 +241,8 @@ def figures(results):
                                                              "the same step as a CUDA graph that "
                                                              "holds the probes"),
                                                  step_figure(get("step_copies"),
-                                                             "the same step beside 256 MB copied "
-                                                             "both ways all the time")]),
+                                                             "the same step during copies of 256 MB "
+                                                             "in both directions")]),
         ("Against PyTorch", peer_figures(get("speed"), get("peers"))),
         ("compute-sanitizer", sanitizer_figures(get("sanitizers"))),
     ]

@@ -1,4 +1,4 @@
-"""What a trainer's process pays to be able to use Plumbline: time, memory, threads at each stage.
+"""Measures the cost of Plumbline in a trainer's process: time, memory and threads at each stage.
 
   measure.py NAME=PACKAGE_FOLDER...
   measure.py build=build/dev/python package=dist/tree/prefix/lib/python3/dist-packages
@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 STAGES = ("python", "imported", "opened", "first due call", "second due call", "finished")
-# Stands for a trainer's process; prints one JSON object a stage.
+# Represents a trainer's process; prints one JSON object per stage.
 PROCESS = """
 import json, os, sys, time
 def state(stage, seconds):

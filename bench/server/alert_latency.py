@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""From a planted fault to the notification received: plumbd, Debian's Alertmanager, two receivers.
+"""Measures the time from a planted fault to the received notification: plumbd, Debian's Alertmanager, two receivers.
 
     bench/server/alert_latency.py BUILD_DIR [--runs 50] [--ranks 4096] [--steps 220]
 

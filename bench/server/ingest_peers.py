@@ -203,7 +203,7 @@ def simulate(build, address, *options, may_fail=False):
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     if not result.stdout:
-        raise SystemExit(f"ingest_peers: the simulator said: {result.stderr}")
+        raise SystemExit(f"ingest_peers: the simulator failed: {result.stderr}")
     answer = json.loads(result.stdout)
     answer["complete"] = result.returncode == 0
     return answer

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Where the probes' CPU time goes in the example: the trainer's own thread, and ours by name.
+"""Attributes the probes' CPU time in the example: to the trainer's own thread, and to ours by name.
 
   attribution.py --router score-drop --steps 300 --layers 2 --server 127.0.0.1:7433
 

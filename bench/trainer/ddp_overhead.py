@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What the probes cost a data-parallel training step: examples/ddp_pytorch, its ranks over gloo.
+"""Measures the cost of the probes in a data-parallel training step: examples/ddp_pytorch, its ranks over gloo.
 
 Blocks of steps with and without probes alternate in the same ranks. With probes the example makes all
 its observations (the hook's collectives, the digests of all weights, the loss).

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What the two lines cost the smallest example (examples/watch_pytorch), by attribution, as watch_cost.py counts it.
+"""Measures the cost of the two lines in the smallest example (examples/watch_pytorch), by attribution, as watch_cost.py does.
 
   example_cost.py               # 300 steps as they are, a plain run and a watched one in turns
   example_cost.py --pause 0.05  # steps filled up to 50 ms

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What a light step of run.watch is made of: the time between the trainer's call and the entry of torch's own function, and back.
+"""Measures the parts of a light step of run.watch: the time between the trainer's call and the entry of torch's function, and back.
 
   light_parts.py                    # steps of about 3 ms
   light_parts.py --steps 30 --blocks 20

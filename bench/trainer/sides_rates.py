@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""How often precision/stale-gradient warns of sides that are not kept apart: simulated games and tasks, of which run.watch's own evidence is taken.
+"""Measures how often precision/stale-gradient warns of sides that share gradients, in simulated games and tasks, with run.watch's own evidence.
 
   sides_rates.py [--seeds 200] [--steps 64] [--only NAME]
 
-A line each: how many steps were looked at, quantiles of the mean cosine over the seeds, and in how many runs a rule with this cosine, and this
-share of the steps, would warn. The names of the faults begin with FAULT.
+Prints a line for each: the number of measured steps, quantiles of the mean cosine over the seeds, and the number of runs in which a rule with
+this cosine, and this share of the steps, would warn. The names of the faults begin with FAULT.
 """
 
 import argparse
@@ -20,13 +20,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 from plumbline._watching.sides import Sides  # noqa: E402
 
 F = nn.functional
-FEWEST, SHARE = 8, 0.05  # looks; of the norm: as the rule has them
+FEWEST, SHARE = 8, 0.05  # measurements; share of the norm: as in the rule
 RULES = [(cosine, part) for part in (0.75, 0.9) for cosine in (-0.3, -0.4, -0.5)]
 FAMILIES = {}
 
 
 class Loop:
-    """What run.watch reports to Sides of a loop; `rows`: (cosine, share) of each look."""
+    """The data of a loop that run.watch passes to Sides; `rows`: (cosine, share) of each measurement."""
 
     def __init__(self, *optimizers):
         self.rows, self._cosine = [], None
@@ -95,7 +95,7 @@ NETS = {
     "mlp": lambda: (net(4, 2), net(2, 1), 2), "norms": lambda: (normed(4, 2, nn.BatchNorm1d), normed(2, 1, nn.LayerNorm), 2),
     "conv": lambda: (maker_conv(), judge_conv(), 16),
 }  # fmt: skip
-LOSSES = {  # the judge's of real ones and of made ones, the maker's
+LOSSES = {  # the judge's loss of real and of made samples, the maker's loss
     "bce": (lambda real, made: cross(real, 1.0) + cross(made, 0.0), lambda made: cross(made, 1.0)),
     "hinge": (lambda real, made: F.relu(1 - real).mean() + F.relu(1 + made).mean(), lambda made: -made.mean()),
     "wgan": (lambda real, made: made.mean() - real.mean(), lambda made: -made.mean()),
@@ -104,7 +104,7 @@ LOSSES = {  # the judge's of real ones and of made ones, the maker's
 
 
 def game(loss, nets, cleared, steps):
-    """Not `cleared`: the judge is updated with what the maker's loss has left in it, too."""
+    """If not `cleared`, the judge is also updated with the gradients that the maker's loss has left."""
     (of_judge, of_maker), (maker, judge, width) = LOSSES[loss], NETS[nets]()
     makes, judges = adam(maker), adam(judge)
     loop, center = Loop(makes, judges), torch.randn(width)
@@ -122,7 +122,7 @@ def game(loss, nets, cleared, steps):
 
 
 def policy(cleared, steps):
-    """An actor whose loss goes through its critic."""
+    """An actor whose loss is computed through its critic."""
     actor, critic, world = net(4, 2), net(6, 1), torch.randn(6, 1)
     acts, values = adam(actor), adam(critic)
     loop = Loop(acts, values)

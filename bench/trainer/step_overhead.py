@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What the probes cost a training step, measured in one process.
+"""Measures the cost of the probes in a training step, in one process.
 
 Blocks of steps with probes and without alternate, so that heat, neighbours and the data meet both
 alike. Each block with probes is paired with the block after it; the figure is the median over the

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What run.watch costs at steps of 3, 30 and 200 ms, from the first step on: processes take turns.
+"""Measures the cost of run.watch at steps of 3, 30 and 200 ms, from the first step on: processes alternate.
 
   watch_pairs.py                            # the three lengths, less than six minutes
   watch_pairs.py --steps 3 --pairs 8        # one length

@@ -25,7 +25,7 @@ struct Leaks {
 // One in a hundred ledgers without a leak has a finding.
 Leaks FindLeaks(const Ledger& ledger, const Estimate& estimate, const Allowances& allowances);
 
-// Whether the multipliers grow or shrink together from their smallest to their largest scale.
+// Tests whether the multipliers grow or shrink together from their smallest to their largest scale.
 struct ScaleBias {
   size_t judged = 0;  // multipliers with at least two scales; 0 if not judged
   double mean = 0;    // of Y at the largest scale minus Y at the smallest

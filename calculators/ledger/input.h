@@ -51,7 +51,7 @@ struct Ledger {
 
 // Errors that do not average out, as standard deviations. All of them are assumptions.
 struct Allowances {
-  // Of a ln multiplier, for each decade between two scales and for each change.
+  // of a ln multiplier, for each decade between two scales, and separate for each change
   double scale = 0.02;
   double target = 0.005;  // the same for each decade up to the target, shared by all changes
   double small = 0.001;   // of ln loss, shared by all ablations of one scale below the largest

@@ -31,8 +31,8 @@ struct Worth {
 Worth WorthOf(const std::vector<Cell>& cells, const Baseline& baseline, double variance,
               const Allowances& allowances);
 
-// Returns the covariance of the y: [n, n], C order. Seeds contribute through shared runs, and the
-// allowances through what ablations have in common.
+// Returns the covariance of the y: [n, n], C order. Shared runs contribute the noise of
+// seeds; the allowances contribute errors that ablations share.
 std::vector<double> CovarianceOf(const std::vector<Worth>& worths, double variance,
                                  const Allowances& allowances);
 

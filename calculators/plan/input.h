@@ -30,7 +30,7 @@ struct Cluster {
   bool rails = true;       // all GPUs of a domain carry the traffic that leaves it
 };
 
-// What is sharded over the data-parallel ranks.
+// The state that is sharded over the data-parallel ranks.
 enum class Sharding { kNone, kOptimizer, kGradients, kWeights };
 const char* ShardingName(Sharding sharding);  // "none", "zero1", "zero2", "zero3"
 

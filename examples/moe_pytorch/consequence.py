@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What a leaking router is worth: trains each way, then runs the weights with causal routing too.
+"""Measures how much a leaking router gains: trains with each router, then runs the weights with causal routing too.
 
   consequence.py
   consequence.py --routers dropless score-drop --steps 1000 --seed 2 --json result.json

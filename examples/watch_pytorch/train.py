@@ -74,7 +74,7 @@ def train(options):
     if options.record or options.server:
         import plumbline
         run = plumbline.init(run=options.run, server=options.server, record=options.record,
-                             budget=1)  # the first line; 300 short steps: the default of 1 % has few looks at them
+                             budget=1)  # the first line; for 300 short steps the default of 1 % allows few measurements
         run.watch(model, optimizer)                                                          # the second
     for step, pieces in enumerate(batches(options.text, options.steps)):
         spoil(model, options.fault, step)

@@ -29,8 +29,8 @@ PLUMB_DEVICE uint64_t DecideSection(const Block& block, const GraphCall& call, u
 
 namespace internal {
 
-// Copies four bytes of a struct; the cast tells a host's compiler that they are no integer of its
-// own.
+// Copies four bytes of a struct. On the host, memcpy is used because the struct need not hold an
+// integer there (strict aliasing).
 PLUMB_HD inline void CopyWord(const unsigned char* from, unsigned char* to) {
 #if defined(__CUDA_ARCH__)
   *reinterpret_cast<uint32_t*>(to) = *reinterpret_cast<const uint32_t*>(from);

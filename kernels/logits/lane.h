@@ -148,7 +148,7 @@ class LogitLane {
     Real unit = static_cast<Real>(-1e38);      // none yet
     Real limit = static_cast<Real>(-3.38e38);  // logits up to it need no larger unit
     Real s0 = 0, s1 = 0, s2 = 0, t1 = 0, k = 0, l0 = 0, l1 = 0;
-    uint32_t finite = 0, exact = 0, faults = 0;  // beside those of ordinary rounds
+    uint32_t finite = 0, exact = 0, faults = 0;  // not of ordinary rounds
   };
 
   // The sums of pairs that are not ordinary, with any f32 logits.
@@ -395,7 +395,7 @@ class LogitLane {
   Real x_ = 0, xx_ = 0, d_ = 0, dd_ = 0, xd_ = 0;  // of ordinary rounds
   Rest rest_;
   internal::DeltaRange<Real> range_;  // of ordinary rounds
-  // Of bf16: the largest, in two parts; the limit, twice.
+  // For bf16: the largest logits, in two parts; the limit, twice.
   uint32_t packed_top_[2] = {0xff80ff80u, 0xff80ff80u},
            packed_limit_[2] = {0xff7fff7fu, 0xff7fff7fu};
   uint32_t rounds_ = 0;  // ordinary ones

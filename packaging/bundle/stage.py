@@ -23,7 +23,7 @@ class Build:
         self._cache = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(), re.M))
         if self._cache.get("PLUMBLINE_SANITIZE"):
             raise RuntimeError(
-                f"'{folder}' is built with a sanitizer, which nobody else's process has"
+                f"'{folder}' is built with a sanitizer, which other processes lack"
             )
         if self._cache.get("CMAKE_INSTALL_LIBDIR") != "lib":
             raise RuntimeError(

@@ -20,18 +20,18 @@ config=${RELAY_CONFIG:-/etc/plumbline/relay.toml}
 directory=${RELAY_DIR:-/run/plumbline}/relay-$SLURM_JOB_ID
 user=${SLURM_JOB_USER:-root}
 
-say() { logger -t plumbline-prolog -- "job $SLURM_JOB_ID: $*" 2>/dev/null || echo "plumbline: $*" >&2; }
+log() { logger -t plumbline-prolog -- "job $SLURM_JOB_ID: $*" 2>/dev/null || echo "plumbline: $*" >&2; }
 
 if [ -z "$upstream" ]; then
-  say "no UPSTREAM in $environment: no relay is started"
+  log "no UPSTREAM in $environment: no relay is started"
   exit 0
 fi
 # Only the job's user can reach the socket: its directory is closed to all other users.
 if ! install -d -m 0711 "${directory%/*}" || ! install -d -m 0700 "$directory"; then
-  say "$directory cannot be made: no relay is started"
+  log "$directory cannot be made: no relay is started"
   exit 0
 fi
-chown "$user" "$directory" || say "$directory cannot be given to $user"
+chown "$user" "$directory" || log "$directory cannot be given to $user"
 
 setsid "$plumbd" --config "$config" --relay "$upstream" --grpc "unix:$directory/socket" --http off \
   --port-file "$directory/ready" >"$directory/log" 2>&1 </dev/null &
@@ -45,5 +45,5 @@ for _ in $(seq 300); do # 30 s: the node may be busy
   kill -0 "$(cat "$directory/pid")" 2>/dev/null || break
   sleep 0.1
 done
-say "the relay did not start: $(tail -n 1 "$directory/log")"
+log "the relay did not start: $(tail -n 1 "$directory/log")"
 exit 0

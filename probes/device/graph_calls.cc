@@ -238,7 +238,7 @@ DeviceOutcome GraphCalls::Capture(const UpdateCall& call, void* stream, void* re
 
 // ---- a step ------------------------------------------------------------------------------------
 
-// Asks each site once, however many calls it has: they are due together.
+// Queries each site once, even if it has many calls: they are due together.
 bool GraphCalls::Query(GraphOwner* owner) {
   const MutexLock lock(calls_mutex_);
   Sweep();

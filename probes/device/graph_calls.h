@@ -132,7 +132,7 @@ class GraphCalls {
 
   // The following functions are called by the stepping thread.
 
-  // Asks for each call's request; returns false if none is due.
+  // Queries the request of each call; returns false if none is due.
   bool Query(GraphOwner* owner);
   // Returns the bytes of a record with the requested calls and this number of replays of each.
   size_t RecordBytes(uint32_t replays, bool elements);
@@ -185,7 +185,7 @@ class GraphCalls {
   uint64_t* sections_ = nullptr;  // of GraphCall, after the slots
   uint64_t* reported_ = nullptr;  // of GraphCall, after those
   uint32_t* arrived_ = nullptr;   // of GraphCall, after those
-  void* slots_memory_ = nullptr;  // memory of slots_ and the words after them, also before it is
+  void* slots_memory_ = nullptr;  // memory of slots_ and of the words after them; set before it is
                                   // written
   GraphSlot* slots_ = nullptr;    // set before size_ becomes more than 0
   // Held for short times: the stepping thread waits for no capture.

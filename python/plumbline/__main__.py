@@ -1,4 +1,4 @@
-"""python -m plumbline: what can be asked without a run."""
+"""python -m plumbline: commands that need no run."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Gradient accumulation: what each micro-batch adds to .grad, at some of its elements, and what was left there."""
+"""Gradient accumulation: some elements of what each micro-batch adds to .grad, and of what was left there."""
 
 import sys
 
@@ -8,8 +8,8 @@ from ._library import NO_STEP
 from ._reducing import as_indices, elements
 from ._tensors import Unsupported, local
 
-_SAMPLES = 128  # of one parameter: a step may have a thousand micro-batches
-_MOST_BYTES = 2 << 20  # of one parameter's addends in one step
+_SAMPLES = 128  # addends of one parameter: a step may have a thousand micro-batches
+_MOST_BYTES = 2 << 20  # bytes of one parameter's addends in one step
 
 
 class _Sum:
@@ -21,7 +21,7 @@ class _Sum:
         self._indices = None
         self._left = LeftGradient(parameter)
         self._start_over()
-        # The node that adds to .grad; its hooks run after it did. It must be kept alive here.
+        # Returns the node that adds to .grad; its hooks run after the addition. The caller must keep it alive.
         self._node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
         self._handles = (
             parameter.register_hook(self._before),
@@ -36,7 +36,7 @@ class _Sum:
         self._rows, self._sum, self._pending = [], None, None
 
     def _captured(self):
-        """Does this step keep elements? Asked once a step."""
+        """Returns whether this step keeps elements. Checked once a step."""
         run = self._run
         if run._step != self._step:
             self._step = run._step
@@ -81,7 +81,7 @@ class _Sum:
         if self._sum is not None and (before is None or not torch.equal(before, self._sum)):
             self._emit()  # .grad was cleared or changed between two micro-batches: another sum
         if self._sum is None and before is not None and bool(before.ne(0).any()):
-            self._rows.append(before)  # what earlier steps left is this sum's first addend
+            self._rows.append(before)  # what earlier steps left is the first addend of this sum
         self._pending = elements(addend, self._indices)
 
     def _after(self, *_):
@@ -118,7 +118,7 @@ class _Sum:
 
 
 class Watched:
-    """What watch_accumulation returns."""
+    """The result of watch_accumulation."""
 
     def __init__(self, run, sums):
         self._run, self._sums = run, sums
@@ -136,7 +136,7 @@ class Watched:
 
 
 def _named(parameters):
-    """(name, parameter) pairs, or Unsupported."""
+    """Returns (name, parameter) pairs. Raises Unsupported."""
     torch = sys.modules.get("torch")
     expected = "expected a module or (name, parameter) pairs, as named_parameters() gives them"
     if isinstance(parameters, dict):
@@ -155,8 +155,8 @@ def _named(parameters):
 
 
 def watch_accumulation(run, parameters, limit):
-    trained = [(name, p) for name, p in _named(parameters) if p.requires_grad and p.is_leaf and local(p) is p]  # no shards: they add up on their own
-    # The order of names decides between equals: every rank watches the same ones.
+    trained = [(name, p) for name, p in _named(parameters) if p.requires_grad and p.is_leaf and local(p) is p]  # no shards: they are summed elsewhere
+    # The order of names decides between equal sizes: every rank watches the same ones.
     trained.sort(key=lambda pair: (-pair[1].numel(), pair[0]))
     with sys.modules["torch"].enable_grad():
         return Watched(run, [_Sum(run, name, p) for name, p in trained[:limit]])

@@ -1,4 +1,5 @@
-"""What the callbacks of frameworks share: a run that opens when the training begins, and calls that never end it."""
+"""Code that the callbacks of frameworks share: a run that opens when the training begins, and calls that never end
+it."""
 
 import functools
 import math
@@ -10,7 +11,8 @@ from ._stopping import checked
 
 
 def named(folder, options, name=None):
-    """init's arguments: without a server and a record, a record in `folder`. `name`: the framework's own of the run."""
+    """Returns init's arguments. Without a server and a record, the record is in `folder`. `name`: the framework's own
+    name of the run."""
     options = dict(options)
     folder = os.path.abspath(folder or ".")
     if not (options.get("server") or options.get("record") or os.environ.get("PLUMBLINE_SERVER") or os.environ.get("PLUMBLINE_RECORD")):
@@ -21,7 +23,7 @@ def named(folder, options, name=None):
 
 
 def guarded(method):
-    """Nothing of ours may end the trainer's step: an exception is reported once."""
+    """No error of this package may end the trainer's step: an exception is reported once."""
 
     @functools.wraps(method)
     def call(self, *arguments, **options):
@@ -46,9 +48,10 @@ class Session:
         self.run, self._watched, self._pair, self._settings = None, None, None, {}
 
     def begin(self, folder, name, model, optimizers, scaler=None, step=0, made=0):
-        """A training begins, whose next step has the number `step`, after `made` steps that the framework has counted.
+        """Called when a training begins. Its next step has the number `step`; the framework has counted `made` steps.
 
-        One that starts again from an earlier step is another attempt."""
+        A training that starts again from an earlier step is another attempt.
+        """
         if self.run is not None and step < getattr(self.run, "_following", int)():
             self.run.finish()
             self.run, self._attempt = None, (self._attempt or 0) + 1
@@ -65,11 +68,11 @@ class Session:
             self._watched, self._pair = self.run.watch(model, list(optimizers), scaler=scaler), pair
 
     def settings(self, values):
-        """The trainer's own, for the first step that begins: numbers and switches, `settings/NAME`."""
+        """Keeps the trainer's own settings, numbers and switches, for the first step: `settings/NAME`."""
         self._settings = values
 
     def record_settings(self):
-        """In the open step, once."""
+        """Records them in the open step, once."""
         values, self._settings = self._settings, {}
         for name, value in values.items():
             if isinstance(value, (bool, int, float)):
@@ -80,7 +83,7 @@ class Session:
         return self.run is not None and self.run._stops(step)
 
     def scalars(self, metrics, prefix=""):
-        """Numbers of a dictionary, in the open step."""
+        """Records the numbers of a dictionary in the open step."""
         for name, value in (metrics or {}).items():
             if hasattr(value, "numel") and value.numel() != 1:
                 continue
@@ -91,7 +94,7 @@ class Session:
             self.run.scalar(f"{prefix}{name}", number if not math.isnan(number) else math.nan)
 
     def end(self):
-        """The training has ended: the hooks go, the run stays for another one."""
+        """Called when the training has ended: removes the hooks, and keeps the run for another training."""
         watched, self._watched, self._pair = self._watched, None, None
         if watched is not None:
             watched.remove()

@@ -1,21 +1,21 @@
-"""Sees what is handed to all_reduce while a communication hook runs, and what comes back.
+"""Observes the arguments and the results of all_reduce while a communication hook runs.
 
-A hook scales and casts its bucket before it starts the collective, so the bucket does not show what
-travels. While a captured hook runs, and in its thread alone, the process group's `allreduce` method
-goes through here; before and after, torch is as it was. Calls of other threads pass through.
+A hook scales and casts its bucket before it starts the collective, so the bucket does not show what is sent. While a
+captured hook runs, and only in its thread, calls of the process group's `allreduce` go through this module. Before
+and after that, torch is unchanged. Calls of other threads pass through.
 """
 
 import sys
 import threading
 
 _lock = threading.Lock()
-_installed = 0  # captures that run now
-_methods = []  # (class, method) as they were
+_installed = 0  # captures in progress
+_methods = []  # (class, original method)
 _local = threading.local()
 
 
 def _owners(kind):
-    """The classes that define allreduce for groups of this class."""
+    """Returns the classes that define allreduce for groups of this class."""
     return [c for c in kind.__mro__ if "allreduce" in vars(c)]
 
 
@@ -52,7 +52,7 @@ def _uninstall():
 
 
 def _given(arguments, named):
-    """(tensor, op) of an allreduce of one tensor; None of anything else, and of what is unknown."""
+    """Returns (tensor, op) of an allreduce of one tensor; None for any other or unknown call."""
     try:
         return _arguments(arguments, named)
     except Exception:
@@ -128,7 +128,7 @@ class Capture:
             _install(self._class)
             self._entered = True
             _local.capture = self
-        except TypeError:  # a class of another torch that does not let its methods be replaced
+        except TypeError:  # a class of another torch version, whose methods cannot be replaced
             pass
         return self
 
@@ -140,7 +140,7 @@ class Capture:
 
     def allreduce(self, original, group, arguments, named):
         looked = None
-        _local.capture = None  # an allreduce that is made of others is one
+        _local.capture = None  # an allreduce that is made of others counts once
         try:
             given = _given(arguments, named)
             if given is not None:

@@ -75,7 +75,7 @@ _HEADLINES = {
 
 
 class RouterCheckError(RuntimeError):
-    """The router failed, or answered what is no routing, while it was checked."""
+    """The router failed while it was checked, or its result is not a routing."""
 
 
 class RouterVerdict:
@@ -140,7 +140,7 @@ def _torch():
 
 @contextlib.contextmanager
 def _seeds_restored(device):
-    """Puts the generators back as they were: a check changes nothing in the trainer."""
+    """Restores the generators, so that a check changes nothing in the trainer."""
     torch, numpy = _torch(), sys.modules.get("numpy")
     python = random.getstate()
     host = torch.get_rng_state() if torch else None
@@ -224,7 +224,7 @@ def _batch(logits):
 
 
 def _as_torch_or_numpy(what, value):
-    """(module, array) with a host array of integers, floats or bool."""
+    """Returns (module, array) with a host array of integers, floats or bool."""
     torch, numpy = _torch(), sys.modules.get("numpy")
     if torch is not None and isinstance(value, torch.Tensor):
         return torch, value.detach().cpu()
@@ -242,7 +242,7 @@ def _is_integer(module, array):
 
 
 def _is_permutation(module, array):
-    """Every row holds each of 0..E-1 once: indices of k = E choices, not a map."""
+    """Returns whether every row holds each of 0..E-1 once: then they are indices of k = E choices, not a map."""
     ordered = module.sort(array, 1)
     ordered = ordered[0] if module is _torch() else ordered
     return bool((ordered == module.arange(array.shape[1])).all())
@@ -266,7 +266,7 @@ def _fates_of_indices(shape, indices, keep):
                              f"found {list(keep.shape)}")
         keep = module.asarray(keep) if hasattr(module, "asarray") else keep
         fate = module.where(keep != 0, module.ones_like(indices), module.full_like(indices, 2))
-    # One column more takes the choices that are none.
+    # An additional column takes the missing choices.
     fates = module.zeros((tokens, experts + 1), dtype=module.uint8)
     column = module.where(indices < 0, module.full_like(indices, experts), indices)
     if module is _torch():
@@ -277,7 +277,7 @@ def _fates_of_indices(shape, indices, keep):
 
 
 def _fates(shape, answer):
-    """(module, [T,E] of 0 not chosen, 1 kept, 2 refused) from what a router returned."""
+    """Returns (module, [T,E] of 0 not chosen, 1 kept, 2 refused) from the result of a router."""
     if isinstance(answer, tuple) and len(answer) == 2:
         return _fates_of_indices(shape, *answer)
     module, array = _as_torch_or_numpy("the router's answer", answer)

@@ -1,7 +1,8 @@
-"""torch.compile: what its compiler must not see of ours, and what is around a model that was compiled.
+"""torch.compile: hides our functions from its compiler, and finds the module around which a model was compiled.
 
-The compiler follows Python code, hooks too, and refuses what it cannot make part of a graph. So each of ours that stands
-where it may come along asks first whether it does; the compiler answers that itself, and leaves the rest out.
+The compiler follows Python code, hooks too, and refuses code that cannot be part of a graph. So each of our functions
+that it may reach first checks whether the compiler runs. The compiler evaluates this check itself and leaves the rest
+out.
 """
 
 import sys
@@ -12,19 +13,20 @@ def _never():
 
 
 def is_compiling():
-    """The function to ask; torch's own, which the compiler knows by heart."""
+    """Returns the function that checks this; torch's own, which the compiler evaluates itself."""
     torch = sys.modules["torch"]
     return getattr(getattr(torch, "compiler", None), "is_compiling", _never)
 
 
 def outside(function):
-    """The function, so that nothing in it is compiled where a compiled one calls it between two graphs. Without a compiler loaded: itself."""
+    """Returns the function such that nothing in it is compiled if a compiled function calls it between two graphs.
+    Without a loaded compiler: itself."""
     disable = getattr(sys.modules.get("torch._dynamo"), "disable", None)
     return function if disable is None else disable(function)
 
 
 def unwrapped(model):
-    """The trainer's module, of what torch.compile has made of it."""
+    """Returns the trainer's module inside of the module that torch.compile has made of it."""
     return model._orig_mod if type(model).__name__ == "OptimizedModule" else model
 
 
@@ -33,6 +35,6 @@ def is_compiled(model):
 
 
 def compiles():
-    """Has the compiler made anything in this process?"""
+    """Returns whether the compiler has compiled anything in this process."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     return any(counters["frames"].values()) if "frames" in counters else False

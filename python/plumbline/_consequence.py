@@ -21,8 +21,8 @@ import math
 from ._student import two_sided
 from ._tensors import Unsupported, _flatten
 
-TOO_LARGE = 1e100  # no loss; its square would overflow
-FEW = 10           # units that differ; with fewer, among others that do not, no interval covers
+TOO_LARGE = 1e100  # no loss is so large; its square would overflow
+FEW = 10           # units that differ; if fewer do among others that do not, no interval covers
 NORMAL = 20        # units; with fewer their differences must be near normal
 BUCKETS = 8        # of positions
 
@@ -68,7 +68,7 @@ class LeakConsequence:
 
 
 def _values(what, value):
-    """(shape, flat list) of a tensor of any library that has tolist(), or of nested lists."""
+    """Returns (shape, flat list) of a tensor of any library that has tolist(), or of nested lists."""
     if hasattr(value, "detach"):
         value = value.detach()
     shape, flat = [], []
@@ -89,7 +89,8 @@ def _column(what, value, count):
 
 
 def _columns(shape, count, sequence_id, position):
-    """Rows of [B,S] losses are sequences, and [T] losses one, unless sequence_id and position are given."""
+    """Returns ids: rows of [B,S] losses are sequences, and [T] losses are one, unless sequence_id and position are
+    given."""
     if sequence_id is not None:
         where = None if position is None else _column("position", position, count)
         return _column("sequence_id", sequence_id, count), where
@@ -107,7 +108,7 @@ def _finite(loss):
 
 
 def _components(sequences, pools):
-    """{sequence: unit}: sequences that share a pool, also by way of others, are one unit."""
+    """Returns {sequence: unit}: sequences that share a pool, also indirectly, are one unit."""
     parent = {}
 
     def root(node):

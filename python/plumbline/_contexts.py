@@ -1,4 +1,4 @@
-"""What `with` takes of a run: a step, a stage of the loop, a graph's capture."""
+"""The context managers of a run: a step, a stage of the loop, a graph's capture."""
 
 import threading
 
@@ -18,7 +18,7 @@ class Step:
         return self._run
 
     def __exit__(self, kind=None, *_):
-        if kind is not None:  # the thread that steps is being left by an exception
+        if kind is not None:  # an exception leaves the step's thread
             self._run._broken = threading.get_ident()
         self._run._end_step()
         return False

@@ -1,8 +1,8 @@
-"""Communication hooks of DistributedDataParallel, whenever they are registered.
+"""Communication hooks of DistributedDataParallel, registered at any time.
 
-torch takes one hook for a model's life and gives none back, and before 2.0 does not report whether there
-is one. So from plumbline.init on, the class itself hands torch a hook that looks each time whether its
-model is watched by now; while it is not, that is one look into a dictionary.
+torch accepts one hook in a model's life and returns none, and before 2.0 does not report whether there is one. So
+from plumbline.init on, the class itself registers a hook that checks each time whether its model is watched by now.
+If it is not, the cost is one dictionary lookup.
 """
 
 import functools
@@ -10,7 +10,7 @@ import gc
 import sys
 import weakref
 
-_hooks = weakref.WeakKeyDictionary()  # model -> {"plain": the trainer's, "observed": ours or None}
+_hooks = weakref.WeakKeyDictionary()  # model -> {"plain": the trainer's hook, "observed": ours or None}
 
 
 def is_ddp(model):
@@ -18,7 +18,8 @@ def is_ddp(model):
 
 
 def around(module):
-    """The living DistributedDataParallel whose module this is, or None: what a framework wrapped out of the trainer's sight."""
+    """Returns the living DistributedDataParallel with this module, or None: a framework may have wrapped the module
+    where the trainer does not see it."""
     if "torch.nn.parallel.distributed" not in sys.modules or not _in_group():
         return None
     kind = sys.modules["torch.nn.parallel.distributed"].DistributedDataParallel
@@ -32,7 +33,7 @@ def _in_group():
 
 
 def prepare():
-    """Once torch's DistributedDataParallel is there; what is registered before is not seen."""
+    """Replaces the method once torch's DistributedDataParallel is imported; hooks registered before are not seen."""
     module = sys.modules.get("torch.nn.parallel.distributed")
     ddp = getattr(module, "DistributedDataParallel", None)
     plain = getattr(ddp, "register_comm_hook", None)  # from torch 1.8 on
@@ -58,7 +59,7 @@ def prepare():
 
 
 class Hook:
-    """The hook of one model that is watched."""
+    """The hook of one watched model."""
 
     def __init__(self, run, model, name):
         """name: of the sites; the bucket's number is appended."""

@@ -1,4 +1,4 @@
-"""python -m plumbline doctor: what run.watch would take for what, and what it would not."""
+"""python -m plumbline doctor: prints how run.watch would classify each module, and what it would not watch."""
 
 import contextlib
 import copy
@@ -13,19 +13,19 @@ from ._ddp import is_ddp
 from ._routers import Routers
 from ._watching.budget import Budget
 
-_NAMED = 3  # parameters that are named of many
+_NAMED = 3  # parameters that are named, if there are many
 _NOT_OWN = ("site-packages", "dist-packages", "importlib", os.path.dirname(__file__) + os.sep)  # files
 
 
 class _Refused(Exception):
-    """The model could not be made: one line."""
+    """The model could not be made: the reason in one line."""
 
 
 # ---- making the model ---------------------------------------------------------------------------
 
 
 def _where(error):
-    """file:line of the innermost line that is the user's own."""
+    """Returns file:line of the innermost line of the user's own code."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not any(word in f.filename for word in _NOT_OWN)]
     if isinstance(error, SyntaxError) and error.filename:
@@ -59,7 +59,7 @@ def _factory(text):
 
 
 def _make(text):
-    """(model, optimizers, example inputs or None)"""
+    """Returns (model, optimizers, example inputs or None)."""
     factory = _factory(text)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(factory, torch.nn.Module):
@@ -91,7 +91,7 @@ def _make(text):
 
 
 class _Report:
-    """Lines, and what would not be watched."""
+    """Returns the lines, and what would not be watched."""
 
     def __init__(self):
         self.missing = []
@@ -206,7 +206,7 @@ class _Heard:
 
 @contextlib.contextmanager
 def _same_dice():
-    """Random numbers drawn within are drawn again."""
+    """Restores the random generators: numbers drawn inside will be drawn again."""
     torch, numpy = sys.modules["torch"], sys.modules.get("numpy")
     python, arrays = random.getstate(), numpy.random.get_state() if numpy else None
     with torch.random.fork_rng():
@@ -223,7 +223,7 @@ def _guarded(body, *arguments):
 
 
 def _forward(report, model, inputs):
-    """A copy of the model runs once: whether its routers are heard."""
+    """Runs a copy of the model once, to see whether its routers can be observed."""
     torch, heard = sys.modules["torch"], _Heard()
     try:
         twin = copy.deepcopy(model).train()
@@ -265,7 +265,7 @@ def _report_routers(report, routers, heard):
 
 
 def examine(text):
-    """The exit status."""
+    """Returns the exit status."""
     try:
         model, optimizers, inputs = _make(text)
         print(f"plumbline doctor: {text}, a {type(model).__name__}")

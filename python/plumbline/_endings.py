@@ -1,8 +1,8 @@
-"""How the process ends: the report that its runs send with their goodbye.
+"""The end of the process: the report that its runs send with their goodbye.
 
-Uncaught exceptions are seen by sys.excepthook and threading.excepthook, a status other
-than 0 by sys.exit. Whatever was there before is called, once, and does what it did; nothing here
-may raise. SIGTERM is libplumbline's (plumbline_watch_sigterm), where it has its default action.
+sys.excepthook and threading.excepthook report uncaught exceptions, sys.exit a status other than 0. The functions that
+were installed before are called, once, with the same effect; nothing here may raise. libplumbline handles SIGTERM
+(plumbline_watch_sigterm), if the signal has its default action.
 """
 
 import atexit
@@ -16,19 +16,19 @@ EXCEPTION, EXIT, SIGNAL, INTERRUPTED, UNWINDING = 1, 2, 3, 4, 5
 _HERE = os.path.dirname(__file__)
 _LIBRARIES = tuple({os.path.join(path, "") for name, path in sysconfig.get_paths().items()
                     if name in ("stdlib", "platstdlib", "purelib", "platlib")}) + ("<frozen", "/usr/lib/python3/")  # fmt: skip
-# How a loop ends, not how a process does.
+# The end of a loop, not of a process.
 _NO_ERRORS = (GeneratorExit, StopIteration, StopAsyncIteration)
 
-_runs = []  # open ones
-_pid = None  # of the process in which the hooks are
-_status = None  # (status, exception or None) that the process was seen to exit with
+_runs = []  # open runs
+_pid = None  # the process that installed the hooks
+_status = None  # (status, exception or None) with which the process exits, if it is known
 
 
 # ---- what an exception was -----------------------------------------------------------------------
 
 
 def _where(trace):
-    """"train.py:57 in forward": the innermost line outside of libraries, else the innermost."""
+    """Returns "train.py:57 in forward": the innermost line outside of libraries, else the innermost."""
     found = last = None
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -51,7 +51,7 @@ def _text(value):
 
 
 def _described(value):
-    """type, text, where."""
+    """Returns type, text, place."""
     return type(value).__name__, _text(value), _where(value.__traceback__)
 
 
@@ -62,7 +62,7 @@ def _note(run, how, value):
 
 
 def _number(status):
-    """The status that sys.exit's argument becomes."""
+    """Returns the status that sys.exit's argument becomes."""
     if status is None:
         return 0
     return status & 0xFF if isinstance(status, int) else 1
@@ -84,7 +84,7 @@ def _interactive():
 
 
 def _uncaught(value):
-    """The main thread is over: the goodbye goes out now. Other threads may hold up the exit."""
+    """Called when the main thread is over: sends the goodbye now, because other threads may delay the exit."""
     if not _ours() or value is None or _interactive() or isinstance(value, SystemExit):
         return
     for run in list(_runs):
@@ -97,7 +97,7 @@ def _uncaught_in_thread(arguments):
     if not _ours() or value is None or isinstance(value, SystemExit):
         return
     for run in list(_runs):
-        if run._broken == threading.get_ident():  # it was the one that trains
+        if run._broken == threading.get_ident():  # the thread was the one that trains
             _note(run, EXCEPTION, value)
         else:
             kind, text, where = _described(value)
@@ -105,12 +105,12 @@ def _uncaught_in_thread(arguments):
 
 
 def _ends_a_child(frame):
-    """The frame of multiprocessing's in which a child's exception ends."""
+    """Returns whether it is the frame of multiprocessing in which a child's exception ends."""
     return frame.f_code.co_name == "_bootstrap" and "multiprocessing" in frame.f_code.co_filename
 
 
 class _LastSeen:
-    """An attribute of a SystemExit that is deleted with it. If no frame is left then, the exception was not caught."""
+    """An attribute of a SystemExit, deleted together with it. If no frame is left then, the exception was not caught."""
 
     __slots__ = ("status", "cause")
 
@@ -130,7 +130,7 @@ class _LastSeen:
 
 
 def _error_in_hand(value):
-    """The error that is being handled, where it is one."""
+    """Returns the exception that is being handled, if there is one."""
     return value if isinstance(value, Exception) and not isinstance(value, _NO_ERRORS) else None
 
 
@@ -140,7 +140,7 @@ def _install():
         return
     first, _pid = _pid is None, os.getpid()
     if not first:
-        _runs.clear()  # a forked child has inherited the hooks; the runs are not its own
+        _runs.clear()  # a forked child has inherited the hooks, but the runs belong to its parent
         return
 
     before, before_in_threads, exits = sys.excepthook, threading.excepthook, sys.exit
@@ -183,7 +183,7 @@ def watch(run):
     if not _runs:
         atexit.register(_at_exit)
     _runs.append(run)
-    run._short.plumbline_watch_sigterm()  # refused where the trainer has a handler of its own
+    run._short.plumbline_watch_sigterm()  # refused if the trainer has its own handler
     _finish_with_child(run)
 
 
@@ -195,7 +195,7 @@ def closed(run):
 
 
 def closing(run, value):
-    """`value`: the exception that is on its way, or being handled, while the run is closed."""
+    """`value`: the exception that is being raised or handled while the run is closed."""
     if run not in _runs or value is None or isinstance(value, _NO_ERRORS):
         return
     try:
@@ -210,7 +210,7 @@ def closing(run, value):
 
 
 def _of_main(trace):
-    """Did the exception leave the program, and not only something that a host ran?"""
+    """Returns whether the exception left the program, and not only a part that a host ran."""
     if trace is None:
         return False
     frame = trace.tb_frame
@@ -224,7 +224,7 @@ def _at_exit():
     for run in list(_runs):
         try:
             last = getattr(sys, "last_value", None)
-            # A hook that was put in place of ours: the interpreter has kept what it was given.
+            # A hook that replaced ours: the interpreter has kept the exception that the hook got.
             if last is not None and not _interactive() and _of_main(last.__traceback__):
                 _note(run, EXCEPTION, last)
             elif _status is not None:
@@ -235,7 +235,7 @@ def _at_exit():
 
 
 def _finish_with_child(run):
-    """A process of multiprocessing ends without the interpreter's exit, and prints what it raised."""
+    """A process of multiprocessing ends without the interpreter's exit, and prints its exception."""
     multiprocessing = sys.modules.get("multiprocessing")
     if multiprocessing is None or multiprocessing.parent_process() is None:
         return
@@ -262,7 +262,7 @@ def _finish_with_child(run):
 
 
 def _hear_child():
-    """From Python 3.13 on the finalizers come when the exception is gone: it is noted where the child prints it."""
+    """From Python 3.13 on finalizers run after the exception is gone: it is recorded where the child prints it."""
     import functools
     import traceback
 

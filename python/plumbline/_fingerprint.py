@@ -63,7 +63,7 @@ _TORCH = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat1
 
 
 class FingerprintError(RuntimeError):
-    """The function failed while its fingerprint was taken."""
+    """The function failed while its fingerprint was computed."""
 
 
 class Fingerprint:
@@ -104,7 +104,7 @@ class Fingerprint:
 
 
 def _arrays(dtype):
-    """address, count -> the array that the function gets: a tensor where torch is loaded."""
+    """Returns a function (address, count) -> the array for the tested function: a tensor if torch is loaded."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None:
         target = getattr(torch, _TORCH[dtype])
@@ -125,7 +125,7 @@ def _arrays(dtype):
 
 
 def _torch_operation(name, kind):
-    """(function of (a[, b][, batch]), kind) for "torch.sum", "torch.matmul", ..."""
+    """Returns (function of (a[, b][, batch]), kind) for "torch.sum", "torch.matmul", ..."""
     import torch
 
     def padded(row, batch):
@@ -161,7 +161,7 @@ def _torch_operation(name, kind):
         "torch.mm": ("gemm", matmul),
         "torch.nn.functional.linear": ("gemm", linear),
     }
-    operations.pop("torch.mean")  # divides: no plain sum
+    operations.pop("torch.mean")  # divides: not a plain sum
     if name not in operations:
         raise ValueError(f"fingerprint: expected a callable or one of {', '.join(sorted(operations))}, "
                          f"found {name!r}")

@@ -1,4 +1,4 @@
-"""DDP communication hooks that are observed: run.observed(hook)."""
+"""Observed communication hooks of DDP: run.observed(hook)."""
 
 import functools
 import itertools
@@ -12,11 +12,11 @@ from ._library import CAPTURING
 from ._process_groups import describe_group, group_of_state, world
 from ._reducing import as_indices, elements
 
-_MOST_COLLECTIVES = 4  # of one hook call that are kept
+_MOST_COLLECTIVES = 4  # collectives of one hook call that are kept
 
 
 def _average(state, bucket):
-    """What DDP does without a hook, to the bit: it multiplies by 1/N, then sums."""
+    """The same as DDP without a hook, to the bit: multiplies by 1/N, then sums."""
     group = group_of_state(state)
     group = world() if group is None else group
     buffer = bucket.buffer()
@@ -30,10 +30,10 @@ def plain_hook(hook):
 
 
 def _factor(before, after, ranks):
-    """c of after = c * before, where all elements agree on one to the rounding of `after`; else 0."""
+    """Returns c of after = c * before, if all elements agree within the rounding of `after`; else 0."""
     torch = sys.modules["torch"]
     a, b = before.double(), after.double()
-    tiny = torch.finfo(after.dtype).tiny  # below, the rounding is no longer relative
+    tiny = torch.finfo(after.dtype).tiny  # below this value the rounding is not relative
     use = torch.isfinite(a) & torch.isfinite(b) & (a != 0) & (b.abs() > tiny)
     if int(use.sum()) < 8:
         return 0.0
@@ -48,7 +48,7 @@ def _factor(before, after, ranks):
 
 
 def _charged(method):
-    """What a due call spends here counts against the run's budget."""
+    """Charges the time of a due call to the run's budget."""
 
     @functools.wraps(method)
     def charged(self, *arguments):
@@ -57,7 +57,7 @@ def _charged(method):
         try:
             return method(self, *arguments)
         finally:
-            run._spent = spent + thread_time_ns() - began  # calls within are in it
+            run._spent = spent + thread_time_ns() - began  # includes nested calls
 
     return charged
 
@@ -84,7 +84,7 @@ class _Call:
         self._count = 0
         buffer = bucket.buffer()
         self._dtype, self._elements = buffer.dtype, buffer.numel()
-        # Which site the collective belongs to is known from its op: of the bucket's last call.
+        # The op of the bucket's last call determines the site of the collective.
         self._op = hook.ops.get(layer)
         self._indices = None if self._op is None else self._sampled(layer, self._op, buffer.numel())
         self._bucket = None if self._indices is None else elements(buffer, self._indices)
@@ -96,7 +96,7 @@ class _Call:
 
     @_charged
     def started(self, group, tensor, op):
-        """A collective is about to start."""
+        """Called when a collective is about to start."""
         try:
             number, self._count = self._count, self._count + 1
             if number >= _MOST_COLLECTIVES:
@@ -129,13 +129,13 @@ class _Call:
 
     @_charged
     def finished(self, result):
-        """It has."""
+        """Called when the future has its value."""
         try:
             if self._kept:
                 for kept in self._kept:
                     self._observe(kept, result)
             elif self._op is None:
-                self._hook.ops[self._layer] = "avg"  # from the next call on
+                self._hook.ops[self._layer] = "avg"  # used from the next call on
             else:
                 self._observe_bucket(result)
         except Exception as error:
@@ -158,12 +158,12 @@ class _Call:
         )  # fmt: skip
 
     def _observe_cast(self, kept, before):
-        """What the hook's cast takes from the values: they are seen before it, scaled as it scaled."""
+        """Observes the values before the hook's cast, scaled as the hook scaled them."""
         if before and self._bucket.element_size() > kept.input.element_size():
             self._run._observe_cast(kept.layer, self._bucket * before, kept.dtype)
 
     def _observe_bucket(self, result):
-        """No all_reduce was seen: what went in is the bucket, what came out the hook's result."""
+        """No all_reduce was seen: the input is the bucket, the output is the hook's result."""
         same = self._bucket is not None and result.numel() == self._elements
         output = elements(result, self._indices) if same else None
         group = self._group
@@ -201,10 +201,10 @@ class _Observed:
         return site is None or self.run._step >= site.word[0]
 
     def _prepare(self, state, bucket):
-        """The call to observe, or None; the sequence number advances either way.
+        """Returns the call to observe, or None; the sequence number advances in both cases.
 
-        No process group is kept from call to call: one that outlives torch's own references ends
-        the process badly.
+        Keeps no process group from call to call: a group that outlives torch's own references crashes the process at
+        its end.
         """
         try:
             if self._sequence is None:
@@ -219,10 +219,10 @@ class _Observed:
             return None
 
     def _wait_begins(self, bucket):
-        """What is left of the backward pass is waiting: until the last bucket, too, is reduced.
+        """Measures the rest of the backward pass, which is waiting until the last bucket is reduced.
 
-        DDP waits in a callback of the engine that it queues after this call; ours is queued after that one.
-        On a device the host does not wait here.
+        DDP waits in a callback of the engine that it queues after this call; ours is queued after that one. On a
+        device the host does not wait here.
         """
         if not bucket.is_last() or bucket.buffer().device.type != "cpu":
             return
@@ -252,18 +252,18 @@ class _Observed:
             return future
 
         def finish(done):
-            value = done.value()  # raises what the hook's future holds
+            value = done.value()  # raises the exception of the hook's future
             call.finished(value)
             return value
 
         try:
             return future.then(finish)
-        except AttributeError:  # no future: DDP reports it
+        except AttributeError:  # not a future: DDP reports it
             return future
 
 
 def observed(run, hook, name):
-    """A function, since DDP looks at a hook's signature and name."""
+    """A function, because DDP checks a hook's signature and name."""
     wrapped = _Observed(run, hook, name)
 
     @functools.wraps(wrapped.hook)

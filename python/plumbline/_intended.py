@@ -1,8 +1,8 @@
-"""What an optimizer of torch's means to add to a parameter, in fp64, from its own state.
+"""The value that an optimizer of torch intends to add to a parameter, in fp64, from its own state.
 
-The formulas are those of torch.optim's documentation (SGD, Adam, AdamW, with AMSGrad, maximize and
-Nesterov). The moments are taken as the optimizer stored them, so that what is judged is the addition
-to the weight alone; how the moments themselves round is judged by moment_before and moment_after.
+The formulas are those of torch.optim's documentation (SGD, Adam, AdamW, with AMSGrad, maximize and Nesterov). The
+moments are taken as the optimizer stored them, so that only the addition to the weight is judged. The rounding of the
+moments is judged by moment_before and moment_after.
 """
 
 import inspect
@@ -10,7 +10,7 @@ import sys
 
 
 def kind_of(optimizer):
-    """ "sgd", "adam", "adamw", or None: another optimizer, or one that steps in its own way."""
+    """"sgd", "adam", "adamw", or None: another optimizer, or one with its own step."""
     optim = sys.modules["torch"].optim
     step = inspect.unwrap(type(optimizer).step)
     for kind, known in (("sgd", optim.SGD), ("adam", optim.Adam), ("adamw", optim.AdamW)):
@@ -47,7 +47,7 @@ def _adam(group, state, before, decoupled):
 
 
 def intended(kind, group, state, before, gradient):
-    """The update of some elements. `state` after the step, of the same elements, but for "step"; all fp64."""
+    """Returns the update of some elements. `state`: after the step, of the same elements, except "step"; all fp64."""
     if kind == "sgd":
         return _sgd(group, state, before, gradient)
     return _adam(group, state, before, kind == "adamw")

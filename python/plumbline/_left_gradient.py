@@ -1,45 +1,46 @@
-"""Was .grad cleared? What a step left in it, at a few elements, and what the next step found there.
+"""Checks whether .grad was cleared: some elements that a step left in it, and the values that the next step found
+there.
 
-What is found uncleared counts only once an update has used it: the generator's backward pass adds to the
-discriminator's gradient, which is cleared before the discriminator's own.
+A gradient that was not cleared counts only once an update has used it: the generator's backward pass adds to the
+discriminator's gradient, which is cleared before the discriminator's own pass.
 """
 
 import sys
 
-_PLACES = 128  # of one parameter
-_CLEARED = 2  # how often a look that shows a cleared gradient is recorded; other looks always are
+_PLACES = 128  # elements of one parameter
+_CLEARED = 2  # interval for records of a cleared gradient; gradients that were not cleared are always recorded
 
 
 class LeftGradient:
-    """One parameter's, from the end of a step to the first addend of the next."""
+    """The left gradient of one parameter, from the end of a step to the first addend of the next."""
 
     def __init__(self, parameter):
         self._parameter = parameter
         self._places = self._kept = self._version = None
-        self._waiting = self._waits_since = None  # found uncleared, at that version of the parameter
+        self._waiting = self._waits_since = None  # not cleared, at that version of the parameter
         self._cleared = 0
 
     def added(self):
-        """In front of each addend: an update that comes later changes the version."""
+        """Called before each addend: a later update changes the version."""
         self._version = self._parameter._version
         if self._waiting is not None and not bool(self._elements().ne(0).any()):
-            self._waiting = None  # cleared before anybody used it
+            self._waiting = None  # cleared before an update used it
 
     def used(self):
-        """(places, left, found) of what was found uncleared, once an update has used it, or None."""
+        """Returns (places, left, found) of a gradient that was not cleared, once an update has used it, or None."""
         if self._waiting is None or self._parameter._version == self._waits_since:
             return None
         used, self._waiting = self._waiting, None
         return used
 
     def step_ends(self, due):
-        """`due`: so is the next step. What is there now is what the optimizer saw: clipped, unscaled."""
+        """`due`: the next step is due too. The values now are those that the optimizer used: clipped, unscaled."""
         self._kept = self._elements() if due else None
 
     def found(self):
-        """(places, left, found) of a gradient that was cleared, in front of the step's first addend, or None.
+        """Returns (places, left, found) of a gradient that was cleared, before the step's first addend, or None.
 
-        None too where the weights were not updated in between: then the sum goes on by intent.
+        Also returns None if the weights were not updated in between: then the sum continues on purpose.
         """
         left, self._kept = self._kept, None
         if left is None or self._version in (None, self._parameter._version):
@@ -54,7 +55,7 @@ class LeftGradient:
         return None
 
     def _elements(self):
-        """A cleared gradient is zero; None: it has no elements of its own (sparse)."""
+        """Returns the elements. A cleared gradient is zero. None: the gradient has no elements of its own (sparse)."""
         torch = sys.modules["torch"]
         total, flat = self._parameter.grad, self._parameter.detach().reshape(-1)
         if total is not None and total.layout is not torch.strided:

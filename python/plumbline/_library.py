@@ -10,8 +10,8 @@ OK, NOT_DUE, DISABLED, DROPPED = 0, 1, 2, 3
 INVALID_ARGUMENT, FAILED_PRECONDITION, UNAVAILABLE, DEADLINE_EXCEEDED = -1, -2, -3, -4
 
 NEVER = 2**64 - 1
-CAPTURING = 2**64 - 3  # a run's step while a graph is captured: every site is due
-NO_STEP = 2**64 - 2  # a run's step outside of steps: not smaller than any due word but NEVER
+CAPTURING = 2**64 - 3  # a run's step during a capture of a graph: every site is due
+NO_STEP = 2**64 - 2  # a run's step outside of steps: at least any due word except NEVER
 
 _NAME = "libplumbline.so"
 
@@ -63,7 +63,7 @@ class SiteHead(ctypes.Structure):
 
 
 def _in_source_tree(package):
-    """Libraries of build directories, newest first, when the package lies in its source tree.
+    """Returns libraries of build directories, newest first, if the package is in its source tree.
 
     A sanitizer's library cannot be loaded into a Python that was not started with the sanitizer.
     """
@@ -88,15 +88,15 @@ def _candidates():
     if chosen:
         return [chosen]
     files = []
-    for path in (os.path.abspath, os.path.realpath):  # the folder may be a link to one that lies elsewhere
+    for path in (os.path.abspath, os.path.realpath):  # the folder may be a link
         package = os.path.dirname(path(__file__))
         files += [os.path.join(package, _NAME), *_installed(package), *_in_source_tree(package)]
     files = [path for path in files if os.path.exists(path)]
-    return files[:1] or [_NAME]  # else wherever the loader looks
+    return files[:1] or [_NAME]  # else where the loader searches
 
 
 def _declare(short, blocking):
-    """Argument and result types. `short` keeps the interpreter lock, `blocking` gives it away."""
+    """Sets argument and result types. `short` keeps the interpreter lock, `blocking` releases it."""
     c = ctypes
     status = c.c_int32
     run = c.c_void_p
@@ -147,7 +147,7 @@ class Library:
 
     def __init__(self, path):
         self.path = path
-        self.short = getattr(ctypes, "PyDLL", ctypes.CDLL)(path)  # PyPy has the one kind alone
+        self.short = getattr(ctypes, "PyDLL", ctypes.CDLL)(path)  # PyPy has only one kind
         self.blocking = ctypes.CDLL(path)
         _declare(self.short, self.blocking)
 
@@ -177,5 +177,5 @@ def load():
 
 
 def version():
-    """The version of libplumbline.so. Raises LibraryMissing."""
+    """Returns the version of libplumbline.so. Raises LibraryMissing."""
     return load().short.plumbline_version().decode()

@@ -25,7 +25,7 @@ class NoRun(Run):
     refused: not by the trainer's wish, so that flush and finish return False.
     """
 
-    def __init__(self, refused=False):  # deliberately not Run's: there is no library to hold on to
+    def __init__(self, refused=False):  # not Run's on purpose: there is no library to keep loaded
         self._refused = refused
         self._context = _NoContext(self)
 
@@ -125,6 +125,6 @@ def _nothing(self, layer, *_, **__):
     return None
 
 
-for _name in NAMES.values():  # of kinds that have no words of their own above
+for _name in NAMES.values():  # kinds without names above
     if f"observe_{_name}" not in vars(NoRun):
         setattr(NoRun, f"observe_{_name}", _nothing)

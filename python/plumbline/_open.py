@@ -14,7 +14,7 @@ _ROLES = {"trainer": 1, "rollout": 2}
 
 
 def _check_every(every):
-    """None: by the cadence. 0 is no rate; a fraction would be cut off in silence."""
+    """None: by the cadence. 0 is not an interval; a fraction would be cut silently."""
     if every is None:
         return 0
     if isinstance(every, bool) or not hasattr(every, "__index__") or not 0 < int(every) < 2**31:
@@ -24,7 +24,7 @@ def _check_every(every):
 
 
 def _number(name, value, low, most=2**31 - 1):
-    """None: from the environment. A value out of range would reach the library as another number."""
+    """None: from the environment. A value out of range would arrive in the library as another number."""
     if value is None:
         return -1
     if isinstance(value, bool) or not hasattr(value, "__index__") or not low <= int(value) <= most:
@@ -47,7 +47,7 @@ def _share(budget):
 
 
 def _flag(name, value):
-    """None: from the environment. A text is refused, because every text is true."""
+    """None: from the environment. A string is refused, because every non-empty string is true."""
     if value not in (None, True, False):
         raise ValueError(f"{name} is {value!r}; expected True, False or None")
     return 1 if value else 0
@@ -65,14 +65,14 @@ def _check_keywords(unknown):
 
 
 def _caller():
-    """The trainer's line, for what shows only later: "train.py:12"."""
+    """Returns the trainer's line, for errors that are found only later: "train.py:12"."""
     frame = _callers_frame()[0]
     where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
     return where.encode("utf-8", "replace")[:256]
 
 
 def _ranks(rank, world_size):
-    """Checked, since ctypes would cut off what does not fit."""
+    """Checked, because ctypes would cut a value that does not fit."""
     _number("rank", rank, 0)
     _number("world_size", world_size, 1)
     return Ranks(rank, world_size)
@@ -81,7 +81,7 @@ def _ranks(rank, world_size):
 def _options(run, server, record, ranks, attempt, role, every, budget, spool, spool_bytes, redact, stop_on):
     def text(value):
         encoded = None if value is None else os.fspath(value).encode()
-        if encoded and b"\0" in encoded:  # C would end there, and two runs be one
+        if encoded and b"\0" in encoded:  # a C string would end there, and two runs would have one name
             raise ValueError(f"{value!r} holds a NUL character; expected a name without")
         return encoded
 

@@ -1,6 +1,6 @@
-"""What a watch does around an optimizer's step and its zero_grad.
+"""Hooks of a watch around an optimizer's step and its zero_grad.
 
-By the method, as a scheduler does it too: torch has hooks for it from 2.0 on only.
+They replace the method, as a scheduler does: torch has hooks for it only from 2.0 on.
 """
 
 import types
@@ -10,7 +10,7 @@ from ._watching.stages import NONE, OPTIMIZER
 
 
 def _skips(watch, optimizer):
-    """A fused step looks itself whether its scaler found infinities, and then does nothing."""
+    """A fused step checks itself whether its scaler found infinities, and then does nothing."""
     found = getattr(optimizer, "found_inf", None)
     if found is None or (found.device.type != "cpu" and not watch.looks()):
         return False
@@ -18,7 +18,7 @@ def _skips(watch, optimizer):
 
 
 def _scale(watch, optimizer):
-    """And it unscales the gradients itself: what it is handed is too large by so much."""
+    """A fused step also unscales the gradients itself: those that it gets are too large by this factor."""
     scale = getattr(optimizer, "grad_scale", None)
     if scale is None or (scale.device.type != "cpu" and not watch.looks()):
         return 1.0
@@ -26,7 +26,7 @@ def _scale(watch, optimizer):
 
 
 def begins(watch, updates, optimizer):
-    """In front of its update."""
+    """Called before the update."""
     began = thread_time_ns()
     try:
         watch._begin_update(optimizer)
@@ -36,7 +36,7 @@ def begins(watch, updates, optimizer):
                 return
         try:
             watch._observe_gradients(optimizer)
-        finally:  # each by itself
+        finally:  # each one separately
             step = watch._run._step
             if watch.updates_due(updates, step):
                 watch._charged(updates.before, watch.scale, False, watch._looks.chosen(step))
@@ -56,13 +56,14 @@ def ends(watch, updates, optimizer):
     except Exception as error:
         watch._failed("after_update", error)
     finally:
-        if watch.ends_began is not None:  # the step goes on
+        if watch.ends_began is not None:  # the step continues
             watch.budget.spent += thread_time_ns() - watch.ends_began
             watch.ends_began = None
 
 
 class _Closure:
-    """A closure of a known rule, which calls it once and first: its gradients are looked at when it returns, before the update."""
+    """A closure of a known rule, which calls it once and first: its gradients are read when it returns, before the
+    update."""
 
     def __init__(self, watch, updates, optimizer, closure):
         self._watch, self._updates, self._optimizer, self._closure = watch, updates, optimizer, closure
@@ -83,7 +84,7 @@ class _Closure:
 
 
 def _stepping(watch, updates, plain, inner):
-    """The method that takes the place of step. `inner`: the optimizer that is watched, where `self` is one around it."""
+    """Returns the replacement of step. `inner`: the watched optimizer, if `self` is a wrapper of it."""
 
     light = watch._light
     stepped, rows = light.keeper(inner), light.rows
@@ -104,7 +105,7 @@ def _stepping(watch, updates, plain, inner):
         if (arguments or options) and any(callable(given) for given in (*arguments, *options.values())):
             return by_closure(arguments, options) if updates.kind is None else before_update(arguments, options)
         begins(watch, updates, inner)
-        if watch.scale is None:  # what comes next finds a backward pass without a step
+        if watch.scale is None:  # later code finds a backward pass without a step
             return plain(*arguments, **options)
         watch.stages.enter(OPTIMIZER)
         result = plain(*arguments, **options)
@@ -125,7 +126,7 @@ def _stepping(watch, updates, plain, inner):
         return result
 
     def before_update(arguments, options):
-        """As Lightning calls it."""
+        """Lightning calls it in this way."""
         closures = []
 
         def wrapped(given):
@@ -144,7 +145,7 @@ def _stepping(watch, updates, plain, inner):
 
 
 def _by_hooks(watch, optimizer, updates):
-    """torch's own hooks of it, where a wrapper calls the step that it found before."""
+    """Uses torch's own hooks, if a wrapper calls the step method that it has kept."""
 
     light = watch._light
     stepped, rows = light.keeper(optimizer), light.rows
@@ -166,7 +167,7 @@ def _by_hooks(watch, optimizer, updates):
 
 
 def hook(watch, opened, updates):
-    """Puts ours in their places; what takes them away again. `opened`: an unwrap.Opened."""
+    """Installs our methods; returns a function that removes them. `opened`: an unwrap.Opened."""
     optimizer, stepping, light = opened.inner, opened.stepping, watch._light
     cleared = stepping.zero_grad
 
@@ -186,7 +187,7 @@ def hook(watch, opened, updates):
         undo.append(_by_hooks(watch, optimizer, updates))
     else:
         step = _stepping(watch, updates, stepping.step, optimizer)
-        # torch's schedulers ask whether they have wrapped it already.
+        # torch's schedulers check whether they have wrapped it already.
         step.__dict__.update(getattr(stepping.step, "__dict__", {}))
         undo.append(_take_place(stepping, "step", stepping.step, step))
     return lambda: [one() for one in undo]

@@ -1,20 +1,23 @@
-"""How often something of a known cost is done."""
+"""The frequency of an action with a known cost."""
 
-_MOST_EVERY = 1024  # steps between two of them at most
-_DENSE = 8  # steps between two in the first 256; later a sixteenth to a 32nd of the steps so far: 20 of them, evenly, in 160 steps
-_AHEAD = 0.005  # s that they may cost over their share
+_MOST_EVERY = 1024  # most steps between two actions
+_DENSE = 8  # steps between two in the first 256; later a sixteenth to a 32nd of the steps so far: 20 actions, evenly, in 160 steps
+_AHEAD = 0.005  # seconds that they may cost beyond their share
 
 
 class Pace:
-    """Every how many steps something of a known cost is done, so that it stays a share of the time.
+    """Determines the number of steps between two actions of a known cost, so that they stay within a share of the
+    time.
 
-    Powers of two: ranks that differ still do it in the same steps, at the rarer ones' pace. Which step of `every` is drawn as
-    the agent's cadence draws it (Picked, in agent/core/sites/cadence.h), so that none of a small period is missed.
+    Powers of two: ranks with different numbers still act in the same steps, at the larger number. Which step of
+    `every` is drawn as the agent's cadence draws it (Picked, in agent/core/sites/cadence.h), so that no fault with a
+    small period is missed.
     """
 
     def __init__(self, share, every=1, planned=1, ahead=_AHEAD):
-        """share: of a step's time, what it may cost. every: until step_ended() is called, which no run calls that is not governed. planned: times the
-        share, for those that are planned. ahead: s that they may cost over their share."""
+        """share: the share of a step's time that it may cost. every: the interval until step_ended() is called; a run
+        that is not governed never calls it. planned: factor of the share for planned actions. ahead: seconds that
+        they may cost beyond their share."""
         self._share, self._planned, self._most_ahead = share, planned, ahead
         self.every, self._cost, self._ahead = every, 0.0, ahead
 
@@ -25,10 +28,12 @@ class Pace:
         return (step ^ step >> 1 ^ step >> 3) & (self.every - 1) == 0
 
     def step_ended(self, period, apart, step):
-        """Before step `step`. `period`: seconds of CPU time that one takes. `apart`: what a step costs that is made for it alone.
+        """Called before step `step`. `period`: seconds of CPU time of a step. `apart`: cost of a step that is made
+        for the action alone.
 
-        As many as the rules need of a run that ends in some hundred steps, at up to `planned` times the share; and a few, whatever they cost, while
-        `ahead` lasts."""
+        Allows as many actions as the rules need in a run of some hundred steps, at up to `planned` times the share;
+        and a few at any cost, while `ahead` lasts.
+        """
         every, allowed = 1, self._share * period
         self._ahead = min(self._most_ahead, self._ahead + allowed)
         while every < _MOST_EVERY and self._cost + (apart if every > 1 else 0) > every * allowed:
@@ -40,7 +45,7 @@ class Pace:
         self.every = min(every, planned)
 
     def cost(self, seconds):
-        """Of CPU time. The first ones are dearer than the rest. What is taken for it, in ns."""
+        """Called with the CPU time of an action. The first ones cost more than the rest. Returns the known cost in ns."""
         self._ahead -= seconds
         self._cost = seconds if not self._cost else min(1.1 * self._cost, seconds)
         return int(1e9 * self._cost)

@@ -9,7 +9,7 @@ from ._process_groups import describe_group
 from ._routing import _choice, _count, _text
 from ._tensors import MAX_AXES, ON_DEVICE, Unsupported, current_stream, describe_any
 
-# The layouts of plumbline_tensor_t, _reduction_t, _update_t and _matmul_t; no padding arises.
+# The layouts of plumbline_tensor_t, _reduction_t, _update_t and _matmul_t; they have no padding.
 TENSOR = struct.Struct("=Ii4Q")
 REDUCTION = struct.Struct("=Ii8QiiQIIddIIQIiQ")
 UPDATE = struct.Struct("=Ii9Q4dQ")
@@ -33,7 +33,7 @@ _NOT_GIVEN = float("nan")
 
 
 def dtype_code(name, value):
-    """Of a format's name ("bf16"), a torch dtype or None; other torch dtypes are left unsaid."""
+    """Returns the code of a format's name ("bf16"), a torch dtype or None; other torch dtypes are not stated."""
     if value is None or isinstance(value, str):
         return _choice(name, DTYPES, _ALIASES.get(value, value))
     text = str(value).rpartition(".")[2]
@@ -51,7 +51,7 @@ def _big_count(name, value):
 
 
 def positive(name, value):
-    """A count of at least one, as sample_indices needs it."""
+    """Returns a count of at least one, as sample_indices needs it."""
     count = _big_count(name, value)
     if count == 0:
         raise Unsupported(f"{name} is {value!r}; expected at least 1")
@@ -76,7 +76,7 @@ class _Packer:
         self._data = {}
 
     def address_of(self, name):
-        """Where the data of a tensor begins; None for an empty or absent one."""
+        """Returns the address of a tensor's data; None for an empty or absent one."""
         return self._data.get(name)
 
     def put(self, name, value):
@@ -162,7 +162,7 @@ def pack_update(scratch, keep, before, after, intended, gradient, moment_before,
 
 
 def _scale_bytes(value, scale_format):
-    """torch's scales of powers of two as the bytes that they are, and the word for them."""
+    """Returns torch's scales of powers of two as bytes, and the name of their format."""
     dtype = str(getattr(value, "dtype", "")).rpartition(".")[2]
     if dtype != "float8_e8m0fnu":
         return value, scale_format
@@ -202,7 +202,7 @@ _LOGPROBS_COLUMNS = (
 
 
 def pack_logprobs(scratch, keep, *arguments):
-    """The columns in the struct's order, then numbers, choices and the worker's name."""
+    """Packs the columns in the struct's order, then numbers, choices and the worker's name."""
     columns, rest = arguments[:len(_LOGPROBS_COLUMNS)], arguments[len(_LOGPROBS_COLUMNS):]
     (train_version, top_k, temperature, top_p, kept_share, rescore_k2, mode, selection, source,
      worker, behaviour) = rest  # fmt: skip

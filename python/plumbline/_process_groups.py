@@ -1,4 +1,4 @@
-"""What torch knows of a process group. Never imports torch: a process that has a group has imported it."""
+"""Reads torch's facts about a process group. Never imports torch: a process that has a group has imported it."""
 
 import sys
 import weakref
@@ -8,7 +8,7 @@ from ._tensors import Unsupported
 
 Group = namedtuple("Group", "name size rank transport")
 
-# By the group, weakly: a process group that outlives torch's own references ends the process badly.
+# Keyed weakly by the group: a process group that outlives torch's own references crashes the process at its end.
 _known = weakref.WeakKeyDictionary()
 
 
@@ -22,7 +22,7 @@ def world():
 
 
 def _name(group, dist):
-    """Equal on the group's ranks: the same in every process that made its groups in one order."""
+    """A name that is equal on the group's ranks, if every process made its groups in the same order."""
     if group is world():
         return ""
     name = getattr(group, "group_name", None)
@@ -32,7 +32,7 @@ def _name(group, dist):
 
 
 def describe_group(group):
-    """A Group; `group` None is the world. Raises what torch raises."""
+    """Returns a Group; `group` None is the world. Raises what torch raises."""
     if group is None:
         group = world()
     if not hasattr(group, "rank"):
@@ -47,7 +47,7 @@ def describe_group(group):
 
 
 def group_of_state(state):
-    """The process group that a communication hook's state names; None: the world."""
+    """Returns the process group that a communication hook's state names; None: the world."""
     if state is None:
         return None
     kind = _distributed().ProcessGroup

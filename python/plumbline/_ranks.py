@@ -1,7 +1,8 @@
-"""Which rank this process is: the arguments of init, else torch's process group, else the launcher's environment.
+"""Finds the rank of this process: from the arguments of init, else from torch's process group, else from the
+launcher's environment.
 
 Never imports torch: a process that has a process group has imported it. If a group is set up after init, its rank is
-taken over as long as nothing was recorded; later only a warning is possible.
+used as long as nothing was recorded; later only a warning is possible.
 """
 
 import os
@@ -10,24 +11,24 @@ import sys
 from ._kinds import KIND_TENSOR
 from ._library import FAILED_PRECONDITION, OK
 
-# As the library takes them.
+# Parses a number as the library does.
 _LAUNCHERS = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
 
 
 def of_process_group():
-    """(rank, size) of torch's default process group; None where there is none."""
+    """Returns (rank, size) of torch's default process group; None if there is none."""
     dist = sys.modules.get("torch.distributed")
     try:
         if dist is None or not dist.is_available() or not dist.is_initialized():
             return None
         rank, size = int(dist.get_rank()), int(dist.get_world_size())
-    except Exception:  # half imported, or being taken down
+    except Exception:  # torch is partly imported, or being unloaded
         return None
     return (rank, size) if 0 <= rank < size else None
 
 
 def of_launcher():
-    """((rank, size), names of the variables); (None, None) where none are set, or none that the library takes."""
+    """Returns ((rank, size), names of the variables); (None, None) if none are set, or none that the library accepts."""
     for names in _LAUNCHERS:
         texts = [os.environ.get(name) for name in names]
         if all(texts):
@@ -43,7 +44,7 @@ def _words(ranks):
 
 
 class Ranks:
-    """Of one run. `given`: the arguments of init; None: not given."""
+    """The ranks of one run. `given`: the arguments of init; None: not given."""
 
     def __init__(self, rank, world_size):
         self.given = (rank, world_size)
@@ -54,11 +55,12 @@ class Ranks:
         return tuple(one if given is None else given for given, one in zip(self.given, base))
 
     def open_with(self):
-        """rank and world_size for the library; None: it looks into the environment."""
+        """Returns rank and world_size for the library; None: it reads the environment."""
         return self.taken if of_process_group() else self.given
 
     def contradiction(self):
-        """What the process group and init's arguments, or the environment, do not agree on; or None."""
+        """Returns a text about the contradiction between the process group and init's arguments or the environment;
+        or None."""
         group = of_process_group()
         if group is None:
             return None
@@ -67,7 +69,7 @@ class Ranks:
             return (f"init({given}): torch.distributed lists this process as {_words(group)}. It is recorded as "
                     f"{_words(self.taken)}, the arguments of init; if two processes have the same rank, comparisons of ranks are wrong")  # fmt: skip
         launcher, names = of_launcher()
-        # One task a node that spawns the ranks itself is no contradiction.
+        # One task per node that spawns its ranks itself is no contradiction.
         if None in self.given and launcher is not None and launcher != group and (names[0] == "RANK" or launcher[1] == group[1]):
             return (f"{' and '.join(names)} say {_words(launcher)}, torch.distributed says {_words(group)}: "
                     f"this process is recorded as {_words(group)}")  # fmt: skip
@@ -79,7 +81,7 @@ class Ranks:
             run._warn_once("ranks-given", text)
 
     def follow(self, run, softly=False):
-        """The process group may have come after init. Raises only what run._report_error raises."""
+        """Called because the process group may be set up after init. Raises only what run._report_error raises."""
         group = of_process_group()
         if group is None:
             return
@@ -98,7 +100,7 @@ class Ranks:
                 "first step, and keeps this rank: it is not compared with replicas and sums of other ranks. Expected "
                 "plumbline.init, or its first step, after init_process_group, or init(rank=..., world_size=...)")  # fmt: skip
         self.taken = now  # once
-        # So that the audit reports it too, and not only a line in a log.
+        # So that the audit reports it too, and not only a log line.
         run._declare_site(KIND_TENSOR, f"{_words(now)} of torch.distributed",
                           "unhooked: call plumbline.init after init_process_group, or pass rank= and world_size=")  # fmt: skip
         (run._warn_once if softly else run._report_error)("ranks", text)

@@ -1,4 +1,4 @@
-"""A collective that works in place: its sampled elements before it and after it."""
+"""A collective that works in place: its sampled elements before and after it."""
 
 import sys
 
@@ -6,11 +6,11 @@ from ._process_groups import describe_group
 from ._tensors import Unsupported, local
 
 
-ANNOUNCE_SECONDS = 0.2  # at most, before the first call of a site
+ANNOUNCE_SECONDS = 0.2  # elements at most, before the first call of a site
 
 
 def elements(tensor, indices):
-    """The elements at `indices` (a tensor, C order), copied; on the tensor's own device."""
+    """Returns a copy of the elements at `indices` (a tensor, C order), on the tensor's own device."""
     flat = local(tensor).detach().reshape(-1)
     if indices.device != flat.device:
         indices = indices.to(flat.device)
@@ -18,7 +18,7 @@ def elements(tensor, indices):
 
 
 def as_indices(array):
-    """array('q') as a torch tensor over the same memory."""
+    """Returns an array('q') as a torch tensor over the same memory."""
     torch = sys.modules["torch"]
     return torch.frombuffer(array, dtype=torch.int64)
 
@@ -66,22 +66,22 @@ class Reducing:
 
     def __exit__(self, failed, *_):
         if failed is not None:
-            # There is no result. The call without values is recorded: it may show the cause.
+            # There is no result. The call is recorded without values: it may show the cause.
             self._input = self._indices = None
         if self._tensor is not None and (failed is None or issubclass(failed, Exception)):
             self._observe()
         return False
 
     def _announce(self):
-        """What this rank is about to ask for, written down before a call of a size or dtype that its site
-        had not: where the ranks' differ, Gloo ends the process within the call, and NCCL stands still."""
+        """Records the call that this rank is about to make, if its site had no call of this size or dtype yet. If the
+        ranks' calls differ, Gloo ends the process within the call, and NCCL blocks."""
         requested = (self._tensor.numel(), str(self._tensor.dtype))
         stated = self._run._stated
         if stated.get((self._name, self._op)) == requested:
             return
         stated[self._name, self._op] = requested
         facts = self._facts()
-        # A call that its number joins would be there twice.
+        # A call that is joined by its number would be there twice.
         if facts.get("variable_count") or facts.get("sequence") is not None or (facts.get("group_size") or 2) < 2:
             return
         self._run.observe_reduction(self._name, op=self._op, **facts)

@@ -4,11 +4,11 @@ from . import _pack
 from ._kinds import KIND_LOGITS, KIND_LOGPROBS
 from ._library import NO_STEP
 
-_MOST_WAITING = 64 << 20  # bytes of calls between steps
+_MOST_WAITING = 64 << 20  # most bytes of calls between steps
 
 
 def _copied(value):
-    """The value as it is now, and its bytes."""
+    """Returns a copy of the value, and its bytes."""
     if hasattr(value, "detach"):
         value = value.detach().clone()
         return value, value.numel() * value.element_size()
@@ -18,7 +18,7 @@ def _copied(value):
 
 
 class Rollouts:
-    """Calls of one run, of which `_observe` and `_unknown` are."""
+    """Calls of one run, which supplies `_observe` and `_unknown`."""
 
     def observe_logprobs(self, layer, tokens=None, rollout=None, train=None, sequence_id=None,
                          position=None, versions=None, mask=None, advantages=None,
@@ -55,14 +55,15 @@ class Rollouts:
             self._observe(KIND_LOGPROBS, layer, "logprobs", None, _pack.pack_logprobs, columns)
 
     def _waits(self, layer, columns):
-        """Keeps a copy of a call between steps until the next one opens. False: a step is open, or too many bytes wait."""
+        """Keeps a copy of a call between steps until the next step begins. Returns False if a step is open, or if too
+        many bytes wait."""
         if self._light is not None:
             self._light.interrupted()
         if self._step != NO_STEP or self._kept is not None:
             return False
         try:
             copies = [_copied(column) for column in columns]
-        except Exception:  # the call itself will state what is wrong
+        except Exception:  # the call itself reports the error
             return False
         size = sum(size for _, size in copies)
         if self._waiting_bytes + size > _MOST_WAITING:

@@ -6,7 +6,7 @@ import struct
 
 from ._tensors import ON_DEVICE, Unsupported, current_stream, describe
 
-# The layout of plumbline_routing_t; native sizes, and no padding arises.
+# The layout of plumbline_routing_t; native sizes, without padding.
 STRUCT = struct.Struct("=IIQii9QiiQIIiiiIQQQQiIQ")
 
 SCORE_FUNCTIONS = {None: 0, "identity": 0, "softmax": 1, "sigmoid": 2}
@@ -17,7 +17,7 @@ CAPACITY_SOURCES = {None: 0, "declared": 1, "inferred": 2}
 BIAS_CAPTURED = {None: 0, "before": 1, "after": 2}
 _CAPACITY_ABSENT, _CAPACITY_NONE, _CAPACITY_DECLARED = 0, 1, 2
 
-_strings = {}  # text -> (buffer, address): a handful of words, kept
+_strings = {}  # text -> (buffer, address): only a few texts
 
 
 def _text(name, value):

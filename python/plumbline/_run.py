@@ -28,11 +28,11 @@ _HERE = os.path.dirname(__file__)  # and below
 
 
 class PlumblineError(RuntimeError):
-    """A call that could not do what it was asked; raised only by runs opened with strict=True."""
+    """A call that could not do its work; raised only by runs opened with strict=True."""
 
 
 def _callers_frame():
-    """The innermost frame that is not the package's, and how many lie within it."""
+    """Returns the innermost frame outside of the package, and the number of frames inside of it."""
     frame, level = sys._getframe(1), 0
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE + os.sep):
         frame, level = frame.f_back, level + 1
@@ -40,7 +40,8 @@ def _callers_frame():
 
 
 def _is_ignored(frame):
-    """Do the trainer's filters suppress every warning of ours at that place? What is not watched must be seen."""
+    """Returns whether the trainer's filters suppress every warning of ours at that place. Warnings about what is not
+    watched must be visible."""
     module = frame.f_globals.get("__name__", "")
     for action, message, category, where, line in warnings.filters:
         fits = issubclass(RuntimeWarning, category) and (where is None or where.match(module))
@@ -50,7 +51,7 @@ def _is_ignored(frame):
 
 
 def _warn(text):
-    """One warning at the trainer's own line, which never becomes an exception in its step."""
+    """Prints one warning at the trainer's own line, which never becomes an exception in its step."""
     frame, level = _callers_frame()
     if _is_ignored(frame):
         print(f"plumbline: {text}", file=sys.stderr)
@@ -88,7 +89,7 @@ class Run(Observations):
         self._kept = None  # the result of finish; None: not finished
         self._broken = None  # the thread whose step an exception has left
         self._step = NO_STEP
-        self._next_step = 0  # after the newest one
+        self._next_step = 0  # number of the next step
         self._made_before = 0  # steps that a framework had counted when this process began to train
         self._explicit_steps = False  # the trainer begins steps itself
         self._step_context = Step(self)
@@ -101,14 +102,14 @@ class Run(Observations):
         self._budget = Budget(every, budget)
         self._looked_until = -1
         self._after_step = None  # called once, when the open step has ended
-        self._light = None  # a watch's, whose steps are recorded by stores alone
-        self._trainers_series = set()  # names that the trainer records
+        self._light = None  # of a watch whose steps are light
+        self._trainers_series = set()  # series names that the trainer records
         self._trainers_stages = set()
         self._stated = {}  # (site, op) of a reduction -> (count, dtype) of its newest call
         self._start_observations()
 
     def _noticed(self, steps):
-        """Records that the next `steps` steps, from the open one on, are observed whole."""
+        """Observes the next `steps` steps, from the open one on, completely."""
         self._looked_until = self._step + steps - 1 if self._step < CAPTURING else self._looked_until
 
     # ---- mistakes ------------------------------------------------------------------------------

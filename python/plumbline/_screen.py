@@ -1,7 +1,7 @@
-"""What every step is screened for, on its own rank: what is notable is looked at at once, and in the next steps.
+"""Screens every step on its own rank: if a value is notable, measurements follow at once and in the next steps.
 
-A screening only decides when to look, so it may be wrong both ways; verdicts are made from what the look
-observed. It is cheap: one number a tensor, and only as often as it stays a small share of the step's time.
+A screening only decides when to measure, so it may be wrong in both directions; verdicts come from the measurements.
+It is cheap: one number per tensor, and only as often as it stays a small share of the step's time.
 """
 
 import array
@@ -13,15 +13,15 @@ from ._library import OK
 from ._tensors import local
 
 _LOOK = 8  # steps
-_FAR = 10.0  # powers of two between a gradient's norm and what it was
-_SETTLED = 8  # observations of a norm or a loss before it can be far from what it was
-_ZEROS, _AGAIN = 4, 100  # observations of a norm that was always zero, then a look is due; steps until the second one, which its rule needs
+_FAR = 10.0  # powers of two between a gradient's norm and its usual value
+_SETTLED = 8  # observations of a norm or a loss before a value can be far from usual
+_ZEROS, _AGAIN = 4, 100  # observations of a norm that was always zero, then a measurement is due; steps until the second one, which its rule needs
 _STOPPED = 3  # updates without a change of a parameter whose gradient is not zero
 _WORDS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
 
 def norms(library, tensors):
-    """The Euclidean norm of each, in fp32 at least; on a device numbers that are waited for once."""
+    """Returns the Euclidean norm of each, in fp32 at least; on a device waits for the numbers once."""
     torch = sys.modules["torch"]
     if all(t.dtype is torch.float32 and not t.is_cuda and t.is_contiguous() for t in tensors):
         data = array.array("Q", [t.data_ptr() for t in tensors])
@@ -43,7 +43,7 @@ def _norm(tensor):
 
 
 def total_norm(each):
-    """Of all together."""
+    """Returns the norm of all together."""
     total = 0.0
     for one in each:
         total = math.hypot(total, one)
@@ -51,7 +51,7 @@ def total_norm(each):
 
 
 def _words_sum(tensor):
-    """The sum of a tensor's bits as words of 64, modulo 2^64: any one flipped bit changes it."""
+    """Returns the sum of a tensor's bits as words of 64, modulo 2^64: any single flipped bit changes it."""
     torch = sys.modules["torch"]
     flat = tensor.detach()
     size = flat.element_size()
@@ -61,7 +61,7 @@ def _words_sum(tensor):
 
 
 class Checksums:
-    """One number for each of some tensors, by the library where all of them lie whole in host memory."""
+    """Returns one number for each of some tensors, by the library if all of them are complete in host memory."""
 
     def __init__(self, library, tensors):
         self._library, self._tensors = library, tensors
@@ -88,18 +88,18 @@ class Checksums:
 
 
 def combined(sums):
-    """Of all parameters, so short that a double holds it."""
+    """Returns one checksum of all parameters, short enough for a double."""
     digest = blake2b(repr(sums).encode(), digest_size=6).digest()
     return int.from_bytes(digest, "little")
 
 
 class Screen:
-    """Remembers what is usual. Each method returns why a look is due, or None."""
+    """Learns the usual values. Each method returns why a measurement is due, or None."""
 
     def __init__(self):
         self._usual = {}  # name -> [observations, mean of log2 of the norm]
-        self._zeros = {}  # name -> [how often the norm was zero, the step of the look that followed, how many followed]
-        self._notable = set()  # not again until it is as usual
+        self._zeros = {}  # name -> [how often the norm was zero, the step of the next measurement, how many followed]
+        self._notable = set()  # not again until the value is usual
         self._sums = None
         self._unchanged = {}
         self._loss = {}  # which -> (observations, mean, variance)
@@ -129,7 +129,7 @@ class Screen:
         return "the gradient changed strongly" if far else None
 
     def _zero_again(self, name, step):
-        """It was never another. Is a look due?"""
+        """Called for a norm that was always zero. Returns whether a measurement is due."""
         zeros = self._zeros.setdefault(name, [0, 0, 0])
         zeros[0] += 1
         if zeros[2] == 2 or zeros[0] < _ZEROS or (zeros[2] == 1 and step < zeros[1] + _AGAIN):
@@ -138,7 +138,7 @@ class Screen:
         return True
 
     def weights(self, names, sums, moving):
-        """`moving`: names of parameters whose gradient is not zero, at a learning rate that is not."""
+        """`moving`: names of parameters whose gradient is not zero, at a learning rate that is not zero."""
         before, self._sums = self._sums, sums
         if before is None or len(before) != len(sums):
             return None
@@ -151,14 +151,14 @@ class Screen:
         return why
 
     def level(self):
-        """(observations, mean, variance) of the loss of a loop with one optimizer."""
+        """Returns (observations, mean, variance) of the loss of a loop with one optimizer."""
         return self._loss.get(None, (0, 0.0, 0.0))
 
     def set_level(self, level):
         self._loss[None] = level
 
     def loss(self, value, which=None):
-        """`which`: those of different backward passes are apart."""
+        """`which`: the backward pass; each has its own usual values."""
         if not math.isfinite(value):
             first = "loss" not in self._notable
             self._notable.add("loss")

@@ -1,4 +1,4 @@
-"""Parameters of which a rank holds a part: DTensors (FSDP2, tensor parallel), and those that FSDP1 has cut up."""
+"""Parameters that are split over ranks: DTensors (FSDP2, tensor parallel), and those that FSDP1 has split."""
 
 from ._tensors import local
 
@@ -6,17 +6,19 @@ FSDP = ("FullyShardedDataParallel", "FSDPModule")  # torch's first and second
 
 
 def is_fsdp(module):
-    """The name of what shards this module's parameters, or None."""
+    """Returns the name of the wrapper that shards this module's parameters, or None."""
     return next((c.__name__ for c in type(module).__mro__ if c.__name__ in FSDP), None)
 
 
 def part(parameter):
-    """What DeepSpeed's ZeRO 3 keeps here of a parameter, which is empty while it is not used; else the parameter."""
+    """Returns this rank's part of a parameter of DeepSpeed's ZeRO 3, which is empty while it is not used; else the
+    parameter."""
     return getattr(parameter, "ds_tensor", parameter)
 
 
 def named_parameters(model):
-    """(name, parameter) pairs, as an optimizer holds them: around a forward pass FSDP2 puts whole ones in the place of its shards."""
+    """Returns (name, parameter) pairs as an optimizer holds them: around a forward pass FSDP2 replaces its shards by
+    complete parameters."""
     shards = {}
     for module in model.modules():
         state = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None
@@ -28,7 +30,7 @@ def named_parameters(model):
 
 
 def shard_names(model):
-    """Names of the parameters of which this rank may hold a part alone."""
+    """Returns the names of the parameters of which this rank may hold only a part."""
     named = named_parameters(model)
     names = {name for name, p in named if local(p) is not p or part(p) is not p}
     inside = [f"{name}." if name else "" for name, module in model.named_modules() if is_fsdp(module)]
@@ -36,9 +38,11 @@ def shard_names(model):
 
 
 def own_gradient(parameter):
-    """The part of the gradient that belongs to the part of the parameter on this rank.
+    """Returns the part of the gradient that belongs to this rank's part of the parameter.
 
-    Returns None if there is no gradient, if it is sparse, or if this rank has only one addend of it: the ranks add them within the optimizer."""
+    Returns None if there is no gradient, if it is sparse, or if this rank has only one addend of it: the ranks add
+    them within the optimizer.
+    """
     gradient = parameter.grad
     if gradient is None or gradient.is_sparse:
         return None
@@ -46,16 +50,16 @@ def own_gradient(parameter):
     if placed != wanted and placed is not None and wanted is not None:
         if any(one.is_partial() or (one.is_shard() and one != other) for one, other in zip(placed, wanted)):
             return None
-        gradient = gradient.detach().redistribute(parameter.device_mesh, wanted)  # of copies: without a message
+        gradient = gradient.detach().redistribute(parameter.device_mesh, wanted)  # of copies: no communication
     return local(gradient)
 
 
 def gradients(parameters, shards):
-    """(name, gradient) of those that have one; of a shard what lies here, where that is not nothing."""
+    """Returns (name, gradient) of the parameters with a gradient; for a shard this rank's part, if it is not empty."""
     held = [(name, own_gradient(p)) for name, p in parameters]
     return [(name, g) for name, g in held if g is not None and (name not in shards or g.numel())]
 
 
 def is_idle(name, gradient, shards):
-    """A shard may be zero in health: rows that no token asked for, one neuron that is at rest."""
+    """Returns whether a shard is zero, which may be healthy: rows that no token used, or one inactive neuron."""
     return name in shards and not bool(gradient.any())

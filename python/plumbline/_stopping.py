@@ -11,37 +11,37 @@ import sys
 from ._ranks import of_process_group
 
 LEVELS = {"warning": 2, "error": 3}  # PLUMBLINE_STOP_ON_*
-_LATER = 8  # steps: ranks that train together are never so far apart
-_BYTES = 512  # of a reason
+_LATER = 8  # steps: ranks that train together never differ by more
+_BYTES = 512  # characters of a reason
 NEEDS_A_SERVER = ("needs a server (server=, or PLUMBLINE_SERVER), which judges the run during training; without a server the training continues, "
                   "and `plumb audit` judges the record afterwards")  # fmt: skip
 
 
 def checked(level):
-    """The level as the library takes it, 0 for None; or ValueError."""
+    """Returns the level as the library takes it, 0 for None. Raises ValueError."""
     if level not in (None, *LEVELS):
         raise ValueError(f"stop_on is {level!r}; expected 'error', 'warning' or None")
     return LEVELS.get(level, 0)
 
 
 class Order:
-    """What the server has ordered of one run."""
+    """The server's order for one run."""
 
     def __init__(self, library, handle):
         self._query, self._handle = library.short.plumbline_stop_order, handle
         self._text, self._ordered = ctypes.create_string_buffer(_BYTES), ctypes.c_int32()
 
     def reason(self):
-        """None: nothing was ordered."""
+        """None: there is no order."""
         status = self._query(self._handle, self._text, _BYTES, ctypes.byref(self._ordered))
         return self._text.value.decode("utf-8", "replace") if status >= 0 and self._ordered.value else None
 
 
 class Stopping:
-    """Of one run. `reason` is None until a finding of the level is there."""
+    """The stopping of one run. `reason` is None until there is a finding of the level."""
 
     def __init__(self, order, key):
-        """order: asked until it has a reason. key: of the ranks' agreement, the same on each."""
+        """order: read until it has a reason. key: of the ranks' agreement, the same on each."""
         self._order, self._key, self.reason = order, f"plumbline/stop/{key}", None
         self._agreed, self._reported = None, False
 
@@ -67,12 +67,12 @@ class Stopping:
             if rank == 0 and self.reason is not None:
                 self._agreed = store.add(self._key, step + _LATER)
             elif rank != 0:
-                self._agreed = store.add(self._key, 0) or None  # a look that never waits
+                self._agreed = store.add(self._key, 0) or None  # a check that never waits
         return self._agreed is not None and step >= self._agreed
 
 
 def stopping(level, server, library, handle, key):
-    """A Stopping, or None: no level was given, or there is no server, which is printed."""
+    """Returns a Stopping, or None: no level was given, or there is no server, which is printed."""
     if level is None:
         return None
     if not (server or os.environ.get("PLUMBLINE_SERVER")):

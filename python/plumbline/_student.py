@@ -3,11 +3,11 @@
 import functools
 import math
 
-_TINY = 1e-300  # stands in for a zero denominator
+_TINY = 1e-300  # replaces a zero denominator
 
 
 def _fraction(a, b, x):
-    """1 + d1/(1 + d2/(1 + ...)) of the incomplete beta function (DLMF 8.17.22), Lentz's method."""
+    """Returns 1 + d1/(1 + d2/(1 + ...)) of the incomplete beta function (DLMF 8.17.22), by Lentz's method."""
     value, c, d = 1.0, 1.0, 0.0
     for n in range(1, 100_000):
         m = n // 2
@@ -24,8 +24,8 @@ def _fraction(a, b, x):
 
 
 def _incomplete_beta(a, b, x, rest):
-    """I_x(a, b), regularised; `rest` is 1 - x, given apart because it may be tiny."""
-    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly
+    """Returns I_x(a, b), regularised; `rest` is 1 - x, a separate argument because it may be tiny."""
+    if x > (a + 1) / (a + b + 2):  # the fraction converges slowly here
         return 1 - _incomplete_beta(b, a, rest, x)
     log_front = (a * math.log(x) + b * math.log(rest) - math.log(a)
                  + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b))  # fmt: skip
@@ -33,14 +33,14 @@ def _incomplete_beta(a, b, x, rest):
 
 
 def tail(df, t):
-    """P(|T| > t) for t > 0."""
+    """Returns P(|T| > t) for t > 0."""
     square = t * t
     return _incomplete_beta(df / 2, 0.5, df / (df + square), square / (df + square))
 
 
 @functools.lru_cache(maxsize=256)
 def two_sided(df, level):
-    """t with P(|T| <= t) = level, for df >= 1 degrees of freedom, whole or not; 0 < level < 1."""
+    """Returns t with P(|T| <= t) = level, for df >= 1 degrees of freedom, whole or not; 0 < level < 1."""
     low, high = 0.0, 1.0
     while tail(df, high) > 1 - level:
         low, high = high, 2 * high

@@ -30,7 +30,7 @@ class Unsupported(ValueError):
 
 
 class Scratch(threading.local):
-    """Per-thread memory that structs are packed into: one block, at a fixed address."""
+    """Per-thread memory into which structs are packed: one block, at a fixed address."""
 
     def __init__(self):
         self.block = bytearray(_ROUTING_BYTES + _SLOTS * _SLOT_BYTES)
@@ -79,7 +79,7 @@ _dtypes = {}
 
 
 def _find_torch():
-    """torch, if the trainer has imported it; it is never imported from here."""
+    """Returns torch if the trainer has imported it; never imports it."""
     global _torch
     if _torch is None:
         module = sys.modules.get("torch")
@@ -90,16 +90,16 @@ def _find_torch():
 
 
 def local(tensor):
-    """What of it lies here: of a DTensor the rank's part, else itself. Nothing is sent between ranks for that."""
+    """Returns the part on this rank: of a DTensor the rank's part, else itself. Sends nothing between ranks."""
     if not hasattr(type(tensor), "_local_tensor"):
         return tensor
     part = tensor._local_tensor
-    arrive = getattr(part, "wait", None)  # of a collective that may be on its way
+    arrive = getattr(part, "wait", None)  # of a collective that may be in progress
     return part if arrive is None else arrive()
 
 
 def _negates(tensor):
-    """From torch 1.10 on some do."""
+    """Returns whether the tensor negates lazily, as some do from torch 1.10 on."""
     request = getattr(tensor, "is_neg", None)
     return request is not None and request()
 
@@ -116,12 +116,12 @@ def _describe_torch(tensor, keep):
         keep.append(tensor)
     if tensor.is_cuda:
         where, index = CUDA, tensor.get_device()
-    elif tensor.device.type == "cpu":  # is_cpu is of torch 1.10
+    elif tensor.device.type == "cpu":  # is_cpu exists from torch 1.10 on
         where, index = CPU, 0
     else:
         raise Unsupported(f"a tensor on the CPU or a CUDA device, not on {tensor.device}")
     address = tensor.data_ptr()
-    if not address and tensor.numel():  # a wrapper around others, or its memory was given back
+    if not address and tensor.numel():  # a wrapper around other tensors, or its memory was freed
         raise Unsupported(f"a tensor with its own memory, not a {type(tensor).__name__} without")
     return (address, where, index, dtype, tensor.shape, tensor.stride())
 
@@ -180,7 +180,7 @@ class _DLTensor(ctypes.Structure):
     ]
 
 
-# PyPy has no C API that ctypes could call: arrays and lists are read there, capsules are not.
+# PyPy has no C API that ctypes could call: there arrays and lists are read, capsules are not.
 _capsule_pointer = None
 if hasattr(ctypes, "pythonapi"):
     _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -192,8 +192,8 @@ _LEGACY_STREAM = 1  # DLPack's number of the default stream, which the C ABI cal
 
 
 def _capsule(value, stream):
-    """The tensor as its library hands it over. On a device it gets the stream that we read it on
-    (None: its own), and orders its work before ours there; the host waits for nothing."""
+    """Returns the capsule from the tensor's library. On a device the library gets the stream on which we read (None:
+    its own), and orders its work before ours there; the host does not wait."""
     where = getattr(value, "__dlpack_device__", None)
     if where is None:
         return value.__dlpack__()
@@ -207,7 +207,7 @@ def _capsule(value, stream):
 
 def _describe_dlpack(value, keep, stream):
     capsule = _capsule(value, stream)
-    keep.append(capsule)  # its destructor gives the tensor back
+    keep.append(capsule)  # its destructor releases the tensor
     tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     n = tensor.ndim
     shape = tuple(tensor.shape[:n])
@@ -250,7 +250,7 @@ def _describe_list(value, keep):
 
 
 def _fit(described, axes, widen):
-    """The description with exactly `axes` axes: leading ones merged; `widen`: [T] read as [T,1]."""
+    """Returns the description with exactly `axes` axes: leading ones are merged; `widen`: [T] is read as [T,1]."""
     data, device_type, device_id, dtype, shape, strides = described
     shape, strides = tuple(shape), tuple(strides)
     if widen and len(shape) == axes - 1:
@@ -302,7 +302,7 @@ def _describe(value, keep, stream):
 
 
 def replay_stream():
-    """The stream that torch would launch on now, on its current device; 0: the default one."""
+    """Returns the stream on which torch would launch now, on its current device; 0: the default one."""
     torch = _torch or _find_torch()
     if torch is None or not torch.cuda.is_initialized():
         return 0
@@ -312,9 +312,9 @@ def replay_stream():
 
 
 def current_stream(value, index):
-    """The stream that `value`'s library would launch on now, on device `index`; 0: the default one.
+    """Returns the stream on which `value`'s library would launch now, on device `index`; 0: the default one.
 
-    Only for tensors on a device: a library that has none there is not asked.
+    Only for tensors on a device: a library without tensors there is not called.
     """
     torch = _torch or _find_torch()
     if torch is not None and isinstance(value, torch.Tensor):

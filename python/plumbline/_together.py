@@ -1,14 +1,14 @@
-"""Observations of tensors on a device that leave together: in one launch for many, not one for each."""
+"""Observations of tensors on a device that are launched together, in one launch for many."""
 
 from threading import get_ident
 
 from ._library import OK
 
-_MOST_BYTES = 64 << 20  # that are kept from being freed: above it what waits leaves at once
+_MOST_BYTES = 64 << 20  # bytes that are kept from being freed: above it waiting calls are launched at once
 
 
 class _Held:
-    """Keeps what waiting calls will read, so that it is not freed before."""
+    """Keeps the tensors that waiting calls will read, so that they are not freed before."""
 
     __slots__ = ("_kept", "_bytes", "_thread")
 
@@ -16,7 +16,7 @@ class _Held:
         self._kept, self._bytes, self._thread = [], 0, get_ident()
 
     def add(self, keep):
-        """True: it has become much. Of other threads nothing waits."""
+        """Returns True if too much is kept. Calls of other threads do not wait."""
         if get_ident() != self._thread:
             return False
         self._kept.append(keep)
@@ -31,7 +31,7 @@ class _Held:
 
 
 class _Together:
-    """Between its begin and its end."""
+    """The context between its begin and its end."""
 
     __slots__ = ("_run", "_begun", "_outer")
 
@@ -53,7 +53,7 @@ class _Together:
 
 
 class Gathering:
-    """What Run inherits."""
+    """Base class of Run."""
 
     _held = None  # within together()
 
@@ -73,7 +73,7 @@ class Gathering:
         self._short.plumbline_together_end(self._handle)
 
     def _hold(self, keep):
-        """`keep`: what a call that may wait will read."""
+        """`keep`: the tensors that a waiting call will read."""
         held = self._held
         if held is not None and keep and held.add(keep):
             self._end_together()

@@ -39,7 +39,7 @@ from ._watching.updates import Updates
 from ._watching.weights import Weights
 from ._watching.words import alone, processes, unseen_sums
 
-_SHARE = 0.0025  # of a step's time, for its screening
+_SHARE = 0.0025  # share of a step's time for its screening
 
 
 class Watch(Records, FrameworkSteps):
@@ -49,7 +49,7 @@ class Watch(Records, FrameworkSteps):
         """model: an unwrap.Model. found: [unwrap.Opened]."""
         self._run, self.scaler, self._given = run, scaler, model.given
         self.budget, self.light, self.ends_began, self._light_steps = run._budget, None, None, 0
-        self._arms = False  # averages are listened for until the next step
+        self._arms = False  # averages are observed until the next step
         self._is_compiled, self._forwards, self._model, ddp = model.compiled, 0, model.module, model.ddp
         self._requested, self._activations = False, activations
         self.found, self._loop = found, run._models_watched.loop(run)
@@ -78,15 +78,15 @@ class Watch(Records, FrameworkSteps):
         copies = copies_of(ddp, self._frames.values(), self._model)
         self._weights = Weights(run, self._model, self._prefix, copies, ddp, self._shards)
         floating = any(b.is_floating_point() for b in self._model.buffers())
-        names, buffers = self._weights.names, [BUFFERS] if floating else []  # buffers need one look
+        names, buffers = self._weights.names, [BUFFERS] if floating else []  # buffers need one measurement
         everything = [*buffers, *names, *(name for name, _ in self._trained if name not in set(names))]
         self._looks = Looks(run, everything, self._weights.replicas is not None or processes() > 1)
         self.standstill = Standstill(run, self._given, optimizers, scaler, activations, self._trained)
-        self.tokens, self.place = 0, None  # of the step; where a forward pass has its token ids
+        self.tokens, self.place = 0, None  # tokens of the step; the argument of a forward pass with its token ids
         self._accumulation, self._left = None, False
         self.in_closure = False
         self.clips, self._clipped = [], []  # clips of the open step; of the step that ends
-        self.scale = 1.0  # by which the gradients of the step that is made are too large
+        self.scale = 1.0  # factor by which the gradients of the current step are too large
         self._passes = Passes(self._model, self._before_forward_of_child)
         self._untrained = Untrained(run, self._model, self._prefix, self._trained, found, self._is_compiled,
                                     self._gradients.divide_again)  # fmt: skip
@@ -109,7 +109,7 @@ class Watch(Records, FrameworkSteps):
         self._parting = None
         self._modules = Modules(run, self._model, activations, self._guarded, self._prefix)
         self._undo.append(self._modules.remove)
-        self._light, self.noted = Light(self, run, self._loop), None  # why a look is due in the next step
+        self._light, self.noted = Light(self, run, self._loop), None  # why a measurement is due in the next step
         self._hook()
         self._watch_sums()
         self._light.plain = is_plain(self)
@@ -138,7 +138,7 @@ class Watch(Records, FrameworkSteps):
         self._undo.append(undo)
         if any(kind.__name__ == "LightningModule" for kind in type(self._model).__mro__):
             self._passes.listen()
-        if self._ddp is not None:  # evaluated without its wrapper, as a rule
+        if self._ddp is not None:  # usually evaluated without its wrapper
             self._undo.append(self._model.register_forward_pre_hook(OnlyHere(self._forward_within)).remove)
         for one in self.found:
             if one.frame is None:
@@ -188,7 +188,7 @@ class Watch(Records, FrameworkSteps):
     def _charged(self, body, *arguments):
         began, spent = thread_time_ns(), self._run._spent
         self._guarded(body, *arguments)
-        self._run._spent = spent + thread_time_ns() - began  # calls within are in it
+        self._run._spent = spent + thread_time_ns() - began  # includes nested calls
 
     # ---- steps ---------------------------------------------------------------------------------
 
@@ -325,7 +325,7 @@ class Watch(Records, FrameworkSteps):
             self._shares.backward(loop.losses.waiting[-1])
         if self.standstill.suspect(loop.micro):
             self._guarded(self.standstill.request, loop.micro)
-            if self not in loop.watches:  # another has taken its place
+            if self not in loop.watches:  # another function has replaced it
                 return
         if loop.micro == 1 and self._modes.modules:
             self._guarded(self._modes.backward_begins)
@@ -374,7 +374,7 @@ class Watch(Records, FrameworkSteps):
     # ---- what it costs -------------------------------------------------------------------------
 
     def step_over(self, of, first):
-        """A step of `of` watches has ended; the first watch keeps the account of its cost."""
+        """Called when a step of `of` watches has ended; the first watch keeps the account of its cost."""
         budget = self.budget
         if self.ends_began is not None:
             budget.spent += thread_time_ns() - self.ends_began
@@ -396,5 +396,5 @@ class Watch(Records, FrameworkSteps):
         if first and of == 1:
             if self._run._step == NO_STEP:
                 self._guarded(self._light.step_ended)
-            else:  # it is the trainer's own
+            else:  # the trainer records it itself
                 self._run._after_step = self._light.step_ended

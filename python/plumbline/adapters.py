@@ -28,7 +28,7 @@ def _rows(tensor):
 
 
 def _places(like, rows, sequences, seq_major):
-    """sequence_id and position of `rows` rows of `sequences` equally long sequences."""
+    """Returns sequence_id and position of `rows` rows of `sequences` equally long sequences."""
     if sequences < 1 or rows % sequences:
         raise ValueError(f"sequences is {sequences}; expected a divisor of the {rows} rows")
     row = like.new_ones(rows).long().cumsum(0) - 1
@@ -52,7 +52,7 @@ def _call(like, rows, sequences, seq_major, sequence_id, position, pool_id):
 
 
 def _capacity(places):
-    """A number of the configuration's, or that there is none."""
+    """Returns a number of the configuration, or the word for none."""
     return {"capacity": "none"} if places is None else {"capacity": int(places),
                                                         "capacity_source": "declared"}
 
@@ -92,7 +92,7 @@ def megatron(logits, routing_map, probs=None, *, top_k, sequences=None, capacity
             raise ValueError(f"groups rank by the sum of {forming} scores; expected 1 or 2")
         out.update(groups=num_groups, top_groups=group_topk,
                    group_score="max" if forming == 1 else "sum2")  # fmt: skip
-    # A bias of Megatron's is updated at the end of a step, from earlier batches.
+    # Megatron's bias is updated at the end of a step, from earlier batches.
     bias = {} if expert_bias is None else {"expert_bias": expert_bias, "bias_captured": "before"}
     return {**out, **bias, **_given(probs=None if probs is None else probs.reshape(len(rows), -1),
                                     padding_mask=padding_mask)}  # fmt: skip
@@ -107,7 +107,7 @@ def _megatron_policy(capacity, drop_policy, load_balancing, mode):
 
 
 def megatron_capacity(tokens, experts, top_k, capacity_factor):
-    """Places of an expert among `tokens` rows of one rank: ceil(tokens*top_k/experts * factor)."""
+    """Returns the places of an expert among `tokens` rows of one rank: ceil(tokens*top_k/experts * factor)."""
     exact = tokens * top_k / experts * capacity_factor
     return int(exact) + (exact > int(exact))
 

@@ -48,7 +48,7 @@ class PlumblineCallback(Callback):
 
     @guarded
     def on_before_backward(self, trainer, pl_module, loss):
-        """Lightning's loggers give an evaluation the number of the step that comes next."""
+        """Lightning's loggers give an evaluation the number of the next step."""
         self._session.record_settings()
         evaluated, self._evaluated = self._evaluated, {}
         self._session.scalars(evaluated, "eval/")

@@ -29,7 +29,7 @@ class PlumblineCallback(TrainerCallback):
 
     def __init__(self, **options):
         self._session, self._failed = Session(options), set()
-        self._evaluates = False  # the step stays open for what the evaluation gives
+        self._evaluates = False  # the step stays open for the results of the evaluation
         self._hooked = False
 
     @property

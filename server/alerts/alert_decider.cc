@@ -44,8 +44,8 @@ std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route,
   }
 }
 
-// Includes the incidents merged into it: an incident that inherits from another one does not begin
-// anew.
+// Includes the incidents merged into it: an incident that inherits from another one does not start
+// from nothing.
 std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route, const Known& known,
                                                  const IncidentTable::Change& change) const {
   const auto event = EventFor(route, known.own, change);

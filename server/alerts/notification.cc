@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostText = 4000;         // bytes of one sentence that came from outside
 constexpr size_t kMostWitness = 64 << 10;  // bytes
-constexpr size_t kMostRanks = 64;          // listed by number; their count is always said
+constexpr size_t kMostRanks = 64;          // listed by number; their count is always given
 constexpr size_t kMostRanges = 8;
 constexpr int kMostListed = 20;  // incidents in a summary, sites of an incident
 

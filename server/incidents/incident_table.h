@@ -43,7 +43,7 @@ struct IncidentFilter {
   bool Matches(const v1::Finding& finding) const;
 };
 
-// Returns InvalidArgument if the update lacks `who`, the reason, or the end of a silence.
+// Returns InvalidArgument if the update lacks the person, the reason, or the end of a silence.
 absl::Status CheckUpdate(const v1::IncidentUpdate& update);
 
 // Thread-safe.

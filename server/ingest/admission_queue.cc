@@ -7,7 +7,8 @@
 namespace plumbline::server {
 namespace {
 
-// Places become free by the hundred when the judge looks at its runs; they are given out together.
+// When the judge checks its runs, hundreds of places may become free at once; they are given out
+// together.
 constexpr std::chrono::milliseconds kPeriod{20};
 constexpr int kMostWork = 10;  // a try of the whole queue takes at most a tenth of a processor
 
@@ -91,8 +92,8 @@ void AdmissionQueue::OnFree() {
   changed_.NotifyAll();
 }
 
-// Tries each hello once, the oldest first. A place that the first may not have, because its sender
-// has its share, is for the next.
+// Tries each hello once, the oldest first. If the first may not have a place, because its sender
+// has its share, the next one is tried.
 std::vector<AdmissionQueue::Answer> AdmissionQueue::AdmitLocked() {
   const auto begun = Clock::now();
   std::vector<Answer> answers;

@@ -1,6 +1,6 @@
-// Hellos that found no place for their runs (run_shares.h). Each place that becomes free goes to
-// the hello that has waited longest and may have it, so that a sender that asks without a pause
-// does not take all of them: a new run waits for at most one place for each connection that waited
+// Queues hellos that found no place for their runs (run_shares.h). Each free place goes to the
+// hello that has waited longest and may have it, so that a sender that retries without a pause does
+// not take all of them. A new run waits for at most one place for each connection that waited
 // before it.
 #pragma once
 

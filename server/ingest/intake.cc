@@ -150,8 +150,8 @@ absl::StatusOr<Intake::Joined> Intake::Join(v1::Hello* stated, std::weak_ptr<Con
 void Intake::JoinLocked(const v1::Hello& hello, Joined* joined, std::vector<Pacer::Resume>* free) {
   if (const auto owner = joined->stream->owner.lock())
     pacer_->Join(joined->stream->id, owner->call(), hello, free);
-  // What this server holds itself. That is nothing if it lost its memory and has no journal,
-  // although the numbers continue; then the agent declares its sites again.
+  // Returns what this server holds itself: nothing, if it lost its memory and has no journal,
+  // although the numbers continue. Then the agent declares its sites again.
   joined->held = joined->stream->held;
   DeclareLocked(joined->stream, hello);
   journal_->Then(

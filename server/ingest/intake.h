@@ -42,7 +42,7 @@ class Intake {
     std::shared_ptr<StreamState> stream;
     uint64_t connection = 0;
     uint64_t held = 0;           // highest number that need not be sent again
-    bool room = true;            // false: read on after Connection::Resume is called
+    bool room = true;            // false: continue reading after Connection::Resume is called
     uint32_t ahead = 0;          // added to the attempts that its process sends (attempts.h)
     size_t refused = 0;          // batches that waited for its hello and are refused now
     std::set<std::string> runs;  // in its hello; batches of other runs are refused
@@ -55,9 +55,8 @@ class Intake {
   // Returns OK if the hello is well-formed and its sender may write its runs.
   absl::Status MayJoin(const v1::Hello& hello, const MayWrite& may_write) const;
   // Adds a connection to its stream. `sender` is charged for its share; `names` is its place
-  // (admission_queue.h). If a process was restarted
-  // without knowing it, it gets a later attempt: the attempts in `said` are raised, and those of
-  // its batches with them.
+  // (admission_queue.h). If the process was restarted and does not know it, raises the attempts in
+  // `stated`; the attempts of its batches are raised by the same number.
   absl::StatusOr<Joined> Join(v1::Hello* stated, std::weak_ptr<Connection> owner,
                               const MayWrite& may_write, const Sender& sender,
                               std::shared_ptr<NameTable::Hold> names);

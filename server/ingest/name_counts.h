@@ -1,4 +1,4 @@
-// How many of something each sender has.
+// Counts things by sender.
 #pragma once
 
 #include <cstddef>

@@ -9,15 +9,15 @@
 namespace plumbline::server {
 namespace {
 
-// What a name takes beside its bytes, which stand in some places: nodes of the engine's maps, a
-// column of its own, our own hash. And a column of a list.
+// Memory of a name: kCopies copies of its bytes, and kName bytes for nodes of the engine's maps,
+// its column and our hash. A list takes kList bytes, and kColumn for each of its columns.
 constexpr uint64_t kName = 512, kCopies = 4, kColumn = 192, kList = 256;
 
 uint64_t BytesOf(size_t name) { return kName + kCopies * name; }
 
 }  // namespace
 
-// Hashes are salted anew in each process: names that collide cannot be prepared.
+// Hashes have a random salt in each process, so that a sender cannot prepare names that collide.
 NameTable::Cost NameTable::CostOfName(const v1::Site& site) {
   return {absl::HashOf(site.layer(), site.op()), BytesOf(site.layer().size() + site.op().size())};
 }

@@ -1,5 +1,5 @@
-// How many runs there are, and what names of series and sites each has, in number and in bytes:
-// what a sender could fill memory with, batch after batch.
+// Counts the runs, and the names of series and sites of each run, in number and in bytes. Without
+// this limit, a sender could fill the memory with new names.
 #pragma once
 
 #include <atomic>
@@ -27,29 +27,29 @@
 
 namespace plumbline::server {
 
-// Thread-safe. Counts by 64-bit hashes of names, which nobody outside can foresee. A run has a
-// place while a connection names it, and from its first evidence until it is over; then its names
-// are forgotten. What a message costs is linear in its size: sets count once for each run, and a
-// batch names few.
+// Thread-safe. Counts 64-bit hashes of names, which are salted, so that a sender cannot predict
+// them. A run has a place while a connection names it, and from its first evidence until it is
+// over; then its names are forgotten. The work on a message is linear in its size: a set counts
+// once for each run, and a batch names few runs.
 class NameTable {
  public:
-  // `bytes`: of all runs; null: nobody counts them. One run may have a quarter of them, and gets
-  // more while it has less than is left.
+  // `bytes`: the limit for the names of all runs; null: none. A run may use a quarter of it, and
+  // gets more while it has less than is left.
   NameTable(size_t max_runs, size_t max_names, Shares shares = {},
             std::shared_ptr<SharedBytes> bytes = nullptr)
       : max_names_(max_names), bytes_(std::move(bytes)), run_shares_(max_runs, std::move(shares)) {}
 
-  // A run that was not named before counts as the sender's, until it is over. ResourceExhausted:
-  // one run too many, of all or of the sender's.
+  // Counts a run that was not named before as the sender's, until the run is over. Returns
+  // ResourceExhausted if there are too many runs in all, or too many of the sender.
   absl::Status AddRun(const std::string& run, const Sender& sender = {});
-  // What a connection has of the runs that its hello names. The table must outlive it.
+  // The places that a connection holds for the runs in its hello. The table must outlive it.
   class Hold {
    public:
     Hold(NameTable* table, std::set<std::string> runs) : table_(table), runs_(std::move(runs)) {}
     ~Hold() { Release(); }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
-    // The connection is gone. The second call does nothing.
+    // Frees the places when the connection is gone. A second call does nothing.
     void Release();
 
    private:
@@ -58,35 +58,34 @@ class NameTable {
     std::atomic<bool> released_{false};
   };
   enum class Take { kAny, kKnown };  // kKnown: only runs that have a place already
-  // All of them, or none. ResourceExhausted: as AddRun.
+  // Takes places for all of `runs`, or for none. Returns ResourceExhausted as AddRun does.
   absl::StatusOr<std::shared_ptr<Hold>> Connect(const std::set<std::string>& runs,
                                                 const Sender& sender, Take take = Take::kAny);
   // Sets a callback that runs when a place may have become free, with no lock held. It must be
   // quick.
   void SetOnFree(std::function<void()> on_free);
   size_t runs() const;  // that have a place
-  // The sites of the evidence, the series sets, the declarations and the losses (with their causes)
-  // that `batch`, which passed CheckReceived, brings. ResourceExhausted names the run; then nothing
-  // of the batch is to be taken.
+  // Counts the names in `batch`: sites of evidence, series sets, declarations, and losses with
+  // their causes. The batch must have passed CheckReceived. Returns ResourceExhausted, which names
+  // the run; then the caller must not take the batch.
   absl::Status Add(const v1::Batch& batch, const std::string& owner = "");
   absl::Status Add(const std::string& run, const v1::SeriesSet& set);
-  // Names that a former process let in, as the judge found them again: they are there, whether
-  // there is room or not.
+  // Counts the names that a former process accepted and that the judge restored, even beyond the
+  // limits.
   void Note(const std::vector<KnownName>& names);
-  // The run is over: what was kept of its names is not any more, nor its place, unless a connection
-  // names it.
+  // Forgets the names of a run that is over, and frees its place unless a connection names it.
   void Forget(const std::string& run);
-  // Who named the run first; empty: nobody is known.
+  // Returns the sender that named the run first; empty: not known.
   std::string OwnerOf(const std::string& run) const;
 
  private:
   struct Run {
-    // These are guarded by the table's mutex, as the map of runs is.
+    // The table's mutex guards these, and the map of runs.
     std::string owner;
     bool noted = false;  // known from a former process alone
     RunShares::Place place;
     size_t connections = 0;  // that name it
-    // Evidence came, and it is not over since. Set without the lock.
+    // Evidence arrived, and the run is not over since. Set without the lock.
     std::atomic<bool> going_on{false};
     SharedMutex mutex;
     std::unordered_set<uint64_t> names PLUMB_GUARDED_BY(mutex);
@@ -94,7 +93,7 @@ class NameTable {
     std::unordered_set<uint64_t> causes PLUMB_GUARDED_BY(mutex);  // of losses without a site
     SharedBytes::Held bytes PLUMB_GUARDED_BY(mutex);
   };
-  // A name, a list of some, or a cause of losses without one, as it is counted.
+  // A counted item: a name, a list of names, or a cause of losses without a name.
   enum class Kind { kName, kList, kCause };
   struct Cost {
     uint64_t hash = 0;

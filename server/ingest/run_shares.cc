@@ -32,8 +32,8 @@ absl::Status RunShares::Take(const Sender& sender, size_t known, bool known_befo
     return absl::ResourceExhaustedError(
         shares_.Full(sender.entries, most_, "runs", "ingest.max_runs"));
   }
-  // Names of runs that are neither connected nor over have a bound as well: until the judge has
-  // ended them, those that came by a connection of their own are more than all.
+  // Also limits names of runs that are neither connected nor over: until the judge ends them, those
+  // with a connection of their own could be more than all others.
   const bool room = known < most_ + 2 * reserve_ + most_;
   if (!known_before && known >= most_ && !(room && TakeOfReserves(sender, place)))
     return Full(sender);
@@ -50,8 +50,8 @@ bool RunShares::TakeOfReserves(const Sender& sender, Place* place) {
   const size_t of_connection = line.empty() ? kOfConnection : kOfRelay;
   if (of_connections_.Of(sender.connection) >= of_connection) return false;
   if (!line.empty() && of_lines_.Of(line) >= kOfConnection) return false;
-  // What a relay states about its processes may be made up, so their places are taken first, and a
-  // connection has no more of the address's than one that is no relay's.
+  // A relay may invent what it states about its processes. So the places of its processes are taken
+  // first, and its connection gets no more of the address's places than a direct connection.
   const std::string process =
       sender.after.empty() ? "" : absl::StrCat(sender.address, " ", sender.after);
   if (!process.empty() && of_processes_.Take(process)) {

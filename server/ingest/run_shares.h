@@ -1,8 +1,8 @@
-// How many names of runs each sender may use at a time, so that one that makes up names without end
-// does not shut new runs of others out. `most` names are there for all. Beyond them half of `most`
-// is kept for addresses, and half for processes behind relays, whose connections are open: an
-// address, or a process's address, gets a name while it has fewer of them than are left, and a
-// connection gets a few. Such a name is free again when its connection is closed.
+// Limits the names of runs that each sender may use at a time, so that a sender that invents names
+// does not block new runs of others. `most` names are for all senders. In addition, half of `most`
+// is reserved for addresses with open connections, and half for processes that connect through
+// relays. An address, or the address of such a process, gets a reserved name while it has fewer of
+// them than are left; a connection gets a few. The name is free again when its connection closes.
 #pragma once
 
 #include <cstddef>
@@ -24,21 +24,21 @@ class RunShares {
 
   RunShares(size_t most, Shares shares) : most_(most), shares_(std::move(shares)) {}
 
-  // What a name takes. Empty: nothing.
+  // Records to which shares a name is charged. Empty: to none.
   struct Place {
     bool counted = false;  // as one of the entries'
     std::string entries;
-    // Of the names that are kept for open connections. Empty: none.
+    // Set if the name is one of those reserved for open connections.
     std::string address, process, connection, line;
   };
 
-  // Counts one more name as the sender's, of `known` names now. `known_before`: the name is one of
-  // them, and no sender's yet. ResourceExhausted: one too many, of all or of the sender's; *place
-  // is unchanged.
+  // Counts one more name as the sender's; `known` names are known now. `known_before`: the name is
+  // one of them and has no sender yet. Returns ResourceExhausted, with *place unchanged, if there
+  // are too many names in all, or too many of the sender.
   absl::Status Take(const Sender& sender, size_t known, bool known_before, Place* place);
-  // No connection names it any more.
+  // Frees a reserved name, when no connection names the run any more.
   void Disconnected(Place* place);
-  // The name is forgotten.
+  // Uncounts the name, when it is forgotten.
   void Give(Place* place);
 
  private:
@@ -54,7 +54,7 @@ class RunShares {
 
   const size_t most_;
   const Shares shares_;
-  const size_t reserve_ = most_ < 8 ? 0 : most_ / 2;  // of a single one a sender would take all
+  const size_t reserve_ = most_ < 8 ? 0 : most_ / 2;  // with one place, a sender would take all
   Reserve of_addresses_{reserve_, {}}, of_processes_{reserve_, {}};
   NameCounts of_connections_, of_lines_;
   NameCounts of_addresses_by_;  // places of addresses, by connection

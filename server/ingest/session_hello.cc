@@ -1,4 +1,4 @@
-// How a call answers a hello: with a welcome, a refusal, or after it has waited for a place.
+// Answers a hello: with a welcome, a refusal, or after a wait for a place.
 
 #include <utility>
 
@@ -35,11 +35,11 @@ bool Session::OnHello(v1::Hello* received) {
        }});
   if (place.has_value()) return Greet(call_stream, kept.get(), *place);
   waiting_[call_stream->stream_id] = call_stream;
-  return call_stream->shared;  // other streams of the call go on
+  return call_stream->shared;  // other streams of the call continue
 }
 
-// The queue has decided about a hello that waited. Without effect if its stream has ended
-// meanwhile.
+// Called when the queue has decided about a hello that waited. Has no effect if its stream has
+// ended meanwhile.
 void Session::OnPlace(const CallStreamPtr& call_stream, v1::Hello* hello,
                       const AdmissionQueue::Place& place) {
   {
@@ -52,7 +52,7 @@ void Session::OnPlace(const CallStreamPtr& call_stream, v1::Hello* hello,
   if (!call_stream->shared) Resume();
 }
 
-// A process of a relay whose hello waits has ended.
+// Called when a process of a relay has ended while its hello waits.
 void Session::StopWaiting(const v1::Goodbye& goodbye) {
   const auto waiting = waiting_.find(goodbye.stream_id());
   if (waiting == waiting_.end() || !waiting->second->shared) return;
@@ -100,8 +100,8 @@ bool Session::Greet(const CallStreamPtr& call_stream, v1::Hello* hello,
   return room;
 }
 
-// Of what is exhausted a sender that asks without a pause would get most of what becomes free: its
-// answers are late.
+// Delays the answer: a sender that retries without a pause would otherwise get most of what becomes
+// free.
 bool Session::Refuse(const CallStreamPtr& call_stream, const absl::Status& why) {
   // The codes of both libraries are the same numbers.
   const auto code = static_cast<grpc::StatusCode>(why.raw_code());
@@ -110,7 +110,7 @@ bool Session::Refuse(const CallStreamPtr& call_stream, const absl::Status& why) 
   context_->timer->Schedule([weak = weak_from_this(), call_stream, code, text] {
     if (auto session = weak.lock()) session->Fail(call_stream, code, text);
   });
-  return call_stream->shared;  // other streams of the call go on
+  return call_stream->shared;  // other streams of the call continue
 }
 
 Sender Session::SenderOf(const v1::Hello& hello, bool shared) const {

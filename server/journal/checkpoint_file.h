@@ -1,10 +1,10 @@
-// What the judge knows at one entry of the journal, kept so that a restart need not judge all
+// The state of the judge at one entry of the journal, so that a restart need not judge all entries
 // again.
 //
 // DATA/checkpoint/<entry, 20 digits>-<event, 20 digits>.plc is a framed log: kCheckpointHeader
-// (v1::CheckpointHeader), then kCheckpointPart frames (a name, a zero byte, bytes; those of one
-// name belong together), then kCheckpointEnd (the number of parts as text). A file gets its name
-// when all of it is durable, and one without a kCheckpointEnd is none.
+// (v1::CheckpointHeader), then kCheckpointPart frames (a name, a zero byte, bytes; frames
+// with the same name form one part), then kCheckpointEnd (the number of parts as text). A file gets
+// its name when all of it is durable. A file without kCheckpointEnd is ignored.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,11 @@ class CheckpointSink {
  public:
   virtual ~CheckpointSink() = default;
   virtual void Head(uint64_t entry, uint64_t event, int64_t unix_ns) = 0;  // first, once
-  // More bytes of a part; those of one part come one after the other.
+  // More bytes of a part; the bytes of one part come in order.
   virtual void Part(std::string_view name, std::string_view bytes) = 0;
 };
 
-// The part that says up to which number each stream's batches were judged: a v1::JournalStreams.
+// The part with the number up to which each stream's batches were judged: a v1::JournalStreams.
 inline constexpr char kCheckpointStreams[] = "streams";
 
 struct CheckpointName {
@@ -72,10 +72,10 @@ class CheckpointWriter : public CheckpointSink {
 absl::Status WriteCheckpoint(const std::string& directory, const std::string& tool_version,
                              const Checkpoint& checkpoint);
 
-// The newest first. Files with other names are left out.
+// Returns the newest first. Ignores files with other names.
 absl::StatusOr<std::vector<CheckpointName>> ListCheckpoints(const std::string& directory);
 
-// DataLoss or InvalidArgument with path and byte when it is not whole.
+// Returns DataLoss or InvalidArgument with path and byte if the file is not complete.
 absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& path);
 
 }  // namespace plumbline::server

@@ -11,7 +11,8 @@
 namespace plumbline::server {
 namespace {
 
-// As the copy of the process that it reads from: a verdict is waited for, a checkpoint is not.
+// The same priority as the process copy that it reads from: verdicts are more urgent than
+// checkpoints.
 constexpr int kCheckpointNice = 10;
 
 }  // namespace

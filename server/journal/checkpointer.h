@@ -1,4 +1,5 @@
-// Writes checkpoints beside the judge, one at a time, and says which the journal may rely on.
+// Writes checkpoints on a thread of its own, one at a time, and reports which of them the journal
+// may rely on.
 #pragma once
 
 #include <atomic>
@@ -15,30 +16,30 @@
 
 namespace plumbline::server {
 
-// Thread-safe but for construction and destruction.
+// Thread-safe, except construction and destruction.
 class Checkpointer {
  public:
-  // `after_write` runs on the writing thread after each checkpoint that was written, with the
-  // number of the entry that the oldest one kept stands at. `counters` must outlive it.
+  // `after_write` runs on the writing thread after each written checkpoint, with the entry of the
+  // oldest checkpoint that is kept. `counters` must outlive it.
   Checkpointer(std::string directory, std::string tool_version, Counters* counters,
                std::function<void(uint64_t)> after_write);
   ~Checkpointer();  // waits for the one that is being written
 
-  // Whether a checkpoint would be written now; false while another one is.
+  // Returns false while a checkpoint is being written.
   bool idle() const { return idle_; }
-  // Writes what `take` hands to the sink, which is of `entry`, if `ready` returns true after it;
-  // false: it is left out. Both run on the writing thread.
+  // Writes the checkpoint of `entry` that `take` hands to the sink. If `ready` then returns false,
+  // the checkpoint is dropped. Both run on the writing thread.
   using Take = std::function<absl::Status(CheckpointSink*)>;
   void Write(uint64_t entry, Take take, std::function<bool()> ready);
-  // The newest that is whole: up to which entry, and when it was written; 0 and 0: none.
+  // Return the entry of the newest complete checkpoint, and the time when it was written; 0: none.
   uint64_t last_entry() const { return last_entry_; }
   int64_t last_unix_ns() const { return last_unix_ns_; }
-  // One of a former process.
+  // Records the checkpoint that a former process wrote.
   void Found(uint64_t entry, int64_t unix_ns) {
     last_entry_ = entry;
     last_unix_ns_ = unix_ns;
   }
-  // Ends when what was handed in is written.
+  // Waits until the checkpoints handed in are written, then ends the thread.
   void Stop();
 
  private:

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kMostOfAPiece = 1 << 20;
 
-// Before a piece: the bytes of its part's name, 0 for the head, and of what follows the name.
+// Precedes a piece: the number of bytes of its part's name (0 for the head), and of the rest.
 struct Lengths {
   uint32_t name = 0, bytes = 0;
 };

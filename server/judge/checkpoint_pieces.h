@@ -1,4 +1,4 @@
-// A checkpoint on its way from one process to another: its pieces as bytes, and back.
+// Sends a checkpoint from one process to another: converts its pieces to bytes, and back.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ class CheckpointReceiver {
  public:
   explicit CheckpointReceiver(CheckpointSink* sink) : sink_(sink) {}
   void Take(std::string_view bytes);
-  // Whether all that came were whole pieces.
+  // Returns whether all received pieces were complete.
   bool whole() const { return rest_.empty(); }
 
  private:

@@ -13,7 +13,7 @@ class CheckpointSchedule {
  public:
   using Time = std::chrono::steady_clock::time_point;
   using Nanos = std::chrono::nanoseconds;
-  // What was judged: the number of the last entry and of the last event.
+  // The judged position: the number of the last entry and of the last event.
   struct At {
     uint64_t entry = 0;
     uint64_t event = 0;

@@ -32,7 +32,7 @@ class HeldRuns {
   using Clock = JudgeQueue::Clock;
   using Done = std::function<void(absl::Status)>;
 
-  // What the judge does for it.
+  // The functions of the judge that it uses.
   class Judging {
    public:
     virtual ~Judging() = default;

@@ -67,15 +67,15 @@ struct JudgeOptions {
   std::chrono::nanoseconds between_steps = std::chrono::seconds(60);
   size_t queue_bytes = 256u << 20;
   size_t max_streams = 20000;  // that a checkpoint knows
-  // Runs that are over, and runs that are not and have lost their connections: of each, those
-  // beyond it are forgotten, or are over at once.
+  // Limit of runs that are over; the oldest beyond it are forgotten. The same limit applies to runs
+  // that have lost their connections; those beyond it are over at once.
   size_t max_runs = 10'000;
-  uint64_t open_bytes = 0;           // that the open steps of all runs may hold, and as much what
-                                     // the rules remember of them; 0: no bound
-  Store* store = nullptr;            // of what closes; must outlive the judge
-  Quarantine* quarantine = nullptr;  // must outlive it; null: one that is not kept
-  OpenRun open_run;                  // what is kept of a run; empty: nothing is
-  // What is judged between two checkpoints: so many bytes, or so much time, whichever is first.
+  uint64_t open_bytes = 0;           // limit of the open steps of all runs, and likewise of the
+                                     // rules' state; 0: no limit
+  Store* store = nullptr;            // gets what closes; must outlive the judge
+  Quarantine* quarantine = nullptr;  // must outlive it; null: a quarantine that is not stored
+  OpenRun open_run;                  // opens what is stored of a run; empty: nothing is stored
+  // A checkpoint is due after this many judged bytes, or after this time, whichever is first.
   uint64_t checkpoint_bytes = 256u << 20;
   std::chrono::nanoseconds checkpoint_interval = std::chrono::seconds(60);
 };
@@ -138,8 +138,8 @@ class Judge : private HeldRuns::Judging, private MemoryLimits::Judging {
   void Decide(v1::JudgeEvent event, std::function<void(absl::Status)> done);
 
   // Applies a person's decision about a run in quarantine. `done` is called as for Decide; for a
-  // retry, once all that is kept of the run has been judged. `who` goes to the log and the
-  // incident's history.
+  // retry, once all that is kept of the run has been judged. The person's name is written to the
+  // log and to the incident's history.
   void UpdateRun(const std::string& run, v1::UpdateRunRequest::Action action,
                  const std::string& who, std::function<void(absl::Status)> done);
   const Quarantine& quarantine() const { return *quarantine_; }

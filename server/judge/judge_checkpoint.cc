@@ -1,4 +1,4 @@
-// What a judge knows, written down at one entry and taken over by another.
+// Writes the judge's state at one entry, and restores it in another judge.
 
 #include <algorithm>
 #include <map>
@@ -20,7 +20,7 @@ constexpr char kServer[] = "server";
 constexpr char kAhead[] = "ahead";  // runs that are further than the checkpoint's entry
 constexpr size_t kPiece = 1 << 20;  // bytes
 constexpr std::chrono::seconds kFlushTime{10};
-constexpr std::chrono::minutes kCopyTime{10};  // beyond it a copy of the process hangs
+constexpr std::chrono::minutes kCopyTime{10};  // if the copy of the process takes longer, it hangs
 
 std::string Encode(std::map<std::string, uint64_t> ahead) {
   Archive archive;
@@ -33,7 +33,7 @@ std::string Encode(std::map<std::string, uint64_t> ahead) {
 
 void Judge::PersistReports(Archive& archive) {
   archive.Version(1);
-  // By pointers: Section does not know of the lock that it is called with.
+  // Pointers, because Section cannot know the lock with which it is called.
   auto* runs = &runs_;
   auto* reports = &reports_;
   archive.Section("runs", [&] { archive(*runs); });
@@ -77,11 +77,11 @@ absl::Status Judge::Restore(const Checkpoint& checkpoint) {
   const MutexLock lock(mutex_);
   PersistReports(archive);
   archive.End();
-  // The engine knows something now and the rest does not: the caller starts over with a new judge.
+  // The engine is restored and the rest is not: the caller must start again with a new judge.
   if (!archive.ok()) return absl::DataLossError(archive.error());
   for (const v1::QuarantinedRun& run : quarantine_->List()) engine_->Drop(run.run());
   runs_.DisconnectAll(Now());
-  // A server before this one did not write it.
+  // An older server did not write this part.
   if (const auto streams = checkpoint.parts.find(kCheckpointStreams);
       streams != checkpoint.parts.end() && !streams_.Restore(streams->second)) {
     return absl::DataLossError("streams: cannot be read");
@@ -109,11 +109,12 @@ std::map<std::string, uint64_t> Judge::AheadOf(const Checkpoint& checkpoint) {
   return runs;
 }
 
-// By a copy of the process, since writing it down may take seconds. Where there can be no copy, at
-// the end, and after a copy that failed, the writing thread takes it, and this one waits for
-// *taken: piece by piece either way, so that no second form of what is known is in memory. Nobody
-// judges, so nobody has a lock of the engine; this thread takes the others that TakeCheckpoint
-// needs, and the copy leaves them first.
+// Returns the function that takes the checkpoint. It uses a copy of the process (fork), because
+// writing may take seconds. If the process cannot be copied, at the end, and after a failed copy,
+// the writing thread takes the checkpoint itself, and this thread waits for *taken. In both cases
+// the state is written piece by piece, so that memory never holds a second form of it. No thread
+// judges now, so no thread holds a lock of the engine. This thread takes the other locks that
+// TakeCheckpoint needs; the copy releases them first.
 Checkpointer::Take Judge::CheckpointTaker(std::future<void>* taken)
     PLUMB_NO_THREAD_SAFETY_ANALYSIS {
   if (!copy_failed_.exchange(false) && !stopping()) {

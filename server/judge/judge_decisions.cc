@@ -1,4 +1,4 @@
-// How a decision gets into the journal, and then takes effect.
+// Writes a decision to the journal, and then applies it.
 
 #include <algorithm>
 #include <memory>
@@ -68,7 +68,7 @@ void Judge::KeepLater(FairQueue::Begun begun) {
   later_.Write(journal_, std::move(entry), std::move(decision));
 }
 
-// Applies a decision that the journal holds, or could not take.
+// Applies a decision that the journal holds, or handles that it could not be written.
 bool Judge::ApplyLater(const LaterDecisions::Decision& decision) {
   BeginWork();
   const JudgeItem& item = *decision.begun.work.item;

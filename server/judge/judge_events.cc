@@ -1,4 +1,4 @@
-// How a decision that is in the journal takes effect.
+// Applies a decision that is in the journal.
 
 #include <algorithm>
 #include <cstdint>

@@ -14,11 +14,11 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookPeriod{500};  // for ranks without progress
 constexpr size_t kMostRunsOver = 64;                   // whose rule state is kept
-constexpr std::chrono::seconds kForgetPeriod{5};       // between looks at streams that are gone
+constexpr std::chrono::seconds kForgetPeriod{5};       // between checks of streams that are gone
 constexpr std::chrono::seconds kAwaitQuietly{3};       // for ranks that have not come yet
 // if a report has waited this long, nothing is decided about its run
 constexpr std::chrono::seconds kLag{1};
-constexpr size_t kMostRunsALook = 1000;  // runs a look: each is an entry of the journal
+constexpr size_t kMostRunsALook = 1000;  // runs in one check: each is an entry of the journal
 
 }  // namespace
 
@@ -145,7 +145,7 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
   }
 }
 
-// ---- how many runs are known that no process is connected for ---------------------------------
+// ---- limit of runs that are known and have no connected process ---------------------------------
 
 void Judge::PartWithRuns() {
   EndDisconnected();
@@ -153,7 +153,7 @@ void Judge::PartWithRuns() {
   ForgetIncidents();
 }
 
-// False: something of it waits to be judged, or its fate is in an operator's hands.
+// Returns false if something of the run waits to be judged, or if it is in quarantine.
 bool Judge::MayPartWith(const std::string& run) const {
   return !fair_queue_.Busy(run) && !fair_queue_.Urgent(run) && !quarantine_->Holds(run);
 }
@@ -182,7 +182,7 @@ void Judge::EndDisconnected() {
   for (const std::string& run : greeted) OnRunOver(run);
 }
 
-// By events, so that incidents end at the same places after a restart.
+// Uses events, so that incidents end at the same places after a restart.
 void Judge::ForgetLongOver() {
   std::vector<RunTable::Left> over;
   {
@@ -224,7 +224,7 @@ void Judge::ForgetRun(const std::string& run) {
   over_runs_.Forgotten(run, JudgeQueue::Clock::now());
 }
 
-// Those of a run that has begun anew since are that run's.
+// If a run has started again since then, these belong to it.
 void Judge::ForgetIncidents() {
   const MutexLock lock(mutex_);
   for (const std::string& run : over_runs_.TakeForgotten(JudgeQueue::Clock::now())) {

@@ -1,4 +1,4 @@
-// Decisions that the journal writes while other work goes on, so that decisions about many runs
+// Decisions that the journal writes while other work continues, so that decisions about many runs
 // share a commit.
 #pragma once
 

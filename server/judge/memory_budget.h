@@ -23,7 +23,7 @@ struct RunOwner {
 class MemoryBudget {
  public:
   using OwnerOf = std::function<RunOwner(const std::string& run)>;
-  // What the runs hold now, in bytes.
+  // Returns the bytes that the runs hold now.
   struct Held {
     std::function<uint64_t()> all;
     std::function<uint64_t(const std::string& run)> of_run;

@@ -20,7 +20,7 @@ namespace plumbline::server {
 // Not thread-safe: every call needs the turn (judge_threads.h), except limit and made_room.
 class MemoryLimits {
  public:
-  // What the judge does for it.
+  // The functions of the judge that it uses.
   class Judging {
    public:
     virtual ~Judging() = default;

@@ -17,7 +17,7 @@ class OverRuns {
   // they are over.
   static constexpr std::chrono::seconds kAlertTime{10};
 
-  // If runs end faster than they can be forgotten, their names keep their places until they are: a
+  // If runs end faster than they can be forgotten, their names keep their places until then, so a
   // sender whose runs end at once waits for the judge. Returns true if the run keeps its place.
   bool KeepPlace(const std::string& run) {
     if (many_) places_.push_back(run);

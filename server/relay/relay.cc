@@ -24,10 +24,10 @@ namespace plumbline::server {
 namespace {
 
 constexpr size_t kMostOutgoing = 1 << 20;   // bytes of answers to one process
-constexpr int kLookahead = 1 << 20;         // bytes of messages of one process that are not read
+constexpr int kLookahead = 1 << 20;         // bytes that gRPC receives ahead of its reads
 constexpr size_t kMostUnreadAnswers = 256;  // answers; above, its messages are not read
 
-// One agent's call. Reads are handled one after another by gRPC; the rest is guarded by mutex_.
+// One agent's call. gRPC handles reads one after another; mutex_ guards the rest.
 class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                      public Line,
                      public std::enable_shared_from_this<RelaySession> {
@@ -112,7 +112,7 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     });
   }
 
-  // The runs of a hello; those of its batches are for the server above to judge, by what it grants
+  // Returns the runs of a hello. The upstream server checks those of its batches, by what it grants
   // this relay.
   absl::Status CheckRuns(const v1::Hello& hello) const {
     for (const v1::Source& source : hello.sources()) {
@@ -121,7 +121,8 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     return absl::OkStatus();
   }
 
-  // False: no room above, or the server above has not welcomed the stream yet.
+  // Returns false if there is no space upstream, or if the upstream server has not welcomed the
+  // stream yet.
   bool Forward() {
     if (stream_id_ == 0) return Hello();
     const MessageHead head = HeadOf(incoming_);
@@ -158,7 +159,7 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     return true;
   }
 
-  // A process that does not read its answers is not read either.
+  // If a process does not read its answers, its messages are not read either.
   void ReadLocked() PLUMB_REQUIRES(mutex_) {
     if (ending_) return;
     unread_ = outgoing_.size() >= kMostUnreadAnswers;
@@ -186,7 +187,7 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     context_->TryCancel();
   }
 
-  // One operation at a time; the end when nothing is owed.
+  // Does one operation at a time; ends the call when nothing is left to write.
   void PumpLocked() PLUMB_REQUIRES(mutex_) {
     if (writing_ || finished_) return;
     if (!outgoing_.empty()) {
@@ -237,7 +238,7 @@ class RelayService : public v1::Ingest::WithRawCallbackMethod_Stream<v1::Ingest:
   Gate* gate_ = nullptr;
 };
 
-// Answers each call that is not Ingest: the server above has the runs.
+// Refuses each call that is not Ingest: only the upstream server has the runs.
 class QueryAbove : public grpc::CallbackGenericService {
  public:
   explicit QueryAbove(std::string upstream) : upstream_(std::move(upstream)) {}
@@ -268,7 +269,7 @@ class RelayServer : public Server {
   ~RelayServer() override { Stop(); }
 
   absl::Status Listen(const Config& config) {
-    // What cannot be used at all is said now, not at the first hello.
+    // Reports an unusable configuration now, not at the first hello.
     transport::StreamConfig upstream;
     upstream.target = config.relay_upstream;
     upstream.credentials = CredentialsOf(config);
@@ -283,8 +284,8 @@ class RelayServer : public Server {
     builder.AddListeningPort(config.grpc, gate_->ListenerCredentials(config.grpc), &port);
     SetLimits(config, &builder);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    // What gRPC receives of a process whose messages are not read. By its own measure of the
-    // connection it would take up to 5 MiB of each.
+    // Limits what gRPC receives from a process whose messages are not read. By its own estimate it
+    // would take up to 5 MiB of each connection.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookahead);
     builder.RegisterService(&service_);

@@ -1,5 +1,5 @@
-// plumbd --relay UPSTREAM: the processes of a host share one stream to the server. It judges and
-// keeps nothing; agents connect to it as to a server.
+// plumbd --relay UPSTREAM: the processes of a host share one stream to the upstream server. A relay
+// judges and stores nothing; agents connect to it as to a server.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace plumbline::server {
 
-// Listens on config.grpc and forwards to config.relay_upstream, which need not be there yet.
-// Errors as Server::Start.
+// Listens on config.grpc and forwards to config.relay_upstream, which need not run yet. Returns
+// errors as Server::Start does.
 absl::StatusOr<std::unique_ptr<Server>> StartRelay(const Config& config);
 
 }  // namespace plumbline::server

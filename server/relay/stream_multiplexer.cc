@@ -13,16 +13,16 @@
 namespace plumbline::server {
 namespace {
 
-constexpr size_t kMuch = 32u << 20;  // bytes on their way up; reading stops above
-constexpr size_t kOverhead = 512;    // of a message that waits, next to its bytes
+constexpr size_t kMuch = 32u << 20;  // bytes that wait to be sent; beyond it, reading stops
+constexpr size_t kOverhead = 512;    // memory of a waiting message in addition to its bytes
 constexpr size_t kLittle = kMuch / 2;
 constexpr std::chrono::milliseconds kLook{200};
 constexpr std::chrono::seconds kProbeEvery{5};
-constexpr std::chrono::seconds kEnd{1};  // for the status of a call that the server above has ended
+constexpr std::chrono::seconds kEnd{1};  // for the status of a call that upstream has ended
 
 }  // namespace
 
-// One call to the server above. Keeps itself until it is over.
+// One call to the upstream server. Keeps itself alive until it is over.
 class StreamMultiplexer::Upstream
     : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
@@ -38,10 +38,10 @@ class StreamMultiplexer::Upstream
     StartCall();
   }
 
-  // False: much is waiting.
+  // Returns false if more than kMuch bytes wait.
   bool Send(const grpc::ByteBuffer& message) {
     const MutexLock lock(mutex_);
-    if (closed_) return true;  // the end of the call tells everybody
+    if (closed_) return true;  // the end of the call reports it to all lines
     bytes_ += message.Length() + kOverhead;
     queue_.push_back(message);
     PumpLocked();
@@ -127,8 +127,8 @@ StreamMultiplexer::~StreamMultiplexer() {
   dialler_.join();
 }
 
-// Somebody must poll the channel between two calls, or a server that is back is found by gRPC's own
-// look each 5 s (transport/dialer.h).
+// The channel must be polled between two calls. Otherwise gRPC notices only every 5 s that the
+// server is back (transport/dialer.h).
 void StreamMultiplexer::KeepDialling() {
   grpc::CompletionQueue events;
   while (dialling_) {
@@ -149,7 +149,7 @@ void StreamMultiplexer::KeepDialling() {
   }
 }
 
-// Null, and why: our credentials cannot be used. They are read anew for each call.
+// Returns null, and why, if our credentials cannot be used. They are read again for each call.
 std::shared_ptr<StreamMultiplexer::Upstream> StreamMultiplexer::CallLocked(grpc::Status* why) {
   if (upstream_ == nullptr) {
     if (channel_ == nullptr || config_.credentials.any()) {
@@ -249,7 +249,7 @@ void StreamMultiplexer::Shutdown() {
   if (upstream != nullptr) upstream->Cancel();
 }
 
-// Forgets every line. Returns those that are still there.
+// Removes all lines. Returns those that still exist.
 std::vector<std::shared_ptr<Line>> StreamMultiplexer::TakeAllLocked() {
   std::vector<std::shared_ptr<Line>> all;
   for (auto& [id, carried] : lines_) all.push_back(std::move(carried.line));
@@ -262,8 +262,8 @@ std::vector<std::shared_ptr<Line>> StreamMultiplexer::TakeAllLocked() {
   return all;
 }
 
-// Returns the line whose hello is answered, number 0 if none. An older server repeats no number: it
-// answers the newest hello of the stream.
+// Returns the line whose hello is answered; if there is none, its number is 0. An older server does
+// not repeat the number: it answers the newest hello of the stream.
 StreamMultiplexer::Carried StreamMultiplexer::TakePendingLocked(uint64_t stream_id,
                                                                 uint64_t number) {
   for (auto it = pending_.rbegin(); number == 0 && it != pending_.rend(); ++it) {
@@ -293,7 +293,7 @@ void StreamMultiplexer::OnMessage(const Upstream* from, const grpc::ByteBuffer& 
   HandDown(id, message.ack().line(), buffer);
 }
 
-// The stream is that line's from now on.
+// Assigns the stream to that line.
 void StreamMultiplexer::OnWelcome(const v1::Welcome& welcome, const grpc::ByteBuffer& buffer) {
   std::shared_ptr<Line> older, line;
   {
@@ -320,7 +320,7 @@ void StreamMultiplexer::OnWelcome(const v1::Welcome& welcome, const grpc::ByteBu
   line->Resume();
 }
 
-// The server above refuses a hello, or ends a stream that it had welcomed.
+// The upstream server refuses a hello, or ends a stream that it had welcomed.
 void StreamMultiplexer::OnStreamEnded(const v1::Ack& ack) {
   std::shared_ptr<Line> line;
   {
@@ -366,7 +366,7 @@ void StreamMultiplexer::OnRoom(const Upstream* from) {
   for (const auto& line : waiting) line->Resume();
 }
 
-// Agents keep what is not acknowledged and come back.
+// Agents keep what is not acknowledged and reconnect.
 void StreamMultiplexer::OnEnded(const Upstream* from, const grpc::Status& status) {
   std::vector<std::shared_ptr<Line>> lines;
   std::shared_ptr<Upstream> over;
@@ -396,7 +396,7 @@ grpc::Status StreamMultiplexer::ReasonFor(const grpc::Status& status) {
   return {grpc::StatusCode::UNAVAILABLE, "the upstream server does not answer"};
 }
 
-// Looks for the fault after the lines have ended, because it may take two seconds.
+// Searches the fault after the lines have ended, because this may take two seconds.
 void StreamMultiplexer::FindFault(const grpc::Status& status) {
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return;
   {

@@ -1,8 +1,10 @@
-// Many agents' streams over one call to the server above: who gets which answer.
+// Carries the streams of many agents over one call to the upstream server, and passes each answer
+// to the agent of its stream.
 //
-// It keeps no batch: an agent holds what the server above has not acknowledged, and sends it again
-// when the call breaks. So what is acknowledged to an agent was acknowledged above, and (stream id,
-// sequence) pass unchanged: exactly once from end to end.
+// It stores no batch: an agent keeps the batches that the upstream server has not acknowledged, and
+// sends them again when the call breaks. So a batch that is acknowledged to an agent was
+// acknowledged upstream. (stream id, sequence) pass unchanged: delivery is exactly once from end to
+// end.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -23,39 +25,38 @@
 
 namespace plumbline::server {
 
-// One agent's end. Called from any thread, never while the multiplexer holds a lock.
+// The relay's side of one agent. Called from any thread, never while the multiplexer holds a lock.
 class Line {
  public:
   virtual ~Line() = default;
   virtual void Write(const grpc::ByteBuffer& message) = 0;  // a v1::ServerMessage
   virtual void End(const grpc::Status& status) = 0;
-  virtual void Resume() = 0;  // its stream is welcomed, or there is room again
+  virtual void Resume() = 0;  // its stream is welcomed, or there is space again
 };
 
 // Thread-safe.
 class StreamMultiplexer : public std::enable_shared_from_this<StreamMultiplexer> {
  public:
-  // `credentials`: who we are for the server above.
+  // `credentials`: those of the relay for the upstream server.
   StreamMultiplexer(const std::string& target, transport::Credentials credentials);
   ~StreamMultiplexer();
 
-  // A stream begins: sends its hello to the server above, which it calls if there is no call yet.
-  // `line` is resumed when the server welcomes it, and may send from then on; only then is an older
-  // line of that stream ended, which the caller of this one may not know at all. Returns the number
-  // of the line.
+  // Begins a stream: sends its hello to the upstream server, and opens the call if there is none.
+  // When the server welcomes it, `line` is resumed and may send; an older line of that stream is
+  // ended only then. Returns the number of the line.
   uint64_t Open(uint64_t stream_id, const std::shared_ptr<Line>& line, v1::Hello hello);
-  // False: much is waiting to go up; Resume will be called.
+  // Returns false if much is waiting to be sent; then Resume will be called.
   bool Send(uint64_t stream_id, const std::shared_ptr<Line>& line, const grpc::ByteBuffer& message);
-  // The line of that number is gone: sends a goodbye for its stream.
+  // Sends a goodbye for the stream of the line `number`, which is gone.
   void Close(uint64_t stream_id, uint64_t number);
 
-  // Ends every line and the call above.
+  // Ends every line and the upstream call.
   void Shutdown();
 
   struct Counters {
-    std::atomic<uint64_t> calls{0};      // made upwards
+    std::atomic<uint64_t> calls{0};      // to the upstream server
     std::atomic<uint64_t> forwarded{0};  // messages of agents
-    std::atomic<uint64_t> unrouted{0};   // messages from above that no line waits for
+    std::atomic<uint64_t> unrouted{0};   // messages from upstream for which there is no line
     std::atomic<uint64_t> unread{0};     // lines ended because their processes read no answers
   };
   Counters& counters() { return counters_; }
@@ -70,7 +71,7 @@ class StreamMultiplexer : public std::enable_shared_from_this<StreamMultiplexer>
   struct Carried {
     uint64_t number = 0;
     uint64_t stream_id = 0;
-    std::shared_ptr<Line> line;  // null: gone before the answer to its hello
+    std::shared_ptr<Line> line;  // null: it ended before the answer to its hello
   };
   Carried TakePendingLocked(uint64_t stream_id, uint64_t number) PLUMB_REQUIRES(mutex_);
   std::vector<std::shared_ptr<Line>> TakeAllLocked() PLUMB_REQUIRES(mutex_);
@@ -87,7 +88,7 @@ class StreamMultiplexer : public std::enable_shared_from_this<StreamMultiplexer>
   Mutex mutex_;
   std::shared_ptr<grpc::Channel> channel_ PLUMB_GUARDED_BY(mutex_);  // null: to be made
   bool shut_ PLUMB_GUARDED_BY(mutex_) = false;
-  // Why the server above is not reached, if waiting does not help; empty: not known.
+  // The reason why the upstream server is not reached, if waiting does not help; empty: not known.
   std::string fault_ PLUMB_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point next_probe_ PLUMB_GUARDED_BY(mutex_);
   std::string logged_ PLUMB_GUARDED_BY(mutex_);  // the last reason of an ended call in the log
@@ -95,7 +96,7 @@ class StreamMultiplexer : public std::enable_shared_from_this<StreamMultiplexer>
   uint64_t last_number_ PLUMB_GUARDED_BY(mutex_) = 0;
   std::unordered_map<uint64_t, Carried> lines_ PLUMB_GUARDED_BY(mutex_);  // welcomed, by stream
   std::map<uint64_t, Carried> pending_ PLUMB_GUARDED_BY(mutex_);          // the others, by number
-  std::vector<std::shared_ptr<Line>> waiting_ PLUMB_GUARDED_BY(mutex_);   // for room
+  std::vector<std::shared_ptr<Line>> waiting_ PLUMB_GUARDED_BY(mutex_);   // for space
   std::atomic<bool> dialling_{true};
   std::thread dialler_;  // last: it uses the others
 };

@@ -66,9 +66,9 @@ struct Config {
   int64_t max_streams = 20000;   // remembered, connected or not
   int64_t max_name_bytes = 512;  // run, layer, op, host, ...
   int64_t max_series = 100'000;  // names of series and sites of one run; more are refused
-  int64_t max_ranks = 200'000;   // that connected streams speak for
-  int64_t max_runs = 10'000;     // that go on, and as many that are over (run_shares.h)
-  double hello_seconds = 30;     // a connection shakes hands and a call says hello in time, or ends
+  int64_t max_ranks = 200'000;   // of connected streams
+  int64_t max_runs = 10'000;     // in progress, and as many that are over (run_shares.h)
+  double hello_seconds = 30;     // time limit of a connection's handshake and of a call's hello
 
   // [limits]: for everything together
   int64_t open_bytes = 0;     // open steps, as the rules count them; 0: a quarter of the memory
@@ -91,7 +91,7 @@ struct Config {
   // start.
   int64_t journal_keep_bytes = -1;
 
-  // [checkpoint]: a restart judges what came after the newest one again
+  // [checkpoint]: a restart judges again what came after the newest one
   int64_t checkpoint_bytes = 256 << 20;  // written after this much evidence was judged
   double checkpoint_seconds = 60;        // ... or after this time
 

@@ -29,8 +29,8 @@ CREATE TABLE IF NOT EXISTS spans(
   generation INTEGER NOT NULL, first_step INTEGER NOT NULL, last_step INTEGER NOT NULL,
   samples INTEGER NOT NULL, sealed_entry INTEGER NOT NULL, sealed_step INTEGER NOT NULL,
   UNIQUE(run, attempt, role, generation));
--- first_step is that of the block; the tile itself says which steps it has. short: of a block that
--- is still open, replaced when that is full.
+-- first_step is that of the block; the tile itself lists its steps. short: the block is still open;
+-- the tile is replaced when the block is full.
 CREATE TABLE IF NOT EXISTS tiles(
   id INTEGER PRIMARY KEY, span INTEGER NOT NULL, series INTEGER NOT NULL,
   first_step INTEGER NOT NULL, rank_block INTEGER NOT NULL, last_step INTEGER NOT NULL,

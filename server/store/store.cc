@@ -295,7 +295,7 @@ class StoreImpl : public Store {
     const int64_t newest = built != building.end() && built->second != nullptr
                                ? built->second->step - 1
                                : span->last_step;
-    // If a step is repeated under the same attempt, the run began anew, or it was forgotten.
+    // If a step is repeated under the same attempt, the run started again, or it was forgotten.
     const bool anew = !span->empty() && series.step <= newest;
     if (!anew) return span;
     return series.late ? AddSpan(run, series)
@@ -455,7 +455,7 @@ class StoreImpl : public Store {
       } else if (const auto* rebuild = std::get_if<RebuildJob>(&job)) {
         rebuilds_ = !rebuild->range.empty();
       } else if (const auto* position = std::get_if<PositionJob>(&job)) {
-        // What will be gone at the next start does not count as held.
+        // Data that will be gone at the next start does not count as held.
         set_aside_ = database_->set_aside();
         if (set_aside_) continue;
         held_ = std::max(held_, position->entry);

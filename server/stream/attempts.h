@@ -1,5 +1,5 @@
 // Determines which attempt of its run a process belongs to. A process without a configured attempt,
-// and without records that would give it, sends 0 at every start. Its steps begin anew, so without
+// and without records that would give it, sends 0 at every start. Its steps start again, so without
 // this they would count as late evidence of the process before it.
 //
 // A new attempt begins with a trainer process whose rank another process of the same or a later

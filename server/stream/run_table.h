@@ -117,9 +117,9 @@ class RunTable {
   // know that they are over.
   void SetForgotten(const std::string& run);
 
-  // Runs that are not over and of which no rank is connected, and those that are over and have none
-  // that is. Those to part with first come first: those with the least evidence, so that made-up
-  // runs do not push out trainings. Of those that are over, the newest `young` come last.
+  // Return the runs without a connected rank: those that are not over, and those that are over. The
+  // first ones should be forgotten first: runs with the least evidence, so that invented runs do
+  // not displace trainings. Among runs that are over, the newest `young` come last.
   struct Left {
     std::string run;
     uint64_t evidence = 0;

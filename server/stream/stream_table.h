@@ -98,14 +98,14 @@ class StreamTable {
   // ResourceExhausted if too many streams are connected, or too many of the owner's. Otherwise
   // unconnected streams are evicted: the owner's own if its share is used up, else those of the
   // owner with the most.
-  // Of one `connection` (a relay's has many streams; empty: not known) it opens one more while that
-  // has fewer than are left.
+  // A `connection` (a relay's has many streams; empty: not known) gets one more stream while it has
+  // fewer than are left.
   absl::StatusOr<std::shared_ptr<StreamState>> Open(uint64_t stream_id,
                                                     const std::string& owner = "",
                                                     const std::string& connection = "");
-  // OK when `may_write` allows every run that the stream has spoken for so far, in a former process
-  // too, and `hello` names one of its ranks: a hello with another's stream id must not end that
-  // one's connection, nor go on under its numbers. PermissionDenied does not say whose it is.
+  // Returns OK if `may_write` allows every run of the stream so far, also of a former process, and
+  // `hello` names one of its ranks. A hello with another process's stream id must not end that
+  // process's connection, nor continue its numbers. PermissionDenied does not name the owner.
   absl::Status MayTakeOver(const v1::Hello& hello,
                            const std::function<bool(const std::string&)>& may_write) const;
   // Marks the stream as unconnected; it may be evicted.

@@ -39,7 +39,7 @@ BF16, F16, F32 = "MeasureTilesINS0_10BF16", "MeasureTilesINS0_9F16", "MeasureTil
 SUMS = ((("FFMA",), 24),)  # squares of 32 values
 ENDS = ((("SHFL",), 40),)  # values that a tile's threads exchange at its end
 ROWS = (
-    # Of 64 KiB, eight rounds of 64 bytes per thread are a tile, with its keys, ends and verdict.
+    # A tile is 64 KiB, eight rounds of 64 bytes per thread, with its keys, ends and verdict.
     Row("tensor statistics, bf16", STATS, BF16, "element", 2, 64, SUMS, (15.3, 9.7, 9.8), 64,
         goal=12.6),
     Row("tensor statistics, f16", STATS, F16, "element", 2, 64, SUMS, (15.9, 9.7, 9.8), 64, goal=12.6),
@@ -53,7 +53,7 @@ ROWS = (
         spills=(48, 48, 48), goal=12.6),
     Row("a whole tile, f32", STATS, F32, "element", 4, 512, ENDS, (19.8, 18.6, 16.5), 64,
         spills=(48, 48, 48), goal=25.3),
-    # Of a large tensor, one of 32 drawn tiles is examined additionally; of a small one all are.
+    # Drawn tiles are examined additionally: one of 32 in a large tensor, all in a small one.
     Row("a look besides, bf16", STATS, "DeviceWarpEjt", "element", 2, 16, ((("ATOMS",), 8),),
         (27.1, 25, 21.6), 64, spills=(16, 16, 16)),
     Row("a look besides, f32", STATS, "DeviceWarpEjj", "element", 4, 16, ((("ATOMS",), 4),),

@@ -32,7 +32,7 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Returns 3 for "3"; -1: no number.
+// Parses a decimal number >= 0. Returns -1 if `text` is not one.
 int NumberOf(std::string_view text) {
   int value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -143,7 +143,7 @@ void Nvml::Look(GpuSeen* seen) {
     seen->held += (value & kClocksHeld) != 0 ? 1 : 0;
     seen->reasons |= value & kClocksHeld;
   }
-  // Counted from the first look on: earlier errors belong to another job.
+  // Counted from the first observation on: earlier errors belong to another job.
   if (functions_->errors != nullptr &&
       functions_->errors(device_, kUncorrected, kVolatile, &value) == kSuccess) {
     if (!errors_before_) errors_before_ = value;

@@ -26,7 +26,7 @@ inline constexpr uint64_t kClocksHeld = 0x8 | 0x20 | 0x40 | 0x80;
 struct GpuSeen {
   uint64_t looks = 0;
   uint64_t held = 0;         // looks with reduced clocks
-  uint64_t reasons = 0;      // bits of kClocksHeld, all that were seen
+  uint64_t reasons = 0;      // bits of kClocksHeld that were seen
   uint64_t uncorrected = 0;  // memory errors since the first look
   uint64_t xid = 0;          // the last event; 0: none
 };
@@ -54,8 +54,8 @@ class Nvml {
   std::optional<uint64_t> errors_before_;
 };
 
-// Looks once a second, on a thread of its own: a lost GPU may block its driver for long, and must
-// not block the run. Thread-safe.
+// Observes the GPU once a second, on a separate thread: a lost GPU may block its driver for long,
+// and must not block the run. Thread-safe.
 class GpuHealth {
  public:
   GpuHealth() = default;

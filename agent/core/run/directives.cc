@@ -242,8 +242,8 @@ void Directives::ForgetAll() {
 
 // ---- denser sampling -----------------------------------------------------------------------
 
-// Returns the share of the traffic budget for the site's bytes, at every `every`-th step: half of
-// what the run was allowed so far, and a little more for a new run.
+// Returns the bytes that may still be granted to requests: half of the run's traffic budget so far,
+// and a little more for a new run, without those already granted.
 uint64_t Directives::Allowance() const {
   constexpr uint64_t kAtFirst = 512;  // steps
   const auto newest = run_->newest_step.load(std::memory_order_relaxed);

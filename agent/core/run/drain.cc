@@ -93,7 +93,7 @@ void Drain::Loop() {
   Ship();
 }
 
-// Sleeps until it is woken or the next look is due, which is soon if work is in progress.
+// Sleeps until it is woken or the next poll is due, which is soon if work is in progress.
 void Drain::Sleep(bool awaited) {
   uint32_t ms = PollMs();
   if (!run_->devices->empty()) ms = std::min(ms, kDeviceMs);
@@ -222,8 +222,8 @@ void Drain::EmptyDevices() {
   });
 }
 
-// Handles a call that was measured on a device, or the reason why not: it becomes evidence or a
-// counted loss.
+// Handles a call that was measured on a device, or the reason why it was not: it becomes evidence
+// or a counted loss.
 void Drain::HandleDevice(const probes::DeviceItem& item) {
   SlotHead head;
   head.site = static_cast<Site*>(item.tag.site);

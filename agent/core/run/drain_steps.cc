@@ -11,8 +11,8 @@ uint64_t Drain::StepsWritten() const {
   return steps == nullptr ? 0 : __atomic_load_n(&steps->written, __ATOMIC_ACQUIRE);
 }
 
-// Of the first `written` steps those that were not read and are before that step: what the ring
-// holds of it was written after them.
+// Reads those of the first `written` steps that were not read yet and are before step `before`: the
+// records of that step in the ring were written after them.
 void Drain::ReadSteps(int64_t before, uint64_t written) {
   while (steps_read_ < written) {
     plumbline_steps_t* steps = run_->steps.load(std::memory_order_acquire);

@@ -19,7 +19,8 @@ class StopOrder {
   // attempt ends no training.
   void Take(const v1::StopTraining& order, int32_t level, int64_t first, int64_t newest);
 
-  // Copies the reason to `text`, cut to fit and ended by a zero. False: nothing was ordered.
+  // Copies the reason to `text`, cut to fit, with a closing zero. Returns false if there is no
+  // order.
   bool Copy(std::span<char> text) const;
 
  private:

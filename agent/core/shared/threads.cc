@@ -10,9 +10,10 @@
 namespace plumbline::agent {
 namespace {
 
-// A batch thread that wakes does not take the core from a running thread: a collective whose ranks
-// share a host waits for the slowest of them. It still gets its share. With a lower nice value it
-// would fall behind if more threads run than there are cores, and the ring would overflow.
+// Gives the calling thread the batch policy: when it wakes, it does not preempt a running thread.
+// A collective whose ranks share a host waits for the slowest of them. The thread still gets its
+// share of the processor. With a lower priority (nice) it could not keep up if there are more
+// running threads than cores, and the ring would overflow.
 void RunAsBatch() {
   const sched_param parameters{};
   pthread_setschedparam(pthread_self(), SCHED_BATCH, &parameters);

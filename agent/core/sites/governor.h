@@ -58,7 +58,7 @@ class Governor {
   bool Look(uint64_t now_ns, uint64_t threads_ns);
 
   uint64_t stretch() const { return stretch_; }
-  double share() const { return share_; }  // cost as a share of the time before the last look
+  double share() const { return share_; }  // cost as a share of the time before the last poll
 
  private:
   const double budget_;

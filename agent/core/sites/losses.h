@@ -21,7 +21,7 @@ enum class LossCause : uint8_t {
   kOpenSpans,     // "too-many-open-spans"
   // Causes of device tensors.
   kDeviceStarting,    // "device-starting": another thread was preparing the device
-  kDeviceRing,        // "device-ring-full": the device was too far behind
+  kDeviceRing,        // "device-ring-full": the device did not keep up
   kDeviceStreams,     // "device-streams": calls in flight on more streams than there is memory for
   kCapturing,         // "stream-capture": the stream was being captured into a graph
   kDeviceFailed,      // "device-error": CUDA refused, or the device failed

@@ -27,15 +27,15 @@ class ScalarRows {
   void Add(int64_t step, const ScalarValue& value) { open_[step].push_back(value); }
   bool empty() const { return open_.empty(); }
 
-  // Every step up to `step` has ended: its values go into `batch` as a row. Second calls of a site,
-  // and lists that can get no more numbers, go as evidence.
+  // Called when every step up to `step` has ended: adds their values to `batch`, one row per step.
+  // Adds second calls of a site, and values whose list cannot get a number, as evidence.
   void EndSteps(int64_t step, v1::Batch* batch);
-  // The batch is sealed: values of open steps leave with it, as evidence.
+  // Called when the batch is sealed: adds the values of open steps to it, as evidence.
   void Flush(v1::Batch* batch);
 
  private:
   struct List {
-    uint64_t id = 0;               // 0: no number
+    uint64_t id = 0;               // number of the list; 0: it has none
     std::vector<uint32_t> column;  // of each value, in the order of arrival
   };
   const List& ListOf(const std::vector<const Site*>& sites, v1::Batch* batch);

@@ -15,23 +15,24 @@ extern "C" {
 
 /* One step that has ended. */
 typedef struct plumbline_step_facts {
-  int64_t step;    /* above those of all steps before, of these and of plumbline_step_begin */
+  int64_t step;    /* greater than all before, in this ring and of plumbline_step_begin */
   uint64_t end_ns; /* CLOCK_MONOTONIC */
   uint64_t given;  /* bit k: value[k] is of this step */
   uint64_t reserved;
   double value[PLUMBLINE_STEP_SERIES]; /* of the series in the order in which they were named */
 } plumbline_step_facts_t;
 
-/* One thread writes while no step is open, the agent reads. */
+/* A ring of steps. One thread writes while no step is open; the agent reads. */
 typedef struct plumbline_steps {
-  uint64_t written; /* how many were written, stored (released) behind each of them */
-  uint64_t read;    /* how many of them the agent has read: it stores it */
+  uint64_t written; /* number of steps written; the caller stores it (release) after each step */
+  uint64_t read;    /* number of steps that the agent has read; the agent stores it */
   uint64_t reserved[6];
-  plumbline_step_facts_t facts[PLUMBLINE_STEPS]; /* of step k the place k % PLUMBLINE_STEPS */
+  plumbline_step_facts_t facts[PLUMBLINE_STEPS]; /* step k is at k % PLUMBLINE_STEPS */
 } plumbline_steps_t;
 
-/* Where the caller's loop writes its steps, and the names of their series. One ring a run: later
- * calls return the same one and take no other names. The memory lives until the process ends. */
+/* Returns the ring into which the caller's loop writes its steps; `series` names their values. A
+ * run has one ring: later calls return the same ring and ignore `series`. The memory lives until
+ * the process ends. */
 PLUMBLINE_API plumbline_status_t plumbline_steps(plumbline_run_t* run, const char* const* series,
                                                  uint32_t count, plumbline_steps_t** steps);
 

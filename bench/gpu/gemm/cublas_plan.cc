@@ -232,7 +232,7 @@ class Planner {
     return ids;
   }
 
-  // Returns its tiles and stages; if it names none, the undefined one.
+  // Returns the algorithm's ids of tiles or stages; if it lists none, the id "undefined".
   std::vector<uint32_t> Capabilities(const cublasLtMatmulAlgo_t& algorithm,
                                      cublasLtMatmulAlgoCapAttributes_t which) {
     size_t bytes = 0;

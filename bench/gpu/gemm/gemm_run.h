@@ -16,9 +16,9 @@ struct RunLimits {
   ProbeLimits each;
 };
 
-// Probes all products. Every product is added to the report, and `say` gets its line; if there was
-// no time for a product, it is marked as not reached. The first error of the device or of a file
-// ends the run; later products are not in the report then.
+// Probes all products. Adds each product to the report and passes its line to `print`. If there was
+// no time for a product, marks it as not reached. The first error of the device or of a file ends
+// the run; then the report lacks the later products.
 absl::Status QueryAll(const std::vector<Product>& products, const RunLimits& limits,
                       MatmulLibrary* library, Report* report,
                       const std::function<void(const std::string&)>& print);

@@ -204,9 +204,9 @@ async function failed(answer: Response): Promise<ApiError> {
 export class Unanswered extends Error {}
 export const PATIENCE = 15000;  // ms; a change may take the server ten seconds
 
-// Called with whether requests are answered.
+// Called after each request: true if it was answered, false if it was not answered in time.
 let onAnswered: (answered: boolean) => void = () => undefined;
-export function tellAnswered(listener: (answered: boolean) => void): void {
+export function whenAnswered(listener: (answered: boolean) => void): void {
   onAnswered = listener;
 }
 

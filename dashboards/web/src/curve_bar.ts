@@ -12,7 +12,7 @@ export interface BarOf {
   zoomed?(): void;  // other values are outside the axis
 }
 
-// What is chosen, as the address holds it.
+// The choices, as the address holds them.
 export interface Choices { log: boolean; smooth: number; clip: boolean; x: string }
 export const choicesOf = (params: URLSearchParams): Choices => ({
   log: params.get('log') === '1', clip: params.get('clip') !== '0', x: params.get('x') ?? 'step',

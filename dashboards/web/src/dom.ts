@@ -128,7 +128,7 @@ export function toast(text: string): void {
 }
 
 // Announces a text to screen readers.
-export function say(text: string): void {
+export function announce(text: string): void {
   document.querySelector('#said')!.textContent = text;
 }
 

@@ -1,7 +1,7 @@
 // All incidents, by state.
 import type { IncidentRow } from './api';
 import { get, isNew } from './api';
-import { h, say } from './dom';
+import { h, announce } from './dom';
 import { clean, count, whole } from './format';
 import { incidentRow, type View } from './view';
 
@@ -47,7 +47,7 @@ export function incidentsView(params: URLSearchParams): View {
     },
     onEvent(event) {
       if (event.kind === 'runs') return;
-      if (event.kind === 'incident' && isNew(event.row)) say(`New ${event.row.level}: ${clean(event.row.title, 120)}`);
+      if (event.kind === 'incident' && isNew(event.row)) announce(`New ${event.row.level}: ${clean(event.row.title, 120)}`);
       if (timer) return;
       timer = window.setTimeout(() => {
         timer = 0;

@@ -1,6 +1,6 @@
 // The page: addresses, keys, the stream of events, and what is above every view.
 import { partsOf } from './address';
-import { ApiError, dropEarly, get, path, signIn, signOut, tellAnswered, type IncidentRow, type RunRow, type SeriesList, type ServerInfo } from './api';
+import { ApiError, dropEarly, get, path, signIn, signOut, whenAnswered, type IncidentRow, type RunRow, type SeriesList, type ServerInfo } from './api';
 import { compareView } from './compare';
 import { copy, h, mark, message } from './dom';
 import { clean, clock, count, now, setServerTime, span, whole } from './format';
@@ -101,7 +101,7 @@ async function route(again = false): Promise<void> {
 }
 
 let back = '#/';
-// Asks for a token: the old one has expired or was revoked.
+// Requests a token from the user: the old one has expired or was revoked.
 function askToken(): void {
   live.pause('out');
   shell.server = null;
@@ -164,7 +164,7 @@ const live = new Live(onEvent, showLive, setServerTime, askToken);
 function onEvent(event: LiveEvent): void {
   if (event.kind === 'again') void countErrors();
   if (event.kind === 'incident') {
-    // Whether it is a symptom of another incident is known to the server alone.
+    // Only the server knows whether it is a symptom of another incident.
     countTimer ||= window.setTimeout(() => {
       countTimer = 0;
       void countErrors();
@@ -175,7 +175,7 @@ function onEvent(event: LiveEvent): void {
 }
 
 let answered = true;
-tellAnswered((now_) => {
+whenAnswered((now_) => {
   if (now_ === answered) return;
   answered = now_;
   showLive();
@@ -185,9 +185,9 @@ function showLive(): void {
   const state = live.state.state === 'live' && !answered ? 'unanswered' : live.state.state;
   const box = document.querySelector('.link-state')!;
   const words = { connecting: 'connecting', live: 'live', starting: 'starting', offline: 'offline', out: 'not signed in', unanswered: 'not answered' }[state];
-  const behind = state === 'live' ? h('span', { class: 'lg' }, lag >= 100 ? `, ${whole(lag / 100) === '0' ? '0.1' : (lag / 1000).toFixed(1)}\u00a0s behind` : '') : '';
-  const text = words + (behind ? behind.textContent : '');
-  if (box.textContent !== text) box.replaceChildren(mark(state === 'offline' ? 'off' : state === 'out' ? 'none' : state === 'live' ? 'live' : 'warning'), h('span', {}, words, behind));
+  const lagText = state === 'live' ? h('span', { class: 'lg' }, lag >= 100 ? `, ${whole(lag / 100) === '0' ? '0.1' : (lag / 1000).toFixed(1)}\u00a0s behind` : '') : '';
+  const text = words + (lagText ? lagText.textContent : '');
+  if (box.textContent !== text) box.replaceChildren(mark(state === 'offline' ? 'off' : state === 'out' ? 'none' : state === 'live' ? 'live' : 'warning'), h('span', {}, words, lagText));
   document.body.classList.toggle('stale', state === 'offline' || state === 'starting' || state === 'unanswered');
   if (state === 'offline') {
     const wait = Math.max(0, Math.round((next - Date.now()) / 1000));

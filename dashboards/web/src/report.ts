@@ -84,12 +84,12 @@ function coverage(): HTMLElement {
 function overview(): HTMLElement[] {
   const worst = toCount[0];
   const of = (level: string): number => toCount.filter((one) => one.level === level).length;
-  const said = KEYS.filter((level) => of(level)).map((level) => count(of(level), level)).join(', ');
+  const counts = KEYS.filter((level) => of(level)).map((level) => count(of(level), level)).join(', ');
   const runs = new Set(data.incidents.map((one) => one.run)).size;
   return [
-    h('div', { class: 'sumline' }, h('h1', {}, said || 'No findings'), data.title ? h('span', { class: 'sub' }, clean(data.title, 100)) : '', h('span', { class: 'muted small' }, clean(data.summary, 400)), data.left_out ? h('span', { class: 'muted small' }, clean(data.left_out, 400)) : '', data.bottleneck ? h('span', { class: 'small' }, clean(data.bottleneck, 400)) : ''),
+    h('div', { class: 'sumline' }, h('h1', {}, counts || 'No findings'), data.title ? h('span', { class: 'sub' }, clean(data.title, 100)) : '', h('span', { class: 'muted small' }, clean(data.summary, 400)), data.left_out ? h('span', { class: 'muted small' }, clean(data.left_out, 400)) : '', data.bottleneck ? h('span', { class: 'small' }, clean(data.bottleneck, 400)) : ''),
     ...(worst ? [alarm(worst, { run: worst.run, runNote: runs > 1 ? `one of ${count(runs, 'run')}` : '', plain: true }, { heading: 'h2', link: true })]
-      : [h('section', { class: 'alarm calm' }, h('div', { class: 'say' }, h('div', {}, h('h2', {}, data.coverage.judged > 0 ? 'Every verdict passed or is inconclusive with its reason' : 'Nothing could be judged: see the missing parts'))))]),
+      : [h('section', { class: 'alarm calm' }, h('div', { class: 'headline' }, h('div', {}, h('h2', {}, data.coverage.judged > 0 ? 'Every verdict passed or is inconclusive with its reason' : 'Nothing could be judged: see the missing parts'))))]),
     h('div', { class: 'stack' },
       incidents.length ? card('Incidents', whole(incidents.length), ...incidents.slice(0, 500).map((row) => incidentRow(row, true)), incidents.length > 500 ? h('p', { class: 'bd small muted' }, `and ${whole(incidents.length - 500)} more: see the JSON report`) : null) : '',
       ...plots(), coverage(), ...[groups('Inconclusive', count(data.coverage.inconclusive, 'verdict'), data.inconclusive), groups('Passed', count(data.passed.length, 'line'), data.passed)].filter((one) => one !== null), inputs()),
@@ -168,7 +168,7 @@ addEventListener('hashchange', route);
 startTheme();
 route();
 
-// What is printed: the whole report, with the witness, the reason and the fix of each incident, at
+// The printed form: the whole report, with the witness, the reason and the fix of each incident, at
 // the width of a page. It is drawn beforehand, because printing does not wait for a plot.
 const MOST_PRINTED = 40;
 const printed = h('div', { class: 'printed', 'aria-hidden': 'true', inert: true });

@@ -19,7 +19,7 @@ export function drawTop(top: HTMLElement, r: RunPage): void {
 }
 
 const percent = (n: number, of: number): string => `${num(Number(((100 * n) / Math.max(1, of)).toPrecision(2)))}\u00a0%`;
-// What the losses mean, and what to do about the causes that are there.
+// Describes the losses, and what to do about their causes.
 function lossWords(c: Coverage, total: number): string[] {
   const unreachable = ['queue-full', 'spool-full'].some((cause) => c.lost_by_cause[cause] || c.lost_by_cause['sample-' + cause]);
   return [

@@ -2,7 +2,7 @@
 import type { Points, RunRow } from './api';
 import { get, isNew, path } from './api';
 import { compareAddress, MOST_RUNS } from './compare';
-import { command, h, mark, say, tag, time } from './dom';
+import { command, h, mark, announce, tag, time } from './dom';
 import { clean, count, seconds, sentence, span, whole, now, ms } from './format';
 import type { LiveEvent } from './live';
 import { spark } from './plots';
@@ -207,7 +207,7 @@ export function runsView(shell: Shell, params: URLSearchParams): View {
     onEvent(event: LiveEvent) {
       if (event.kind === 'again') soon(0);
       if (event.kind === 'incident') {
-        if (event.row.state === 'open' && isNew(event.row)) say(`New ${event.row.level} in ${clean(event.row.run, 60)}: ${clean(event.row.title, 120)}`);
+        if (event.row.state === 'open' && isNew(event.row)) announce(`New ${event.row.level} in ${clean(event.row.run, 60)}: ${clean(event.row.title, 120)}`);
         soon(150);
       }
       if (event.kind !== 'runs' || !data) return;

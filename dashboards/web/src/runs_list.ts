@@ -1,4 +1,4 @@
-// Which runs the list shows, in which order: from its address, and the controls that change it.
+// Chooses the runs of the list and their order, from its address; and the controls that change them.
 import type { RunRow } from './api';
 import { h } from './dom';
 import { clean } from './format';

@@ -58,7 +58,7 @@ export function alarm(row: IncidentRow, of: Facts, options: { heading: 'h1' | 'h
   const calm = isCalm(row);
   const title = sentence(clean(row.title, 300));
   return h('section', { class: `alarm ${row.level} ${calm ? 'calm' : ''}`, 'aria-label': options.heading === 'h1' ? 'The incident' : 'Worst incident' },
-    h('div', { class: 'say' },
+    h('div', { class: 'headline' },
       h('div', {},
         h('div', { class: 'row1' }, tag(row.level, options.lead), h('a', { class: 'small rule', href: ruleAddress(row.rule) }, clean(row.rule)),
           h('span', { class: 'pill ' + (row.strength === 'proved' ? 'proved' : '') }, row.strength),

@@ -9,7 +9,7 @@ import { fieldsTable, fitted, isFields, isNumber, numbersOf, textOf, type Drawn,
 interface Gap { from: number; ms: number; host: boolean }
 interface Window { from: number; to: number }
 
-// What waits: a GPU, or the loop of a trainer without one.
+// The waiting component: a GPU, or the loop of a trainer without one.
 const laneOf = (lanes: Fields): string => textOf(lanes.lane) || 'GPU';
 
 const gapsOf = (lanes: Fields): Gap[] => {

@@ -66,9 +66,9 @@ export function drawQueue(width: number, queue: Value | undefined, refused: Toke
     const to = x + room < right ? 1 : -1;
     parts.push(line(x, y - 10, x, 36, 'pl'), s('text', { x: x + 6 * to, y, class: 'halo', 'text-anchor': to < 0 ? 'end' : 'start' }, s('tspan', { class: 'b e' }, head + ' '), s('tspan', { class: 't1' }, below)));
   };
-  const told = (token: Token, what: string): [string, string] => [`Token ${whole(token.row)}`, narrow ? what : `${what} with ${num(Number(token.score.toPrecision(5)))}`];
-  label(xa, xa <= xb ? 12 : 29, ...told(refused, 'refused'));
-  label(xb, xa <= xb ? 29 : 12, ...told(admitted, 'admitted'));
+  const labelOf = (token: Token, what: string): [string, string] => [`Token ${whole(token.row)}`, narrow ? what : `${what} with ${num(Number(token.score.toPrecision(5)))}`];
+  label(xa, xa <= xb ? 12 : 29, ...labelOf(refused, 'refused'));
+  label(xb, xa <= xb ? 29 : 12, ...labelOf(admitted, 'admitted'));
   for (const value of [low, high]) parts.push(words(left - 8, Y(value) + 4, num(Number(value.toPrecision(3))), 't3', 'end'));
   // Their row numbers below, apart.
   const nearer = Math.min(right - 64, Math.max(left + 20, Math.min(xa, xb)));

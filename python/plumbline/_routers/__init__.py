@@ -1,4 +1,4 @@
-"""Routers of a model that is watched: found by their structure, heard in the steps that are due."""
+"""Routers of a watched model: found by their structure, observed in due steps."""
 
 from .watched import OnlyHere, Routers, after_forward, before_forward, has_router, hook_forward
 

@@ -1,8 +1,8 @@
-"""What a router's own choice was, where it is known which of its operations makes it: little more than a hook costs.
+"""Observes a router's own choice, if its operation is known, at little more than the cost of a hook.
 
-A call that was heard whole shows which top-k or argmax is the choice, by the tensor that it was taken of. In later calls
-a `Choices` listens to nothing but operations of these kinds; if they come in another order or along other axes, it is
-another way through the router, and nothing is known of it.
+A call that was observed completely shows which top-k or argmax is the choice, by the tensor from which it was taken.
+In later calls a `Choices` observes only operations of these kinds. If they come in another order or along other axes,
+the call took another path through the router, and nothing is known of it.
 """
 
 import functools
@@ -12,14 +12,14 @@ from .nodes import dim_of
 
 _PRODUCTS = {"linear", "matmul", "mm", "addmm", "einsum", "__matmul__"}
 _CHOOSE = {"topk", "argmax", "max", "sort", "argsort", "multinomial"}
-_MOST = 32  # of a kind, in one call
+_MOST = 32  # operations of a kind in one call
 
 
 class Choices:
     """The choices of one call. `scores`: results of products with one value per expert; `made`: choices over an axis of that size."""
 
     def __init__(self, experts, gate=None):
-        """gate: a module whose output counts as a product's, however it is computed."""
+        """gate: a module whose output counts as a product's, in whatever way it is computed."""
         self.experts, self.scores, self.made, self.operations, self.broken = experts, [], [], 0, False
         self._gate, self._undo = gate, []
 
@@ -39,14 +39,14 @@ class Choices:
         return len(self.scores), len(self.made)
 
     def between(self, begin, end):
-        """The part of it that was heard between two places."""
+        """Returns the part that was observed between two positions."""
         part = Choices(self.experts)
         part.scores, part.made = self.scores[begin[0] : end[0]], self.made[begin[1] : end[1]]
         part.broken = self.broken
         return part
 
     def way(self):
-        """By what two calls that go the same way are known: None where something was lost."""
+        """Returns a key that is equal for two calls with the same path; None if something was lost."""
         if self.broken or max(self.place()) > _MOST:
             return None
         return len(self.scores), tuple((one.name, one.dim, one.like.dim()) for one in self.made)
@@ -85,7 +85,7 @@ class _Made:
         self.versions = like._version, indices._version
 
     def columns(self):
-        """[T,n], or None if somebody has written to it since."""
+        """Returns [T,n], or None if the tensor was written to since."""
         if self.indices._version != self.versions[1]:
             return None
         whole = self.indices.detach()
@@ -95,7 +95,7 @@ class _Made:
         return whole.reshape(-1, whole.shape[-1])
 
     def rows(self):
-        """[T,E] that it was taken of, or None."""
+        """Returns the tensor [T,E] from which it was taken, or None."""
         if self.like._version != self.versions[0]:
             return None
         return self.like.detach().movedim(self.dim, -1).reshape(-1, self.like.shape[self.dim])
@@ -122,13 +122,14 @@ def _mode():
 
 
 class Recipe:
-    """Where in a call its choice, and the scores that are recorded with it, are found."""
+    """The positions in a call of its choice, and of the scores that are recorded with it."""
 
     def __init__(self, way, picks, width, source):
         self._way, self._picks, self._width, self._source = way, picks, width, source
 
     def of(self, heard):
-        """(scores [T,E], choices [T,k]) of another call, or None: it went another way, or was written over."""
+        """Returns (scores [T,E], choices [T,k]) of another call, or None: it took another path, or the tensors were
+        overwritten."""
         if heard.way() != self._way:
             return None
         scores, columns = _scores(heard, self._source), [heard.made[at].columns() for at in self._picks]
@@ -149,8 +150,8 @@ def _scores(heard, source):
 
 
 def recipe(heard, taken, chosen, logits):
-    """From a call that was heard whole, or None. taken: its choices, as trace.Choice; chosen [T,k] and logits [T,E]: what
-    is recorded of it. What comes out of the recipe is the same to the bit, or there is none."""
+    """Returns a recipe from a call that was observed completely, or None. taken: its choices, as trace.Choice; chosen
+    [T,k] and logits [T,E]: the recorded values. The recipe's result must equal them to the bit, else there is none."""
     torch, way, picks = sys.modules["torch"], heard.way(), []
     if way is None:
         return None

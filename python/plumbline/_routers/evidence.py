@@ -1,4 +1,5 @@
-"""From what a router was heard to do to observe_routing's arguments, or to the reason why nothing is recorded."""
+"""Converts the observed operations of a router to observe_routing's arguments, or to the reason why nothing is
+recorded."""
 
 import sys
 
@@ -7,15 +8,16 @@ from ..adapters import _BY_DROP_POLICY
 
 
 class NotKnown(Exception):
-    """Why a call is not observed."""
+    """The reason why a call is not observed."""
 
 
 class NotThisTime(NotKnown):
-    """Other calls of the router may be known, so this is not reported."""
+    """Not reported, because other calls of the router may be understood."""
 
 
 def evidence(follower, found, outputs, shape, seen):
-    """observe_routing's arguments. `shape`: [a,b] of the tokens as the module got them; `seen`: [B,S] of the ids."""
+    """Returns observe_routing's arguments. `shape`: [a,b] of the tokens as the module got them; `seen`: [B,S] of the
+    ids."""
     choice = _choice(follower, found)
     if follower.early:
         raise NotKnown("its experts ran before its gate")
@@ -58,14 +60,14 @@ def _function(follower, choice):
         return choice.facts["function"]
     if choice.facts["scored"] or choice.facts["bias"] is not None or len(follower.functions) != 1:
         return None
-    return next(iter(follower.functions))  # of what was chosen, afterwards
+    return next(iter(follower.functions))  # applied after the choice
 
 
 # ---- whose rows ---------------------------------------------------------------------------------
 
 
 def _rows(like, shape, seen):
-    """sequence_id and position, where the shapes leave one way only."""
+    """Returns sequence_id and position, if the shapes allow only one interpretation."""
     tokens = len(like)
     if seen is None or seen[0] * seen[1] != tokens:
         return {}
@@ -85,7 +87,8 @@ def _rows(like, shape, seen):
 
 
 def _argmaxes(follower, choice):
-    """Of choices of one each, the ones that follow: a second expert is the best after the first was masked."""
+    """If each choice takes one expert, returns the later ones: a second expert is the best after the first was
+    masked."""
     if choice.count != 1:
         return [choice]
     return [choice] + [c for c in follower.choices if c is not choice and c.count == 1 and not c.over_tokens and c.node.mask]
@@ -103,7 +106,7 @@ def _indices(follower, choice, tokens, top_k):
 
 
 def _drawn(follower, choice, chosen, logits):
-    """Whether noise that the recorded scores do not hold decided a choice."""
+    """Returns whether noise that is not in the recorded scores decided a choice."""
     if choice.op == "multinomial":
         return True
     later = [c for c in _argmaxes(follower, choice)[1:] if c.facts["drawn"]]
@@ -130,7 +133,7 @@ def _experts_choose(follower, choice, tokens, outputs):
 
 
 def _came_true(follower, choice, chosen, outputs):
-    """Whether the experts, or the caller of the router, got the tokens that were chosen."""
+    """Returns whether the experts, or the caller of the router, got the chosen tokens."""
     torch = sys.modules["torch"]
     for seen in (entered(follower, chosen, outputs), returned(outputs, chosen)):
         if seen is not None:
@@ -139,7 +142,7 @@ def _came_true(follower, choice, chosen, outputs):
 
 
 def _pools(layout, axis, dim, like):
-    """[T]: rows of one pool are those along `dim`, for each place of the other axes but the experts'."""
+    """Returns [T]: rows of one pool are those along `dim`, for each position of the other axes except the experts'."""
     torch = sys.modules["torch"]
     others = [size for d, size in enumerate(layout) if d not in (axis, dim)]
     count = 1
@@ -177,7 +180,7 @@ def _keeping(follower, found, outputs, chosen, kept, known):
 
 
 def _capacity(follower, found, outputs, kept):
-    """A number that the router itself used."""
+    """Returns a number that the router itself used."""
     if found.places == "none":
         return "none", None
     counts = {count for name, count, *_ in follower.drops if name == "topk" and isinstance(count, int)}
@@ -190,21 +193,21 @@ def _capacity(follower, found, outputs, kept):
 
 
 def _one_count(kept, refused, pools):
-    """What every expert that refused holds in its pool, if that is one number and none holds more."""
+    """Returns what every expert that refused holds in its pool, if that is one number and none holds more."""
     held, left = _cells(kept, pools), _cells(refused, pools)
     most = int(held.max())
     return most if bool((held[left > 0] == most).all()) else None
 
 
 def _cells(assigned, pools):
-    """[pools,E]: of each expert in each pool, how many."""
+    """Returns [pools,E]: the count of each expert in each pool."""
     torch = sys.modules["torch"]
     out = torch.zeros(int(pools.max()) + 1, assigned.shape[1], dtype=torch.long, device=assigned.device)
     return out.index_add_(0, pools, assigned.long())
 
 
 def _pool_of(follower, known, kept, refused, capacity):
-    """[T]: by the axis along which places were counted; else by the one in which the capacity fits."""
+    """Returns [T]: by the axis along which places were counted; else by the one in which the capacity fits."""
     torch = sys.modules["torch"]
     whole = torch.zeros(len(kept), dtype=torch.long, device=kept.device)
     for _, _, dim, layout, axis, _, _ in follower.drops:
@@ -230,7 +233,7 @@ def _fits(kept, refused, capacity, pools):
 
 
 def _policy(follower, found, chosen):
-    """How full experts refuse, if an operation shows it: (policy, randomness)."""
+    """Returns (policy, randomness): how full experts refuse, if an operation shows it."""
     named = _BY_DROP_POLICY.get(found.drop_policy)
     ranked = [d for d in follower.drops if d[0] in ("topk", "sort", "argsort")]
     if any(d[6] for d in ranked):

@@ -1,4 +1,4 @@
-"""Which modules of a model look like routers of a mixture of experts: by what they hold, before they run."""
+"""Finds modules that look like routers of a mixture of experts, by their contents, before they run."""
 
 import sys
 import types
@@ -11,11 +11,11 @@ _PLACES = ("expert_capacity", "capacity")
 _FACTORS = ("capacity_factor", "moe_expert_capacity_factor", "train_capacity_factor", "eval_capacity_factor", "min_capacity",
             "moe_capacity_factor")  # fmt: skip
 _WORDS = ("gate", "gating", "rout", "expert", "moe", "mixture", "switch", "wg")
-_MOST = 4096  # experts
+_MOST = 4096  # number of experts
 
 
 def attribute(modules, names, kind=int, config=True):
-    """The first number of one of these names, on the modules or their configuration; None where there is none."""
+    """Returns the first number with one of these names, on the modules or their configuration; None if there is none."""
     for module in modules:
         for holder in (module, getattr(module, "config", None) if config else None):
             for name in names:
@@ -50,7 +50,7 @@ class Found:
                                              for h in (m, getattr(m, "config", None))) if isinstance(p, str)), None)  # fmt: skip
 
     def weights(self):
-        """[(weight, E)], as they are now: sharding wrappers exchange them."""
+        """Returns [(weight, E)] as they are now: sharding wrappers replace them."""
         return [(getattr(module, name), self.experts_count) for module, name in self.gates]
 
     def kind(self):
@@ -70,7 +70,7 @@ class Found:
         return f"{taken} of {self.experts_count}, {self.kind()} structure"
 
     def experts(self):
-        """{id of a weight: (its expert, which weight of it)}; a weight [E,..] of all experts has None."""
+        """Returns {id of a weight: (its expert, which weight of it)}; a weight [E,..] of all experts has None."""
         torch, out = sys.modules["torch"], {}
         for module in self.modules:
             for held in _lists(module, self.experts_count):
@@ -104,7 +104,7 @@ def _holds_experts(module, count):
 
 
 def _gates(module):
-    """(name, E, holder, weight's name) of what may be a gate: linear children, matrices of its own."""
+    """Returns (name, E, holder, weight's name) of possible gates: linear children, and matrices of its own."""
     for name, child in module.named_children():
         weight = getattr(child, "weight", None)
         count = getattr(child, "out_features", None)
@@ -117,7 +117,7 @@ def _gates(module):
 
 
 def _evidence(module, parent, gate, count):
-    """Returns whether `count` outputs belong to experts: two kinds of evidence, of which a name is one at most."""
+    """Returns whether `count` outputs belong to experts: two kinds of evidence, at most one of them a name."""
     known = attribute([module], _COUNTS) == count or attribute([parent] if parent is not None else [], _COUNTS) == count
     listed = any(True for m in (module, parent) if m is not None for _ in _lists(m, count))
     fused = not listed and (_holds_experts(module, count) or _holds_experts(parent, count)) and not known
@@ -133,7 +133,7 @@ def _evidence(module, parent, gate, count):
 
 
 def find(model):
-    """([Found], [(name, why it cannot be hooked)])."""
+    """Returns ([Found], [(name, why it cannot be hooked)])."""
     names = {id(m): name for name, m in model.named_modules()}
     parents = {id(child): m for m in model.modules() for child in m.children()}
     found, refused, heads = {}, [], _vocabularies(model)
@@ -159,38 +159,40 @@ def find(model):
 
 
 def _within(name, hooked):
-    """The experts of a router that was found, which state their number themselves."""
+    """Returns whether the module is inside of a found router, whose experts state their number themselves."""
     return any(name.startswith(f"{one.name}.") for one in hooked)
 
 
 def _vocabularies(model):
-    """Shapes of embeddings: what has the same one is a head, which ends in the vocabulary."""
+    """Returns the shapes of embeddings: a module with the same shape is a head, with the vocabulary as output."""
     torch = sys.modules["torch"]
     shapes = {tuple(m.weight.shape) for m in model.modules() if isinstance(m, torch.nn.Embedding)}
     return shapes | {shape[::-1] for shape in shapes}
 
 
 def _is_head(module, parent, weight, count, heads):
-    """A small vocabulary's head next to a configuration of experts. As many experts as words are experts where they are listed."""
+    """Returns whether it is the head of a small vocabulary next to a configuration of experts. If there are as many experts as tokens, they
+    are experts only if they are listed."""
     if tuple(weight.shape) not in heads:
         return False
     return not any(True for m in (module, parent) if m is not None for _ in _lists(m, count))
 
 
 def _by_table(module, count):
-    """Its experts are those of a table of token ids (DeepSeek-V4's first layers): no score decides, so there is no choice to judge."""
+    """Returns whether its experts come from a table of token ids (DeepSeek-V4's first layers): no score decides, so there is no
+    choice to judge."""
     tables = [b for _, b in module.named_buffers(recurse=False) if b.dim() == 2 and not b.is_floating_point() and not b.is_complex()]
     return any(table.shape[0] > count >= table.shape[1] for table in tables)
 
 
 def _outermost(found):
-    """Of a gate that is a router by itself, and of the layer that holds it, the layer."""
+    """If both a gate that is a router by itself and the layer that holds it were found, keeps the layer."""
     gates = {id(holder) for one in found.values() for holder, _ in one.gates if holder is not one.inner}
     return [one for one in found.values() if id(one.inner) not in gates]
 
 
 def _outer(module, parent, count, found):
-    """Whether the experts are the parent's."""
+    """Returns whether the experts belong to the parent."""
     torch = sys.modules["torch"]
     if parent is None or type(parent).__module__.startswith("torch.nn.") or any(f.outer is parent for f in found.values()):
         return False

@@ -1,12 +1,12 @@
-"""Which choices a router kept: by the rows that its experts were given, else by what it returned."""
+"""Finds the choices that a router kept: by the rows that its experts got, else by its result."""
 
 import sys
 
-_COLUMNS = 64  # of a token's numbers, to know it again
+_COLUMNS = 64  # numbers of a token that identify it
 
 
 def kept_choices(follower, found, chosen, outputs, logits):
-    """[T,E], or None. What entered the experts is the truth; else what the module returned."""
+    """Returns [T,E], or None. The experts' inputs decide; without them the module's result."""
     wanted = sys.modules["torch"].zeros(logits.shape, dtype=sys.modules["torch"].bool, device=logits.device)
     wanted.scatter_(1, chosen, True)
     given = entered(follower, wanted, outputs)
@@ -37,7 +37,7 @@ def returned(outputs, logits):
 
 
 def _marks(rows):
-    """A number for each row, the same for rows equal to the bit."""
+    """Returns a number for each row; rows that are equal to the bit have the same number."""
     torch = sys.modules["torch"]
     some = rows[:, :: max(1, rows.shape[1] // _COLUMNS)].float() + 0.0
     bits = some.contiguous().view(torch.int32).long()
@@ -47,7 +47,7 @@ def _marks(rows):
 
 
 def entered(follower, wanted, outputs):
-    """[T,E] by the rows that the experts were given, or None where they are not the tokens' rows."""
+    """Returns [T,E] by the rows that the experts got, or None if these are not the tokens' rows."""
     for tokens in outputs["tokens"]:
         if tokens is not None and tokens.dim() > 1 and tokens.numel() == len(wanted) * tokens.shape[-1]:
             kept = _matched(follower.fed, tokens.detach().reshape(len(wanted), -1), wanted)
@@ -58,7 +58,7 @@ def entered(follower, wanted, outputs):
 
 
 def _alike(tokens):
-    """Whether two of them are equal: then which one was kept may not be seen, in this call."""
+    """Returns whether two rows are equal: then this call may not show which one was kept."""
     return len(sys.modules["torch"].unique(_marks(tokens))) < len(tokens)
 
 
@@ -85,9 +85,9 @@ def _matched(fed, tokens, wanted):
     if not bool((marks[place] == theirs).all()):
         return None
     if bool((wanted.any(dim=0) & (torch.bincount(owners, minlength=experts) == 0)).any()):
-        return None  # an expert's work was not heard
+        return None  # an expert's computation was not observed
     cells = torch.bincount(place * experts + owners, minlength=len(marks) * experts).reshape(-1, experts)
     requested = torch.zeros_like(cells).index_add_(0, own, wanted.long())
     if bool(((cells != 0) & (cells != requested)).any()):
-        return None  # every expert computes every token, or equal tokens of which not all were kept
+        return None  # every expert computes every token, or some of several equal tokens were not kept
     return (cells[own] != 0) & wanted

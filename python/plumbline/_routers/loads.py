@@ -1,8 +1,8 @@
-"""How the experts of a router that is known are loaded, in the steps between those that hear all of it.
+"""Measures how the experts of a known router are loaded, in the steps between those that are observed completely.
 
-A call that was heard whole shows which of its operations made the choice (choices.py), and where what was kept of it
-stands in what the router returns. Then these few tensors are enough. What goes into it is some rows of many, so that
-it costs little anywhere.
+A call that was observed completely shows which operation made the choice (choices.py), and where the router's result
+shows which choices were kept. Then these few tensors suffice. Only some of many rows are used, so that the cost is
+small everywhere.
 """
 
 import sys
@@ -17,26 +17,26 @@ from .._pace import Pace
 from .._tensors import Scratch
 from .choices import Choices, recipe
 
-_SHARE = 0.0025  # of a step's time, all routers together
-_PLANNED, _AHEAD = 4, 0.02  # as of Pace: a fault of a short run is found on a quick machine too
-_EVERY = 8  # steps between two looks at least, where no budget governs them
-_MEASURED_LATER = 4  # what a call costs in all, over its part here: the library counts on a thread of its own
+_SHARE = 0.0025  # share of a step's time, for all routers together
+_PLANNED, _AHEAD = 4, 0.02  # as in Pace: so that a fault of a short run is found on a fast machine too
+_EVERY = 8  # steps between two measurements at least, if no budget governs them
+_MEASURED_LATER = 4  # total cost of a call, over its part here: the library counts on its own thread
 _OPERATION = 3e-6  # seconds that torch takes to report one (docs/measurements/watch.md)
 _ROWS = 512  # tokens of a call
 _scratch = Scratch()
 
 
 class Loads:
-    """Of one router: which experts its tokens chose, and which of these refused them."""
+    """The loads of one router: which experts its tokens chose, and which of these refused them."""
 
     def __init__(self, found):
         gate = found.gates[0][0] if len(found.gates) == 1 else None
         self._gate = None if gate is None or gate is found.inner else weakref.ref(gate)
         self._found = found
-        self._module = None  # which one's forward is to be listened to
+        self._module = None  # the module whose forward is observed
         self._recipe = None  # None: the recipe is not known
         self._kept = None  # a Kept; None: it has refused none
-        self._refuses = False  # it was seen to refuse, and Kept found which
+        self._refuses = False  # it refuses choices, and Kept shows which
         self._bias, self._words = None, None
         self._site = None
 
@@ -44,11 +44,11 @@ class Loads:
         return self._recipe is not None and self._module() is module
 
     def listen(self):
-        """To be entered around a call: a Choices."""
+        """Returns a context around a call: a Choices."""
         return Choices(self._found.experts_count, None if self._gate is None else self._gate())
 
     def begins(self):
-        """What has to be read in front of the call: the stored bias, as it is used."""
+        """Reads what must be read before the call: the stored bias, as it is used."""
         if self._bias is None:
             return None
         held = getattr(self._bias[0](), self._bias[1], None)
@@ -57,16 +57,16 @@ class Loads:
     # ---- from a call that was heard whole ---------------------------------------------------------
 
     def learn(self, known, follower, heard, spans, outputs, outer):
-        """known: as of observe_routing. follower: of the same call. spans: where in `heard` calls of the inner module lie. outputs: what that returned.
-        outer: the module around all that was heard."""
+        """known: as for observe_routing. follower: of the same call. spans: positions in `heard` of the calls of the
+        inner module. outputs: its results. outer: the module around all observed calls."""
         self._recipe, taken = None, follower.taken
         chosen, logits = known.get("topk_indices"), known.get("router_logits")
         if chosen is None or logits is None or "routing_map" in known or not self._learn_bias(known, taken):
             return
         if known.get("keep_mask") is None and (follower.counts or follower.drops):
-            return  # which choices it refuses was not seen
+            return  # the refused choices are not known
         if any(map(is_compiled, outer.modules())):
-            return  # a listener around what was compiled may have it compiled again
+            return  # an observer around a compiled function may cause it to be compiled again
         inner, recipe_of_choice = self._found.inner, None
         if inner is not outer and len(spans) == 1:
             recipe_of_choice = recipe(heard.between(*spans[0]), taken, chosen, logits)
@@ -79,7 +79,7 @@ class Loads:
                                                           "flatten")}  # fmt: skip
 
     def _learn_bias(self, known, taken):
-        """Whether there is none, or the one that was used is stored where it can be read again."""
+        """Returns whether there is no bias, or the used one is stored where it can be read again."""
         self._bias, bias = None, known.get("expert_bias")
         if bias is None:
             return True
@@ -94,7 +94,7 @@ class Loads:
         return False
 
     def _learn_kept(self, kept, chosen, outputs, inner):
-        """Returns whether it refuses none, or whether its output was seen to show which."""
+        """Returns whether it refuses none, or its result is known to show which."""
         torch, self._kept = sys.modules["torch"], None
         some = kept is not None and not bool(kept.all())
         if not some and not self._refuses and not self._found.limited:
@@ -105,12 +105,12 @@ class Loads:
             self._refuses = False
             return False
         self._kept, self._refuses = found, self._refuses or some
-        return self._refuses  # a map of what was asked for is the same until a token is refused
+        return self._refuses  # a map of the requested choices does not change until a token is refused
 
     # ---- of the calls after it -------------------------------------------------------------------
 
     def record(self, run, name, heard, bias, outputs, seen):
-        """Of some of the tokens, other ones each step. `seen`: [B,S] of the token ids."""
+        """Records some of the tokens, other ones each step. `seen`: [B,S] of the token ids."""
         torch, got = sys.modules["torch"], self._recipe.of(heard)
         if got is None or (bias is None) != (self._bias is None):
             return
@@ -137,7 +137,7 @@ class Loads:
         run._check(("loads", name), run._observe_routing(self._site, packed))
 
     def _positions(self, seen, tokens, some, device):
-        """[T] within their sequences, where the call heard whole knew their order."""
+        """Returns [T] positions within their sequences, if the complete call knew their order."""
         order = self._words["flatten"]
         if seen is None or order is None or seen[0] * seen[1] != tokens:
             return None
@@ -146,7 +146,8 @@ class Loads:
 
 
 class Kept:
-    """Where in what a router returns it stands which choices were kept: as kept.returned finds it, and without asking a GPU."""
+    """The position in a router's result that shows which choices were kept: as kept.returned finds it, and without
+    reading from a GPU."""
 
     def __init__(self, places, requested, weights, experts):
         self._places, self._map, self._weights, self._experts = places, requested, weights, experts
@@ -166,7 +167,7 @@ class Kept:
         return None if requested is None else cls(None, requested, weights, experts)
 
     def of(self, outputs, some):
-        """[rows,E], or None where other things were returned."""
+        """Returns [rows,E], or None if the result has another form."""
         torch, numbers = sys.modules["torch"], [n for n in (self._places, self._map, self._weights) if n is not None]
         if max(numbers) >= len(outputs):
             return None
@@ -182,7 +183,7 @@ class Kept:
 
 
 class LoadsPace:
-    """In which steps the routers of one model are asked, so that it stays a small share of the time."""
+    """Chooses the steps in which the routers of one model are measured, so that this stays a small share of the time."""
 
     def __init__(self, budget):
         self._pace, self._spent = Pace(_SHARE, planned=_PLANNED, ahead=_AHEAD), 0.0
@@ -205,5 +206,5 @@ class LoadsPace:
         return self._pace.every
 
     def follow(self, period, apart, step):
-        """Before step `step`, of a run that is governed; a step takes `period` seconds."""
+        """Called before step `step` of a governed run; a step takes `period` seconds."""
         self._pace.step_ended(period, apart, step)

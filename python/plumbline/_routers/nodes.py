@@ -1,4 +1,4 @@
-"""What comes out of a router's gate, and the words of torch's operations that show what becomes of it."""
+"""Tensors that come from a router's gate, and the names of torch's operations that show how they are used."""
 
 CASTS = {"to", "type", "type_as", "float", "half", "bfloat16", "double", "contiguous", "clone", "detach", "view",
          "reshape", "flatten", "squeeze", "unsqueeze", "requires_grad", "alias", "unflatten"}  # fmt: skip
@@ -20,15 +20,15 @@ EARLY, LATE = 1, 2  # noise: before the first choice, after it
 
 
 class Node:
-    """A tensor that comes from the gate. `axis`: the experts' one, None where there is none any more."""
+    """A tensor that comes from the gate. `axis`: the experts' axis, None if there is none any more."""
 
     __slots__ = ("tensor", "axis", "own", "drawn", "mask", "valued", "pick", "op", "source", "leaf", "version",
                  "scored")  # fmt: skip
 
     def __init__(self, tensor, axis, op="", source=None, own=True, drawn=0):
         self.tensor, self.axis, self.op, self.source = tensor, axis, op, source
-        self.own = own  # a row depends on its own token, stored numbers and noise alone
-        self.drawn = drawn  # noise is in it: 0, EARLY or LATE
+        self.own = own  # a row depends only on its own token, stored numbers and noise
+        self.drawn = drawn  # kind of noise in it: 0, EARLY or LATE
         self.mask = self.valued = False  # of choices; with scores in it
         self.pick = self.leaf = None  # the choice whose indices these are; the stored vector that was added
         self.scored = op in ("softmax", "sigmoid") or (source is not None and source.scored)
@@ -46,7 +46,7 @@ class Choice:
     def __init__(self, node, indices, count, dim, op):
         self.node, self.indices, self.count, self.dim, self.op = node, indices, count, dim, op
         self.over_tokens = dim != node.axis
-        self.whole = op in ("sort", "argsort")  # until a slice of it shows how many
+        self.whole = op in ("sort", "argsort")  # until a slice of it shows the number
         self.layout = tuple(node.tensor.shape)
         self.facts = explain(node)
 
@@ -55,7 +55,8 @@ class Choice:
 
 
 def explain(node):
-    """Of what a choice was taken: logits [T,E], score function, stored bias; whether a row is its token's own."""
+    """The tensor from which a choice was taken: logits [T,E], score function, stored bias; whether a row is its
+    token's own."""
     at, function, bias, captured, stored = node, None, None, None, None
     while at.source is not None and at.unchanged():
         if at.op in CASTS or at.op in TURNS:
@@ -76,7 +77,7 @@ def explain(node):
 
 
 def rows(node, tensor=None):
-    """[T,E], rows in the gate's order: a copy."""
+    """Returns [T,E], rows in the gate's order: a copy."""
     tensor = node.tensor if tensor is None else tensor
     turned = tensor.detach().movedim(node.axis, -1)
     return turned.reshape(-1, turned.shape[-1]).clone()
@@ -98,7 +99,7 @@ def tensors_of(values, torch):
 
 
 def axis_after(name, args, kwargs, source, out):
-    """Where the experts' axis lies after an operation on `source`; None if that is not known."""
+    """Returns the position of the experts' axis after an operation on `source`; None if it is not known."""
     axis, before, after = source.axis, source.tensor.shape, out.shape
     if axis is None or out.numel() != source.tensor.numel():
         return None
@@ -141,7 +142,7 @@ def turned(name, args, kwargs, dims):
 
 
 def dim_of(name, args, kwargs):
-    """The axis an operation runs along, or None: all, or not given as a number."""
+    """Returns the axis along which an operation runs, or None: all, or not given as a number."""
     place = ALONG[name]
     if "dim" in kwargs:
         value = kwargs["dim"]
@@ -155,7 +156,7 @@ def dim_of(name, args, kwargs):
 
 
 def keeps_rows(main, out):
-    """Whether a view leaves each row's numbers in a row."""
+    """Returns whether a view keeps each row's numbers in a row."""
     if main.axis is None or main.axis != main.tensor.dim() - 1:
         return tuple(main.tensor.shape[:1]) == tuple(out.shape[:1])
     tokens, product = main.tensor.numel() // main.tensor.shape[-1], 1

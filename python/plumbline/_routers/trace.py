@@ -1,8 +1,9 @@
-"""What a router really did, by the operations that it called: of what was top-k taken, over which axis?
+"""Finds out how a router chooses, by the operations that it calls: from which tensor is top-k taken, and over which
+axis?
 
-A `Follower` gets each operation while one module that owns a gate runs. It follows what comes out of the gate: where the
-experts' axis lies, whether a row still depends on its own token alone, whether a mask of choices is in it.
-It never computes with the trainer's tensors but on copies, and draws no random number.
+A `Follower` gets each operation while one module that owns a gate runs. It follows the gate's output: the position of
+the experts' axis, whether a row still depends only on its own token, whether it contains a mask of choices. It
+computes only with copies of the trainer's tensors, and draws no random number.
 """
 
 import functools
@@ -18,7 +19,7 @@ _MOST = 8  # events of a kind that are kept
 
 
 class Follower:
-    """Nodes, choices and what experts were given, of one forward pass of one router."""
+    """Nodes, choices and the inputs of experts, in one forward pass of one router."""
 
     def __init__(self, gates, leaves, experts, top_k=None):
         """gates: (weight, E); leaves: stored tensors; experts: {id of a weight: its expert, or None: of all}."""
@@ -31,9 +32,9 @@ class Follower:
         self.nodes, self.choices, self.drops, self.functions = {}, [], [], set()
         self.roots, self.entered, self.fed, self.early = [], None, [], False
         self.alike = False  # tokens that entered are equal
-        self.taken = []  # of the choices, those that are recorded
-        self.counts = False  # places among the tokens, as a router does that may refuse some
-        self.kept = []  # so that no other tensor gets their ids
+        self.taken = []  # the choices that are recorded
+        self.counts = False  # counts positions among the tokens, as a router that may refuse some
+        self.kept = []  # kept alive, so that no other tensor gets their ids
         self.most = 1 << 24
 
     def note(self, func, args, kwargs, out):
@@ -54,7 +55,7 @@ class Follower:
             self._from_nodes(name, args, kwargs, given, known, out)
 
     def _view(self, tensor):
-        """A part of a tensor that is known: before torch 2.0 x[0] and x[:n] are not heard."""
+        """A part of a known tensor: before torch 2.0 x[0] and x[:n] cannot be observed."""
         base = tensor._base if tensor._is_view() else None
         if base is None:
             return
@@ -85,7 +86,7 @@ class Follower:
         if (name in DRAWS or name in CONSTANTS) and torch.is_tensor(out) and out.numel() <= self.most:
             self.nodes[id(out)] = Node(out, None, name, own=True, drawn=self._noise(name))
         elif given and torch.is_tensor(out) and all(id(t) in self.leaves for t in given) and name in OWN | CASTS:
-            self.leaves[id(out)] = out  # made of stored numbers alone
+            self.leaves[id(out)] = out  # made of stored numbers only
         return None
 
     def _gate(self, weight, given, out):
@@ -100,14 +101,14 @@ class Follower:
             self.entered = others[0].detach()
 
     def gate_logits(self, like):
-        """[T,E] as they left the gate, or None."""
+        """Returns [T,E] as the gate's output, or None."""
         for root in self.roots:
             if root.unchanged() and root.tensor.numel() == like.numel():
                 return rows(root)
         return None
 
     def _product(self, given):
-        """An expert's first product: its other operand is what the expert was given."""
+        """Handles an expert's first product: its other operand is the expert's input."""
         weight = next((t for t in given if id(t) in self.experts), None)
         if weight is None:
             return
@@ -145,7 +146,7 @@ class Follower:
         own = all(n.own for n in known) and self._stays_own(name, main, dim, out)
         own = own and all(id(t) in self.nodes or id(t) in self.leaves or t.dim() == 0 for t in given)
         node = Node(out, axis, name, main, own, max(n.drawn for n in known))
-        if name in CONSTANTS or name in DRAWS:  # of its shape alone
+        if name in CONSTANTS or name in DRAWS:  # depends only on its shape
             node.own, node.drawn = True, self._noise(name)
             return node
         self._masks(node, name, axis, dim, known, out)
@@ -161,7 +162,7 @@ class Follower:
         return node
 
     def _masks(self, node, name, axis, dim, known, out):
-        """Whether it is a mask of choices, with scores in it or without, or still a choice's indices."""
+        """Returns whether it is a mask of choices, with or without scores in it, or still a choice's indices."""
         picked = next((n.pick for n in known if n.pick is not None), None)
         node.mask = any(n.mask for n in known)
         if picked is not None and name in ("one_hot", "scatter", "scatter_add"):
@@ -177,11 +178,11 @@ class Follower:
         node.valued = any(n.valued for n in known) or (node.mask and bool([n for n in scores if n.op not in DRAWS]))
 
     def _noise(self, name):
-        """Noise after a choice is no part of the scores that it was taken of."""
+        """Noise after a choice is not part of the scores from which it was taken."""
         return 0 if name not in DRAWS else LATE if self.choices else EARLY
 
     def _sliced(self, name, choice, out):
-        """A slice shows how many were taken: of a sort, of a top-k of more."""
+        """A slice shows how many were taken: of a sort, or of a top-k with more."""
         if name == "getitem" and out.dim() == choice.indices.dim():
             short = [d for d in range(out.dim()) if out.shape[d] != choice.indices.shape[d]]
             if short == [choice.dim] and (choice.whole or out.shape[choice.dim] == self.top_k):
@@ -191,7 +192,7 @@ class Follower:
         if name in OWN:
             return True
         if name in TURNS:
-            return main.axis is not None  # else it is not known any more where the tokens lie
+            return main.axis is not None  # else the order of the tokens is no longer known
         if name in CASTS:  # rows stay rows
             return keeps_rows(main, out)
         if name in ALONG:
@@ -223,8 +224,8 @@ class Follower:
             indices = indices.unsqueeze(dim)
         choice = Choice(node, indices.clone(), int(counts[name]), dim, name)
         if any(t._version != version for t, version in self.stored):
-            choice.facts["captured"] = "after"  # a bias was moved in this very pass
-        if not choice.facts["own"]:  # what a row was given from others is no score of its own
+            choice.facts["captured"] = "after"  # a bias was changed in this same pass
+        if not choice.facts["own"]:  # values that a row got from other rows are not its own scores
             plain = self.gate_logits(choice.facts["logits"])
             choice.facts.update(logits=plain, function=None, bias=None, drawn=False, scored=True)
         self.choices.append(choice)
@@ -238,18 +239,18 @@ class Follower:
 
 
 def _across(main, dim):
-    """Whether a softmax runs over something else than the experts."""
+    """Returns whether a softmax runs over another axis than the experts'."""
     return main.axis is not None and (dim is None or dim % main.tensor.dim() != main.axis)
 
 
 def listener(follower, charge):
-    """A context in which `follower` hears every operation, and the trainer's results are torch's own."""
+    """Returns a context in which `follower` gets every operation, and the trainer's results are torch's own."""
     return _listener()(follower, charge)
 
 
 @functools.lru_cache(maxsize=1)
 def _listener():
-    """One class for all: what torch.compile made below one is good below the next."""
+    """One class for all: code that torch.compile made below one instance is valid below the next."""
     class Listener(sys.modules["torch"].overrides.TorchFunctionMode):
         broken = None
 

@@ -1,8 +1,7 @@
-"""Routers of a model that is watched: found by their structure, heard in the steps that are due.
+"""Routers of a watched model: found by their structure, observed in due steps.
 
-What listens is the class's `forward`: a module may be copied, pickled or replicated and is then what it was,
-arguments may be given by keyword, and an exception of the trainer's leaves no hook installed.
-"""
+The class's `forward` is replaced. So a module may be copied, pickled or replicated without change, arguments may be
+given by keyword, and an exception of the trainer leaves no hook installed."""
 
 import contextlib
 import functools
@@ -19,18 +18,18 @@ from .find import find
 from .loads import Loads, LoadsPace
 from .trace import Follower, listener
 
-_LONGEST = 1024  # steps between two tries at a router of which nothing is known
-_MOST_UNCLEAR = 8  # calls of which none was clear; then that is reported
+_LONGEST = 1024  # steps between two tries, if nothing is known of a router
+_MOST_UNCLEAR = 8  # calls of which none was understood; then that is reported
 _MOST_WAITING = 4  # calls of a layer that wait for the first step's end
 
 
 class OnlyHere:
-    """A hook in front of a module's forward pass. In a copy of the model, or one that was saved, it is `{}.get`: that
-    gives the inputs back, and needs no Plumbline to be loaded."""
+    """A hook before a module's forward pass. In a copy of the model, or in a saved one, it is `{}.get`: that returns
+    the inputs unchanged, and loading it needs no Plumbline."""
 
     def __init__(self, call):
         self._call, self._compiling = call, is_compiling()
-        self.__name__ = "plumbline_forward"  # torch.jit.script asks every hook for it
+        self.__name__ = "plumbline_forward"  # torch.jit.script reads it of every hook
 
     def __call__(self, module, inputs):
         if not self._compiling():
@@ -44,7 +43,7 @@ class OnlyHere:
 
 
 class WithKeywords(OnlyHere):
-    """The same for a hook that is given keyword arguments too. A copy has nullcontext's exit, which takes anything and returns None."""
+    """The same for a hook that also gets keyword arguments. A copy has nullcontext's exit, which returns None."""
 
     def __call__(self, module, inputs, words):
         if not self._compiling():
@@ -58,14 +57,14 @@ class WithKeywords(OnlyHere):
 
 
 def before_forward(module, call):
-    """Calls `call(module, inputs, keywords)` in front of the module's forward pass; returns what ends that."""
+    """Calls `call(module, inputs, keywords)` before the module's forward pass. Returns a function that ends this."""
     if "with_kwargs" in inspect.signature(module.register_forward_pre_hook).parameters:  # from torch 2.0 on
         return module.register_forward_pre_hook(WithKeywords(call), with_kwargs=True).remove
     return module.register_forward_pre_hook(OnlyHere(lambda module, inputs: call(module, inputs, {}))).remove
 
 
 class BeforeForward(OnlyHere):
-    """The hook of a watched model. `light`: what counts the passes of steps that are recorded by stores alone (a Light), or None."""
+    """The hook of a watched model. `light`: counts the passes of light steps (a Light), or None."""
 
     light = None
 
@@ -82,7 +81,7 @@ class BeforeForward(OnlyHere):
                     if words:
                         light.words = words
                     return
-                except Exception:  # other arguments than before: a whole step
+                except Exception:  # the arguments differ from those before: a whole step
                     light.interrupted()
             elif light.forward(module, inputs, words):
                 return
@@ -94,7 +93,7 @@ class BeforeForwardWithKeywords(BeforeForward, WithKeywords):
 
 
 def hook_forward(module, call):
-    """As before_forward: (the hook, what ends it)."""
+    """As before_forward, but returns (the hook, a function that removes it)."""
     if "with_kwargs" in inspect.signature(module.register_forward_pre_hook).parameters:
         hook = BeforeForwardWithKeywords(call)
         return hook, module.register_forward_pre_hook(hook, with_kwargs=True).remove
@@ -103,7 +102,7 @@ def hook_forward(module, call):
 
 
 class AfterWithKeywords(WithKeywords):
-    """Of a hook after the forward pass, which gets its output too."""
+    """A hook after the forward pass, which also gets its output."""
 
     def __call__(self, module, inputs, words, output):
         if not self._compiling():
@@ -111,7 +110,7 @@ class AfterWithKeywords(WithKeywords):
 
 
 def after_forward(module, call):
-    """Calls `call(module, inputs, keywords, output)` after the module's forward pass; returns what ends that. Before torch 2.0: nothing."""
+    """As before_forward, but calls `call(module, inputs, keywords, output)` after the pass. Before torch 2.0: nothing."""
     if "with_kwargs" not in inspect.signature(module.register_forward_hook).parameters:
         return lambda: None
     return module.register_forward_hook(AfterWithKeywords(call), with_kwargs=True).remove
@@ -121,7 +120,7 @@ class _Classes:
     """The classes whose forward was replaced, and the objects that each notifies."""
 
     entries = {}  # id of a module -> its Router
-    plain = {}  # class -> (its own forward or None, how many routers are of it)
+    plain = {}  # class -> (its own forward or None, number of its routers)
 
     @classmethod
     def add(cls, module, router):
@@ -144,7 +143,7 @@ class _Classes:
                 return original(self, *arguments, **options)
             return router.heard(original, self, arguments, options)
 
-        # torch.jit.script takes the source of what is wrapped, and the names in it from the wrapper's globals.
+        # torch.jit.script reads the source of the wrapped function, and its names from the wrapper's globals.
         names = getattr(original, "__globals__", globals())
         forward = types.FunctionType(forward.__code__, names, forward.__name__, None, forward.__closure__)
         return functools.update_wrapper(forward, original)
@@ -165,32 +164,32 @@ class _Classes:
 
 
 def has_router(kind):
-    """Is the forward of that class ours already?"""
+    """Returns whether the forward of that class is already ours."""
     return kind in _Classes.plain
 
 
 class Router:
-    """One that was found."""
+    """One router that was found."""
 
     def __init__(self, routers, found):
         self._routers, self.found = routers, found
-        self._word = None  # of the site, once it is ours
+        self._word = None  # due word of the site, once it is ours
         self._state = "new"  # waiting for the first step's end; then "ours", or "theirs": the trainer records it
         self._waiting, self._seen = [], 0
-        self._unclear = 0  # calls of which another one may be known
-        self._again, self._misses = 0, 0  # nothing was received from it: tried again at ever fewer steps
-        self._open = None  # what hears the call that is running
+        self._unclear = 0  # calls after which another one may still be understood
+        self._again, self._misses = 0, 0  # no call was understood: tried again at ever fewer steps
+        self._open = None  # the observer of the running call
         self._loads, self._heard_step = Loads(found), None
         self._modules = [weakref.ref(m) for m in found.modules]
 
     def wants(self, module):
-        """Whether this call is due, or how it loads the experts is: a few compares in most steps."""
+        """Returns whether this call, or the measurement of its loads, is due: a few comparisons in most steps."""
         run = self._routers.run
         word = self._word
         if run._step < (self._again if word is None else word[0]):
             return self._loads_due(module)
         if not any(r() is module for r in self._modules):
-            return False  # another module has the id by now
+            return False  # another module has this id by now
         return self._state != "theirs" and self._routers.live(module) and self._seen < _MOST_WAITING
 
     def _loads_due(self, module):
@@ -200,7 +199,7 @@ class Router:
         return run._step != self._heard_step and self._routers.pace.due(run._step) and self._routers.live(module)
 
     def _record_loads(self, original, module, arguments, options):
-        """The module's forward, once and unchanged, of which the choice alone is taken."""
+        """Runs the module's forward, once and unchanged, and observes only the choice."""
         began, listening = thread_time(), self._loads.listen()
         bias = self._loads.begins()
         self._routers.pace.spent(began)
@@ -214,7 +213,7 @@ class Router:
         return out
 
     def heard(self, original, module, arguments, options):
-        """The module's forward, once and unchanged, heard from its first operation to its last."""
+        """Runs the module's forward, once and unchanged, and observes it from the first operation to the last."""
         if self._open is not None:
             heard = self._open["heard"]
             begin = heard.place() if heard is not None else None
@@ -310,7 +309,7 @@ class Router:
 
 
 def _flat(value):
-    """The tensors of what a module returned."""
+    """Returns the tensors in a module's result."""
     torch = sys.modules["torch"]
     if torch.is_tensor(value):
         return [value]
@@ -323,7 +322,7 @@ class Routers:
     """The routers of one watched model. `live` returns whether the forward pass in progress belongs to training."""
 
     def __init__(self, run, model, guarded, backward, prefix=""):
-        """backward(): whether a backward pass runs, which may compute a forward pass again. prefix: of all names."""
+        """backward(): returns whether a backward pass runs, which may repeat a forward pass. prefix: of all names."""
         self.run, self.guarded, self.backward = run, guarded, backward
         self.tokens, self.training, self.pace = None, False, LoadsPace(run._budget)
         self._undo, self.refused = [], {}
@@ -340,7 +339,7 @@ class Routers:
             self._watch_ids(model)
 
     def _watch_ids(self, model):
-        """Token ids may be given to the model by keyword; to its embedding they are not."""
+        """Token ids may be given to the model by keyword; its embedding gets them by position."""
         torch = sys.modules["torch"]
         for module in model.modules():
             if isinstance(module, torch.nn.Embedding):
@@ -354,7 +353,7 @@ class Routers:
     # ---- what runs -------------------------------------------------------------------------------
 
     def forward(self, training, inputs=()):
-        """The model's forward pass begins."""
+        """Called when the model's forward pass begins."""
         self.training, self.tokens = training, None
         for value in inputs:
             self.ids(value)
@@ -387,7 +386,7 @@ class Routers:
         self.run._warn_once(("router", name), f"watch: {name} looks like a router, but {why}: not observed")
 
     def describe(self):
-        """Words for what was found, and for what was not hooked; empty where there is neither."""
+        """Returns a text about the found routers, and about those that were not hooked; empty if there are none."""
         text, kinds = "", {}
         for router in self.routers:
             kinds.setdefault(router.found.words(), []).append(router.found.name)

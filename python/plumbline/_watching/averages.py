@@ -1,8 +1,10 @@
-"""Averages of a model's weights (EMA) that the trainer keeps in addition to it: the evidence of precision/ema-stall.
+"""Averages of a model's weights (EMA) that the trainer keeps in addition to the model: the evidence of
+precision/ema-stall.
 
-No hook reports them. In a step before one that is due, torch's in-place operations are looked at from the update to the next pass:
-of tensors that have the shape of a weight the operations are repeated in double precision, and it is an average if the result lies
-between what it was and the weight, by one share for all elements."""
+No hook reports them. In the step before a due one, this module observes torch's in-place operations from the update
+to the next forward pass. If a tensor has the shape of a weight, it repeats the operation in double precision. The
+tensor is an average if its new value lies between its old value and the weight, by the same share for all elements.
+"""
 
 import sys
 from threading import get_ident
@@ -13,9 +15,9 @@ from .._tensors import local
 
 _ELEMENTS, _MOST, _MOST_TENSORS = 4096, 64, 2048
 _METHODS = ("lerp_", "mul_", "add_", "sub_", "copy_")
-_FIRST = 4  # step in which they are listened for first: the steps before cost most already
-_CLOSE = 1e-3  # of the share, between elements
-_ROUNDING = 2.0**-22  # of what is copied, if it was computed in single precision
+_FIRST = 4  # first step in which averages are searched: earlier steps already cost the most
+_CLOSE = 1e-3  # tolerance of the share, between elements
+_ROUNDING = 2.0**-22  # tolerance of a copied value, if it was computed in single precision
 
 
 def _block(tensor):
@@ -23,7 +25,7 @@ def _block(tensor):
 
 
 class _Touched:
-    """A tensor that was changed in place. `shadow`: what it would be without rounding."""
+    """A tensor that was changed in place. `shadow`: its value without rounding."""
 
     __slots__ = ("tensor", "before", "shadow", "from_weight", "share")
 
@@ -33,7 +35,7 @@ class _Touched:
 
     def take(self, name, arguments, options, declared):
         """`declared`: the share of the weight in an AveragedModel's own update, or None."""
-        if declared is not None and name == "copy_":  # of what it computes, in its own type
+        if declared is not None and name == "copy_":  # of the value that it computes, in its own type
             self.share, self.shadow = declared, self._value(arguments[0])
             return
         other = arguments[0] if arguments else options.get("other", options.get("end"))
@@ -68,27 +70,27 @@ class _Touched:
 
 
 class Averages:
-    """Of one watch."""
+    """The averages of one watch."""
 
-    armed = None  # the one that listens, of the process
+    armed = None  # the one of the process that observes operations now
 
     def __init__(self, run, model, prefix):
         self._run, self._model, self._prefix = run, model, prefix
         self._touched, self._thread, self._undo, self.seen = {}, None, (), []
         self._reported = {}  # name -> due word
         self._weights, self._declared = (), None
-        self._empty = 0  # how often nothing was seen
+        self._empty = 0  # how often none was found
         self._next = self._doubled = _FIRST
 
     @property
     def known(self):
-        """Some were seen."""
+        """Returns whether averages were found."""
         return bool(self._reported)
 
     # ---- when ----------------------------------------------------------------------------------
 
     def wants(self):
-        """Is the next step one in which averages are due? Seldom, while there are none."""
+        """Returns whether averages are due in the next step. Seldom, if none were found so far."""
         step = self._run._next_step
         if step < self._next:
             return False
@@ -130,7 +132,7 @@ class Averages:
         return update_parameters
 
     def _share_of(self, module):
-        """Of the weight, in an average's function: what it makes of 0 and 1."""
+        """Returns the share of the weight in an average's function, from its results for 0 and 1."""
         torch = sys.modules["torch"]
         thread, self._thread = self._thread, None
         try:
@@ -139,7 +141,7 @@ class Averages:
             of = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64), module.n_averaged.clone()
             share = float(module.avg_fn(*of))
             return share if 0 < share < 1 else None
-        except Exception:  # it is no function of numbers
+        except Exception:  # it is not a function of numbers
             return None
         finally:
             self._thread = thread
@@ -151,7 +153,7 @@ class Averages:
         return lambda: setattr(owner, name, plain) if had else delattr(owner, name)
 
     def disarm(self):
-        """What was seen waits for the end of the next step."""
+        """Keeps what was found until the end of the next step."""
         if Averages.armed is not self:
             return
         Averages.armed = None
@@ -190,7 +192,7 @@ class Averages:
             at = tensor.data_ptr()
             if at in self._own:
                 return
-            thread, self._thread = self._thread, None  # what is done here is none of the trainer's
+            thread, self._thread = self._thread, None  # our own operations here are not the trainer's
             try:
                 one = self._touched.get(at)
                 if one is None:
@@ -199,13 +201,13 @@ class Averages:
                     one.take(name, arguments, options, self._declared)
             finally:
                 self._thread = thread
-        except Exception:  # then it is not understood
+        except Exception:  # then the operation is not understood
             self._touched.pop(at, None) if "at" in locals() else None
 
     # ---- whether they are averages -------------------------------------------------------------
 
     def _matched(self, touched):
-        """[(name, before, after, intended, decay)] of those that are the average of a weight."""
+        """Returns [(name, before, after, intended, decay)] of those that are the average of a weight."""
         by_place = {p.data_ptr(): (name, p) for name, p in self._weights}
         waiting = list(self._weights)
         found = []
@@ -232,10 +234,10 @@ class Averages:
         if not 0 < share < 1:
             return None
         wrong = float((moved - share * apart).norm())
-        if one.share:  # the weight may have been rounded to the average's type in front of it
+        if one.share:  # the weight may have been rounded to the average's type before
             eps = sys.modules["torch"].finfo(one.tensor.dtype).eps
             rounding = share * eps * float(weight.double().norm())
-            if wrong <= eps * size:  # what is copied was rounded before
+            if wrong <= eps * size:  # the copied value was rounded before
                 one.shadow = before + share * apart
                 return share
         else:
@@ -245,7 +247,7 @@ class Averages:
     # ---- what is recorded ----------------------------------------------------------------------
 
     def step_ends(self):
-        """In the open step."""
+        """Records them in the open step."""
         seen, self.seen = self.seen, []
         run = self._run
         with run.together():

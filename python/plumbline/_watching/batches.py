@@ -1,14 +1,15 @@
-"""What is wrong with a batch that the model is trained on: the evidence of health/batch-facts.
+"""Checks the batches that the model is trained on: the evidence of health/batch-facts.
 
-Of models that are called by keyword. Looked at in the first steps, then ever more rarely, and where a loss is NaN.
+Only for models that are called by keyword. Checks the first steps, later ones ever more rarely, and steps whose loss
+is NaN.
 """
 
 import sys
 
-_FIRST, _LONGEST = 8, 64  # steps that are looked at on the CPU; then each power of two, and every _LONGEST-th
+_FIRST, _LONGEST = 8, 64  # steps that are checked on the CPU; then each power of two, and every _LONGEST-th
 _FEW = 64  # fewest labels that show a shift
 _IDS, _MASKS = ("input_ids", "decoder_input_ids"), ("attention_mask",)
-_SHIFTING = ("GPT2LMHeadModel", "GPT2DoubleHeadsModel", "OpenAIGPTLMHeadModel", "BertLMHeadModel")  # next to all that are called ...ForCausalLM
+_SHIFTING = ("GPT2LMHeadModel", "GPT2DoubleHeadsModel", "OpenAIGPTLMHeadModel", "BertLMHeadModel")  # and all ...ForCausalLM
 FACTS = ("rows", "unlabelled_rows", "labelled_padding", "beyond_vocabulary", "shifted_labels", "non_finite")
 _WORDS = {
     "unlabelled_rows": "rows have no valid label (all are -100): a micro-batch of such rows has the loss NaN",
@@ -23,26 +24,26 @@ def _vocabulary(model):
     embeddings = getattr(model, "get_input_embeddings", None)
     try:
         return embeddings().num_embeddings if embeddings is not None else None
-    except Exception:  # a model without
+    except Exception:  # a model without a configuration
         return None
 
 
 def _shifts(model):
-    """Does its forward compare the logits with the next label? Causal models of transformers do."""
+    """Returns whether its forward compares the logits with the next label, as causal models of transformers do."""
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     name = type(inner).__name__
     return (name.endswith("ForCausalLM") or name in _SHIFTING) and type(inner).__module__.startswith("transformers.")
 
 
 class Batches:
-    """Of one watch."""
+    """The batches of one watch."""
 
     def __init__(self, run, model):
         self._run, self._model, self._vocabulary, self._shifts = run, model, _vocabulary(model), _shifts(model)
         self._counts, self._words, self._seen = {}, {}, False
         self._step, self._reported = None, set()
-        self._looked, self._next = None, 0  # the step that was looked at last, and the next one
-        self._shifted = 0  # labels seen so far that are the token after their own
+        self._looked, self._next = None, 0  # the step that was checked last, and the next one
+        self._shifted = 0  # labels so far that equal the token after their own
 
     def due(self, step, on_cpu):
         first = _FIRST if on_cpu else 2
@@ -55,12 +56,12 @@ class Batches:
         return due
 
     def keep(self, words):
-        """Of a pass in a step that is recorded by stores alone: is_nan() may ask for it."""
+        """Keeps the batch of a pass in a light step, because is_nan() may need it."""
         if words:
             self._words, self._seen = words, False
 
     def begins(self, words):
-        """In front of a forward pass that is trained on."""
+        """Called before a forward pass that is trained on."""
         if not words:
             return
         self._words, self._seen = words, False
@@ -69,7 +70,7 @@ class Batches:
             self._look(words)
 
     def is_nan(self):
-        """The loss of that pass."""
+        """Called if the loss of that pass is NaN."""
         if self._words and not self._seen:
             self._look(self._words)
 
@@ -99,7 +100,7 @@ class Batches:
         if first is None or not first.dim():
             return {}
         facts = {"rows": len(first)}
-        # An attention mask may be given as floats, and hold -inf on purpose.
+        # Leaves attention masks out: they may be floats, with -inf on purpose.
         data = [v for n, v in words.items() if any(v is f for f in floats) and "mask" not in n and "bias" not in n]
         facts["non_finite"] = sum(int((~torch.isfinite(v)).sum()) for v in data)
         if ids is not None and self._vocabulary:
@@ -109,7 +110,7 @@ class Batches:
         return facts
 
     def _of_labels(self, ids, labels, mask):
-        """Of a label for each token."""
+        """Returns the facts of labels with one value for each token."""
         counts = labels != -100
         facts = {"unlabelled_rows": int((~counts.any(dim=1)).sum())}
         if mask is not None and mask.shape == labels.shape:
@@ -117,15 +118,15 @@ class Batches:
         if ids is None or ids.shape != labels.shape:
             return facts
         if self._shifts and labels.shape[1] > 1:
-            counted = counts[:, :-1] & (ids[:, :-1] != ids[:, 1:])  # where the two readings differ
+            counted = counts[:, :-1] & (ids[:, :-1] != ids[:, 1:])  # where the two interpretations differ
             number = int(counted.sum())
             self._shifted += number
-            self._shifts = bool((labels[:, :-1] == ids[:, 1:])[counts[:, :-1]].all())  # a single other label settles it
+            self._shifts = bool((labels[:, :-1] == ids[:, 1:])[counts[:, :-1]].all())  # a single other label decides
             facts["shifted_labels"] = number if self._shifts and self._shifted >= _FEW else 0
         return facts
 
     def step_ends(self):
-        """In the open step."""
+        """Records the result in the open step."""
         if self._step != self._run._step or not self._counts:
             return
         self._record()

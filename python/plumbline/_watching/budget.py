@@ -1,25 +1,26 @@
-"""What a run may cost its trainer: a share of the CPU time of the thread that trains, from the first step on."""
+"""The cost of a run for its trainer: a share of the CPU time of the training thread, from the first step on."""
 
 import os
 from time import clock_gettime_ns, thread_time_ns
 
-SHARE = 0.01  # of a trainer that names none
-_UNIT = 200_000.0  # ns of a look at one parameter, until it was measured
-_APART, _AT_ONCE = 16, 4  # steps between two looks if each step is whole; what a look costs over the step that is made for it
-_LIGHT, _LIGHT_COLD = 4000.0, 20_000.0  # ns of a step that is recorded by stores alone (docs/measurements/watch.md): its caches are the trainer's,
+SHARE = 0.01  # default
+_UNIT = 200_000.0  # ns to measure one parameter, until the cost is known
+_APART, _AT_ONCE = 16, 4  # a measurement spends: the budget of 16 whole steps; if most steps are light, 4 times the cost of a whole step
+_LIGHT, _LIGHT_COLD = 4000.0, 20_000.0  # ns of a light step (docs/measurements/watch.md), whose caches are filled by the trainer;
 _COLD_AFTER = 3_000_000.0  # all of it after steps of 3 ms
-_EVICTED = 1.3  # times what hooks of whole steps and our threads spend: they take the caches from the trainer (docs/measurements/precision.md)
-_LATER = 1.5  # what an observation costs in all, over its part on the trainer's thread
-_THREADS_EVERY = 20_000_000  # ns between two looks at our threads' clocks
+_EVICTED = 1.3  # factor for hooks of whole steps and for our threads: they evict the trainer's caches (docs/measurements/precision.md)
+_LATER = 1.5  # total cost of an observation, over its part on the trainer's thread
+_THREADS_EVERY = 20_000_000  # ns between two reads of our threads' clocks
 _MOST_EVERY = 4096
 _MOST_FIXED = 6  # a power of two
-_SLACK = 8  # of the cost of one look, that is kept for later at most
-BUFFERS = ""  # among the names of what is looked at in turn: all of them
-_LEAST = 0.25  # of the budget: what looks get in any case
+_SLACK = 8  # times the cost of one measurement: the most that is saved for later
+BUFFERS = ""  # a name among those that take turns: all of them
+_LEAST = 0.25  # of the budget: the least share for measurements
 
 
 def picked(step, every):
-    """The first step from `step` on that is picked where one of `every`, a power of two, is (Picked, in agent/core/sites/cadence.h)."""
+    """Returns the first step from `step` on that is picked if one of `every`, a power of two, is (Picked, in
+    agent/core/sites/cadence.h)."""
     block = step // every
     at = _pick(block, every)
     return at if at >= step else _pick(block + 1, every)
@@ -35,7 +36,7 @@ def _pick(block, every):
 
 
 def _our_clocks():
-    """Clocks of the process's threads that are ours, by Linux's numbering of them."""
+    """The clocks of our threads of the process, by Linux's numbering of them."""
     clocks = []
     try:
         for task in os.listdir("/proc/self/task"):
@@ -48,18 +49,18 @@ def _our_clocks():
 
 
 class Budget:
-    """Of one run. `spent` is ours on the trainer's thread since the last account, in ns: what hooks add."""
+    """The budget of one run. `spent`: ns that hooks spent on the trainer's thread since the last account."""
 
     def __init__(self, every, budget):
-        """As of plumbline.init. An explicit `every` is what the trainer asked for, and is not governed."""
+        """As plumbline.init. If the trainer gives `every`, the budget does not govern."""
         share = SHARE if budget is None else budget
         self.share = None if every or share >= 1 else share
-        self.every = 1 << min(_MOST_FIXED, (every or 1).bit_length() - 1)  # steps between two screenings, where it does not govern
+        self.every = 1 << min(_MOST_FIXED, (every or 1).bit_length() - 1)  # steps between two screenings, if it does not govern
         self.spent, self.balance = 0, 0.0
-        self.screened = 0  # the same, of light steps that were screened
+        self.screened = 0  # the same, for light steps that were screened
         self.period = None  # ns of a step of the trainer's own, smoothed
-        self.base = None  # ns that a step without a look costs, smoothed
-        self.income = 0.0  # ns a step for looks: of the share, without its bookkeeping; smoothed
+        self.base = None  # ns that a step without a measurement costs, smoothed
+        self.income = 0.0  # ns a step for measurements: the share without the bookkeeping; smoothed
         self.own, self.paid = 0.0, 0.0  # ns so far of the trainer's own; of ours
         self._cpu, self._clocks, self._threads, self._requested = None, None, 0, 0
 
@@ -68,7 +69,8 @@ class Budget:
         return self.share is not None
 
     def account(self, light=0, looked=0):
-        """At a step's end. `light`: steps in front of it that were recorded by stores alone. `looked`: parameters that were looked at in it."""
+        """Called at a step's end. `light`: number of light steps before it. `looked`: parameters that were measured
+        in it."""
         now, spent, self.spent = thread_time_ns(), self.spent, 0
         before, self._cpu = self._cpu, now
         screened, self.screened = self.screened, 0
@@ -88,11 +90,11 @@ class Budget:
             self.base = spent if self.base is None else self.base + (min(spent, 4 * self.base) - self.base) / 8
 
     def _light(self):
-        """ns of a step that is recorded by stores alone."""
+        """Returns the ns of a light step."""
         return _LIGHT + (_LIGHT_COLD - _LIGHT) * min(1.0, (self.period or 0.0) / _COLD_AFTER)
 
     def _of_threads(self, now):
-        """What they have spent since they were asked last."""
+        """Returns the ns that our threads have spent since the last call."""
         if now - self._requested < _THREADS_EVERY:
             return 0
         self._requested = now
@@ -100,13 +102,14 @@ class Budget:
             self._clocks = _our_clocks() or None
         try:
             threads = sum(map(clock_gettime_ns, self._clocks or ()))
-        except OSError:  # one has ended
+        except OSError:  # a thread has ended
             self._clocks, threads = None, self._threads
         spent, self._threads = max(0, threads - self._threads), threads
         return spent
 
     def left(self, light):
-        """ns a step for looks: what its bookkeeping leaves, and a quarter of the budget where that leaves nothing. `light`: most steps are."""
+        """Returns the ns a step for measurements: what the bookkeeping leaves, or a quarter of the budget if that is
+        more. `light`: most steps are light."""
         if self.period is None:
             return 0.0
         allowed = self.share * self.period
@@ -114,21 +117,22 @@ class Budget:
 
 
 class Looks:
-    """Which parameters of a watch are looked at in a step: all that are due, or in turn as many as the budget allows."""
+    """Chooses the parameters of a watch that are measured in a step: all that are due, or in turn as many as the
+    budget allows."""
 
     def __init__(self, run, names, whole):
-        """`whole`: all or none of them, since other ranks must choose the same ones."""
+        """`whole`: all or none of them, because other ranks must choose the same ones."""
         self._run, self._budget, self._names, self._whole = run, run._budget, names, whole
-        self._at, self._unit = 0, _UNIT  # the next one's place; ns that one of them costs
-        self.light = False  # most steps are recorded by stores alone: a whole one is made for a look
+        self._at, self._unit = 0, _UNIT  # index of the next one; ns that one of them costs
+        self.light = False  # most steps are light: a whole one is made for a measurement
         self._step, self._chosen = None, None
         self.every = 1
-        self.seen = 0  # in the step that is open
+        self.seen = 0  # in the open step
 
     def chosen(self, step):
-        """None: all that are due; else the names of those that are looked at in this step."""
+        """None: all that are due; else the names of those that are measured in this step."""
         if not self._budget.governed or step <= self._run._looked_until:
-            return None  # something was noticed
+            return None  # the screening found something notable
         if step != self._step:
             self._step, self._chosen = step, self._choose(step)
         return self._chosen
@@ -138,7 +142,7 @@ class Looks:
         if not self._names or picked(step, self.every) != step or budget.balance < 0:
             return ()
         if step == 0 and not self._whole and self._names[0] != BUFFERS:
-            return ()  # the first look is the dearest: when the budget has it. Buffers need one look
+            return ()  # the first measurement is the most expensive: it waits until the budget allows it. Buffers need one measurement
         most = len(self._names) if self._whole else self.most()
         chosen = [self._names[(self._at + k) % len(self._names)] for k in range(most)]
         self._at = (self._at + most) % len(self._names)
@@ -146,16 +150,16 @@ class Looks:
         return frozenset(chosen)
 
     def most(self):
-        """How many in a step."""
+        """Returns how many are measured in a step."""
         budget = self._budget
         spent = _AT_ONCE * budget.base if self.light else _APART * budget.left(False)
         return max(1, min(len(self._names), int(spent / self._unit)))
 
     def step_ended(self, spent):
-        """`spent`: ns of ours in the step. Learns what a look costs, and how many steps lie between two."""
+        """Called with our ns in the step. Learns the cost of a measurement and the number of steps between two."""
         seen, self.seen = self.seen, 0
         budget = self._budget
-        if seen and self._step:  # in the first one torch and the library make what they keep
+        if seen and self._step:  # in the first one torch and the library allocate what they keep
             unit = max(1000.0, (spent - (budget.base or 0)) * _LATER / seen)
             self._unit += (min(unit, 4 * self._unit) - self._unit) / 4
         if budget.period is None:

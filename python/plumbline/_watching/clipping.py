@@ -1,4 +1,4 @@
-"""torch's clip by norm: the gradients' norm before it, which the clip computes anyway."""
+"""torch's clip by norm: reads the gradients' norm before the clip, which the clip computes anyway."""
 
 import math
 import sys
@@ -8,14 +8,15 @@ from .._screen import total_norm
 from .._tensors import local
 from .stages import Weakly, take_place
 
-# torch from 2.6 on makes clip_grad_norm_ of two functions that it looks up at call time; callers may have imported it long before.
+# From 2.6 on torch's clip_grad_norm_ calls two functions that it looks up at call time; callers may have imported it
+# long before.
 _HOMES = ("torch.nn.utils.clip_grad", "torch.nn.utils")
-_OTHERS = ("deepspeed.runtime.engine",)  # whose clip_grad_norm_ is of their own
+_OTHERS = ("deepspeed.runtime.engine",)  # classes with a clip_grad_norm_ of their own
 _NORMS, _CLIPS = ("_get_total_norm", "get_total_norm"), ("_clip_grads_with_norm_", "clip_grads_with_norm_")
 
 
 def _replicated(total):
-    """Of a DTensor the norm of all ranks. The clip would make this sum next: it is made here, once."""
+    """For a DTensor returns the norm over all ranks. The clip would compute this sum next; it is computed here, once."""
     if local(total) is total or all(one.is_replicate() for one in total.placements):
         return total
     torch = sys.modules["torch"]
@@ -41,12 +42,12 @@ class Clip:
         return self._value
 
     def factor(self):
-        """By which the gradients were made smaller."""
+        """Returns the factor by which the gradients were made smaller."""
         return min(1.0, self.most / (self.value() + 1e-6))
 
 
 class Clipping:
-    """All clips of the process, for the watches whose parameters they are."""
+    """All clips of the process, for the watches that own the parameters."""
 
     watches = Weakly()
     _undo, _norm = [], None
@@ -132,21 +133,22 @@ class Clipping:
 
 
 class Before:
-    """The norm of one watch's gradients as it was before they were clipped."""
+    """The norm of one watch's gradients before they were clipped."""
 
     def __init__(self, parameters):
         """parameters: {name: parameter}."""
         self._parameters = parameters
         self._covered = {}  # (optimizer, how many, the first, the last) of a clip -> whether it is of this optimizer's gradients alone
-        self._trusted = False  # what the clip left is what the optimizer got, in the step that was screened last
+        self._trusted = False  # the optimizer got the clipped gradients, in the step that was screened last
 
     def add(self, pairs):
-        """(name, parameter) pairs that came later."""
+        """Adds (name, parameter) pairs that appeared later."""
         self._parameters.update(pairs)
         self._covered.clear()
 
     def _covers(self, clip, optimizer, part):
-        """Are its parameters all of `part`, (name, parameter) pairs, that have a gradient, and no others?"""
+        """Returns whether the clip has exactly the parameters of `part`, (name, parameter) pairs, that have a
+        gradient."""
         given = clip.parameters
         key = (optimizer, len(given), id(given[0]), id(given[-1])) if given else None
         if key is not None and key not in self._covered:
@@ -155,18 +157,19 @@ class Before:
         return self._covered.get(key, False)
 
     def known(self, clips, optimizer, part):
-        """The clip that has the norm, in a step that is not screened; or None."""
+        """Returns the clip that has the norm, in a step that is not screened; or None."""
         fits = self._trusted and len(clips) == 1 and clips[0].on_host and self._covers(clips[0], optimizer, part)
         return clips[0] if fits else None
 
     def total(self, clips, optimizer, part, names, each, shards):
-        """Of gradients with the norms `each`, as the optimizer gets them. None: there was no clip, or it was of others."""
+        """Returns the norm before the clip of gradients with the norms `each`, as the optimizer gets them. None:
+        there was no clip, or it was of others."""
         if not clips:
             return None
         after = total_norm(each)
         covers = len(clips) == 1 and self._covers(clips[0], optimizer, part)
         expected = min(clips[0].value(), clips[0].most)
-        # A clip in front of the unscaling leaves another norm. Of shards the total is of all ranks.
+        # A clip before the unscaling leaves another norm. If parameters are shards, the total is of all ranks.
         self._trusted = covers and (bool(shards) or not math.isfinite(expected) or abs(after - expected) <= 1e-2 * expected)
         if covers:
             return clips[0].value() if self._trusted else None

@@ -1,7 +1,8 @@
-"""Sums over ranks that no communication hook shows: DeepSpeed's, Megatron-core's, FSDP's, all_reduce in a loop of the trainer's own.
+"""Sums over ranks that no communication hook shows: those of DeepSpeed, Megatron-core and FSDP, and all_reduce in the
+trainer's own loop.
 
-From the first backward pass of a step to its update, the process group's methods go through here. In steps that are due some elements
-are kept of what goes in and of what comes back; nothing is sent between ranks for it.
+From the first backward pass of a step to its update, calls of the process group's methods go through this module. In
+due steps it keeps some elements of the input and of the result. It sends nothing between ranks.
 """
 
 import functools
@@ -16,16 +17,16 @@ from .._process_groups import describe_group, world
 from .._reducing import as_indices, elements
 from .stages import OPTIMIZER, Weakly, take_place
 
-_FEWEST = 64  # elements: of fewer it is a norm or a count
-_MOST = 64  # sums of a step and group
-_UPDATES = 3  # without a sum: then there is none to see
+_FEWEST = 64  # elements: a smaller sum is a norm or a count
+_MOST = 64  # sums in a step and group
+_UPDATES = 3  # steps without a sum: then there is none to see
 _METHODS = ("allreduce", "allreduce_coalesced", "reduce", "reduce_scatter_single", "_reduce_scatter_base", "reduce_scatter_single_coalesced",
             "reduce_scatter_tensor_coalesced")  # fmt: skip
-_OTHERS = ("broadcast", "allgather", "all_gather_single", "_allgather_base")  # what they hand over is not looked at, but that they do
+_OTHERS = ("broadcast", "allgather", "all_gather_single", "_allgather_base")  # only the call is counted, its tensors are not read
 
 
 def _mixed(step):
-    """Of steps that are multiples of one number, numbers that are not."""
+    """Mixes a step number: steps that are multiples of one number give numbers that are not."""
     return (step * 0x9E3779B1 & 0xFFFFFFFF) >> 16
 
 
@@ -34,13 +35,13 @@ def _listed(tensors):
 
 
 def _is_large(tensors):
-    """Does it hold tensors that may be weights?"""
+    """Returns whether it holds tensors that may be weights."""
     tensor = next(iter(_listed(tensors)), None)
     return hasattr(tensor, "is_floating_point") and tensor.is_floating_point() and tensor.numel() >= _FEWEST
 
 
 def _sums_of(name, arguments, named):
-    """[(what goes in, what comes out)] and the options of one call of a process group's method."""
+    """Returns [(input, output)] and the options of one call of a process group's method."""
     given = [*arguments, *named.values()]
     if name.startswith(("reduce_scatter", "_reduce_scatter")):
         outputs, inputs, options = given[:3] if len(given) > 2 else (*given[:2], None)
@@ -50,7 +51,7 @@ def _sums_of(name, arguments, named):
 
 
 class _Sum:
-    """One call that is due. Of a reduce-scatter the part of one rank is looked at, another one's each step."""
+    """One due call. In a reduce-scatter only the part of one rank is measured, in each step another one's."""
 
     __slots__ = ("layer", "op", "group", "count", "dtype", "first", "owner", "indices", "input", "output")
 
@@ -77,18 +78,18 @@ class _Sum:
 
 
 class Sums:
-    """Of one watch."""
+    """The collectives of one watch."""
 
     def __init__(self, run, loop, prefix, groups=None):
-        """groups: the process groups whose sums are of gradients; None: each one's."""
+        """groups: the process groups that sum gradients; None: every group."""
         self._run, self._loop, self._prefix, self._groups = run, loop, prefix, groups
         self._counts, self._updates, self._missing = {}, 0, None
         self.seen = 0  # in the run
-        self.others = 0  # calls outside of the time of a step in which gradients are summed
+        self.others = 0  # calls outside of the part of a step in which gradients are summed
         self.watched = False
 
     def watch(self, missing):
-        """If there are several processes. missing: (layer, op) of the site that is declared if no sum is seen."""
+        """Called if there are several processes. missing: (layer, op) of the site that is declared if no sum is seen."""
         distributed = sys.modules.get("torch.distributed")
         if self.watched or distributed is None or not distributed.is_available() or not distributed.is_initialized():
             return
@@ -97,7 +98,7 @@ class Sums:
             Collectives.add(self)
 
     def starts(self, group, name, arguments, named):
-        """What to call when the result is there, or None."""
+        """Returns the function to call when the result is there, or None."""
         run, loop = self._run, self._loop
         if name in _OTHERS:
             self.others += _is_large(arguments[-2] if len(arguments) > 1 else arguments[0] if arguments else None)
@@ -147,7 +148,7 @@ class Sums:
         run._spent = spent + thread_time_ns() - began
 
     def step_ends(self, updated):
-        """In the open step."""
+        """Called in the open step at its end. Declares the missing site if no sum was seen for some updates."""
         self._counts.clear()
         if self._missing is None or not updated or self.seen:
             return
@@ -165,7 +166,7 @@ class Collectives:
     """All reductions of the process, for the watches whose gradients they may be."""
 
     watches = Weakly()
-    _undo, _inside = [], set()  # threads within a call: one that is made of others is one
+    _undo, _inside = [], set()  # threads within a call: a call that is made of others counts once
 
     @classmethod
     def add(cls, sums):
@@ -183,7 +184,7 @@ class Collectives:
         plain = vars(owner)[name]
         try:
             cls._undo.append(take_place(owner, name, plain, cls._passing(name, plain)))
-        except TypeError:  # a class of another torch that does not let its methods be replaced
+        except TypeError:  # a class of another torch version, whose methods cannot be replaced
             return
 
     @classmethod

@@ -1,11 +1,11 @@
-"""Which weights of a model are copies on several ranks, and which process groups sum their gradients."""
+"""Finds which weights of a model are copies on several ranks, and which process groups sum their gradients."""
 
 from collections import namedtuple
 
 from .._screen import combined
 from .._shards import is_fsdp
 
-Copies = namedtuple("Copies", "group ignored")  # a process group, None: the world; names of parameters that are no copies in it
+Copies = namedtuple("Copies", "group ignored")  # a process group, None: the world; names of parameters that are not copies in it
 _MEGATRON_GROUPS = ("dp_group", "dp_cp_group", "intra_dp_cp_group", "expt_dp_group", "intra_expt_dp_group")
 
 
@@ -14,12 +14,13 @@ def _is(one, name):
 
 
 def _own_groups(model):
-    """Names of parameters that another group than the dense ones' sums: experts that are spread over ranks."""
+    """Returns the names of parameters that another group than the dense ones' sums: experts that are spread over
+    ranks."""
     return {name for name, p in model.named_parameters() if not getattr(p, "allreduce", True)}
 
 
 def megatron_wrapper(model):
-    """Megatron-core's DistributedDataParallel in what it is given, or None."""
+    """Returns Megatron-core's DistributedDataParallel inside of the given object, or None."""
     return next((one for one in model.modules() if _is(one, "DistributedDataParallel") and hasattr(one, "ddp_config")), None)
 
 
@@ -37,7 +38,8 @@ def _of_megatron(wrapper, model):
 
 
 def _of_mesh(model):
-    """Tensor parallelism by DTensors on one axis: a plain parameter (a norm, a bias) is a copy on each of its ranks."""
+    """Returns Copies for tensor parallelism by DTensors on one axis: a plain parameter (a norm, a bias) is a copy on each
+    of its ranks."""
     parts = {name: p for name, p in model.named_parameters() if hasattr(p, "placements")}
     meshes = {p.device_mesh for p in parts.values()}
     if len(meshes) != 1 or any(map(is_fsdp, model.modules())) or len(parts) == len(list(model.parameters())):
@@ -47,7 +49,7 @@ def _of_mesh(model):
 
 
 def copies_of(ddp, frames, model):
-    """Copies, or None. ddp: torch's wrapper, or None. frames: of frames.py."""
+    """Returns Copies, or None. ddp: torch's wrapper, or None. frames: of frames.py."""
     if ddp is not None:
         return Copies(getattr(ddp, "process_group", None), getattr(ddp, "parameters_to_ignore", ()))
     for frame in frames:
@@ -59,7 +61,7 @@ def copies_of(ddp, frames, model):
 
 
 def gradient_groups(given):
-    """The process groups whose sums are of gradients, of Megatron-core's wrapper; None: not known."""
+    """Returns the process groups of Megatron-core's wrapper that sum gradients; None: not known."""
     wrapper = megatron_wrapper(given)
     if wrapper is None:
         return None
@@ -67,7 +69,8 @@ def gradient_groups(given):
 
 
 class Parting:
-    """Of a watch whose model several processes train without a wrapper: do copies part, since nothing is summed?"""
+    """For a watch whose model several processes train without a wrapper: do the copies diverge, because nothing is
+    summed?"""
 
     def __init__(self, run, sums, checksums):
         self._run, self._sums, self._checksums = run, sums, checksums
@@ -78,13 +81,13 @@ class Parting:
             self._before = combined(self._checksums())
 
     def step_ends(self):
-        """After an update, in the open step."""
+        """Called after an update, in the open step."""
         self._updates += 1
         summed = self._sums.seen or self._sums.others
         if self._next == 0 or (self._updates < self._next and not summed):
             return
         record = self._run._own_scalar
-        if summed:  # after all, now and then perhaps
+        if summed:  # sums happen, perhaps only now and then
             if self._next > 4:
                 record("unsummed/summed", 1)
             self._next = 0

@@ -1,5 +1,5 @@
-"""What counts the forward passes of light steps: the `forward` of the model's class. A hook of a module, even one, costs torch's short way through
-`Module.__call__`: 20 us where all caches are the trainer's."""
+"""Counts the forward passes of light steps in the `forward` of the model's class. A hook of a module, even one,
+disables torch's short path through `Module.__call__`: 20 us if the caches are filled by the trainer."""
 
 import functools
 import sys
@@ -10,7 +10,7 @@ from .._routers import has_router
 
 
 class Entry:
-    """Of one watched module and its BeforeForward. `light`: a Light."""
+    """The entry of one watched module and its BeforeForward. `light`: a Light."""
 
     def __init__(self, light, module, hook):
         self._light, self._module, self._hook = light, module, hook
@@ -19,7 +19,8 @@ class Entry:
         self._fits = alike == 1 and not isinstance(module, sys.modules["torch"].jit.ScriptModule)
 
     def put(self):
-        """The class's forward is ours and the hook is out of torch's sight, until take(). False: the hook stays, and counts."""
+        """Replaces the class's forward and hides the hook from torch, until take(). Returns False if the hook must
+        stay; then the hook counts."""
         module = self._module
         if not self._fits or "forward" in vars(module) or has_router(self._kind) or not isinstance(self._kind.forward, types.FunctionType):
             return False
@@ -35,7 +36,7 @@ class Entry:
         return True
 
     def take(self):
-        """As it was before put(). What another has put around ours meanwhile stays."""
+        """Restores the state before put(), except for wrappers that others have put around ours."""
         if self._place is None:
             return
         (number, words), self._place, module = self._place, None, self._module
@@ -61,23 +62,23 @@ class Entry:
                         place = light.place
                         if place is not None:
                             count = (inputs if place.__class__ is number else words)[place].numel()
-                            if count.__class__ is number:  # a tracer of torch.fx gives another
+                            if count.__class__ is number:  # a tracer of torch.fx returns another object
                                 light.tokens += count
                         if words:
                             light.words = words
-                    except failure:  # other arguments than before: a whole step
+                    except failure:  # the arguments differ from those before: a whole step
                         light.interrupted()
                         other(self, inputs, words)
                 else:
                     other(self, inputs, words)
             return original(self, *inputs, **words)
 
-        # torch.jit.script takes the source of what is wrapped, and the names in it from the wrapper's globals.
+        # torch.jit.script reads the source of the wrapped function, and its names from the wrapper's globals.
         names = getattr(original, "__globals__", globals())
         forward = types.FunctionType(forward.__code__, names, forward.__name__, None, forward.__closure__)
         return functools.update_wrapper(forward, original)
 
     def _other(self, module, inputs, words):
-        """A pass in eval mode or without gradients; or of a step that is a whole one now."""
+        """Handles a pass in eval mode or without gradients, or of a step that is a whole one now."""
         if not self._light.on or not self._light.forward(module, inputs, words):
             self._hook._call(module, inputs, words)

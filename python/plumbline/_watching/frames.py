@@ -1,7 +1,7 @@
-"""The step of a framework that is made of steps of inner optimizers: DeepSpeed's engine.step, Megatron-core's
+"""The step of a framework that consists of steps of inner optimizers: DeepSpeed's engine.step, Megatron-core's
 optimizer.step.
 
-The inner ones step once for each group, for each part of one, or not at all. The framework counts the steps.
+The inner optimizers step once for each group, for each part of one, or not at all. The framework counts the steps.
 """
 
 import gc
@@ -16,9 +16,8 @@ from .stages import NONE, OPTIMIZER
 
 
 class _Megatron:
-    """`owner`: the outermost of its optimizers, a ChainedOptimizer as a rule.
-
-    step() returns (made, norm before the clip, zeros)."""
+    """`owner`: the outermost optimizer, usually a ChainedOptimizer. Its step() returns (made, norm before the clip,
+    zeros)."""
 
     def __init__(self, owner, model):
         """model: an unwrap.Model."""
@@ -33,16 +32,16 @@ class _Megatron:
 
     def norm(self, result):
         norm = result[1] if isinstance(result, tuple) and len(result) > 1 else None
-        return norm or None  # 0.0: it does not clip, and has not computed one
+        return norm or None  # 0.0: it does not clip, and has not computed a norm
 
     def scale(self):
-        """By which the loss that backward gets is too large."""
+        """Returns the factor by which the loss that backward gets is too large."""
         scaled = getattr(self._config, "grad_scale_func", None) is not None
         return float(self.owner.get_loss_scale()) if scaled else 1.0
 
 
 class _DeepSpeed:
-    """`owner`: the engine, which counts its steps, also skipped ones."""
+    """`owner`: the engine, which counts its steps, skipped ones too."""
 
     def __init__(self, owner):
         self.owner, self._before = owner, (0, 0)
@@ -67,10 +66,10 @@ class _DeepSpeed:
         return norm if not hasattr(norm, "device") or norm.device.type == "cpu" else None
 
     def scale(self):
-        return 1.0  # of what engine.backward is called with
+        return 1.0  # arguments of engine.backward
 
     def loss(self, loss, scale_wrt_gas=True):
-        """What engine.backward is called with, of which the losses of a step add up to their mean."""
+        """Returns the argument of engine.backward; these losses of a step add up to their mean."""
         return loss.detach() / self.owner.gradient_accumulation_steps() if scale_wrt_gas else loss.detach()
 
 
@@ -79,7 +78,7 @@ def _is_kind(one, name):
 
 
 def _engine(optimizer, model):
-    """The DeepSpeed engine that steps it: the given model, or a living one."""
+    """Returns the DeepSpeed engine that steps it: the given model, or a living engine."""
     if "deepspeed" not in sys.modules:
         return None
     if _is_kind(model, "DeepSpeedEngine"):
@@ -93,7 +92,7 @@ def _engine(optimizer, model):
 
 
 def own_optimizer(model):
-    """Of DeepSpeed's engine the optimizer that it steps; else None."""
+    """Returns the optimizer that DeepSpeed's engine steps; else None."""
     return getattr(model, "optimizer", None) if _is_kind(model, "DeepSpeedEngine") else None
 
 
@@ -105,7 +104,7 @@ def complete(found, model):
         owner = next((each for each in wrappers if _is_kind(each, "MegatronOptimizer")), None)
         engine = None if owner is not None else _engine(wrappers[-1] if wrappers else one.inner, model.given)
         if engine is not None:
-            wrappers.append(engine.optimizer)  # the trainer may have given the one inside
+            wrappers.append(engine.optimizer)  # the trainer may have given the inner one
         if owner is not None or engine is not None:
             known = frames.get(id(owner or engine))
             made = known or (_Megatron(owner, model) if engine is None else _DeepSpeed(engine))
@@ -198,7 +197,7 @@ class Framed:
     def _before_inner(self, optimizer, updates):
         try:
             self._watch.observe_framed(optimizer)
-        finally:  # each by itself
+        finally:  # each one separately
             if self._watch.framed_due:
                 watch = self._watch
                 watch._charged(updates.before, 1.0, True, watch._looks.chosen(watch._run._step))
@@ -221,7 +220,7 @@ class FrameworkSteps:
         return [owner.global_steps for owner in owners if hasattr(owner, "global_steps")]
 
     def frame_begins(self):
-        """Its inner optimizers are about to step, each perhaps several times: what is due is asked once."""
+        """Called when its inner optimizers are about to step, each perhaps several times: checks once what is due."""
         if self._run._step == NO_STEP:
             self._loop.open()
         step = self._run._step

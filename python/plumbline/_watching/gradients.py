@@ -1,4 +1,5 @@
-"""Gradients in front of the update that uses them: of each optimizer those that it holds, for the others' are of older losses."""
+"""Gradients before the update that uses them. For each optimizer only those that it holds, because those of others
+belong to older losses."""
 
 import math
 from time import thread_time
@@ -10,11 +11,11 @@ from .losses import numbered
 from .words import processes
 
 
-_EACH = 8  # more optimizers than these, of a parameter each as a rule, have one norm together
+_EACH = 8  # more optimizers than this, usually with one parameter each, have one common norm
 
 
 class Gradients:
-    """Of one watch's optimizers."""
+    """The gradients of one watch's optimizers."""
 
     def __init__(self, run, found, trained, shards, first, named):
         """found: [unwrap.Opened]. trained: (name, parameter) pairs; those that no optimizer holds are observed with the first optimizer's.
@@ -33,17 +34,19 @@ class Gradients:
         self.screened = None  # that step
         self.seconds = 0.0  # that it took
         self._framed, self._framed_total = None, None  # within a framework's step: {id of an optimizer: due}; the norm of those that stepped
-        self.poisoned = False  # a gradient was NaN or infinite: the bits of what it changes mean nothing
+        self.poisoned = False  # a gradient was NaN or infinite: the bits of the changed weights have no meaning
 
     def _divide(self):
-        """Assigns parameters to optimizers. A gradient that no optimizer holds is often never cleared, so it is no part of a norm.
+        """Assigns parameters to optimizers. A gradient that no optimizer holds is often never cleared, so it does not
+        count in a norm.
 
-        Where none is held, optimizers have copies of the weights (masters, shards): all count then."""
+        If no parameter is held, optimizers have copies of the weights (masters, shards). Then all parameters count.
+        """
         holder = {id(p): id(one.inner) for one in reversed(self._found) for p in one.parameters()}
         pieces = {id(piece.parameter): piece for one in self._found for piece in one.pieces}
         known = {id(p) for _, p in self._trained}
         late = [(name, p) for name, p in self._named() if p.requires_grad and id(p) in holder and id(p) not in known] if self._groups else ()
-        self._trained.extend(late)  # let go since, or added
+        self._trained.extend(late)  # unfrozen since then, or added
         self._before.add(late)
         free = {name for name, p in self._trained if id(p) not in holder}
         self._free = free if len(free) < len(self._trained) else set()
@@ -54,15 +57,15 @@ class Gradients:
         self._groups = self._count()
 
     def _count(self):
-        return sum(len(one.groups()) for one in self._found if one.frame is None)  # add_param_group: layers that are let go later
+        return sum(len(one.groups()) for one in self._found if one.frame is None)  # add_param_group: layers that are unfrozen later
 
     def divide_again(self):
-        """Parameters that an optimizer holds are trained now that were not."""
+        """Divides again: an optimizer holds parameters that are trained only now."""
         self._divide()
         self._words.clear()
 
     def due(self, optimizer):
-        """All of one optimizer's are due at the same steps, but for their first one."""
+        """Returns whether one optimizer's gradients are due. All of them are due at the same steps, except for their first."""
         part = self._parts[id(optimizer)]
         word = self._words.get(id(optimizer))
         if word is None and part:
@@ -73,8 +76,8 @@ class Gradients:
         return bool(part) and (word is None or self._run._step >= word[0])
 
     def observe(self, optimizer, paced, scale, clips=(), chosen=None):
-        """Why the weights should be looked at as they were used, or None. `paced`: this step is screened. `chosen`: names of those that are
-        looked at; None: all that are due."""
+        """Observes the gradients. Returns why the weights should be measured as they were used, or None. `paced`: this step is screened.
+        `chosen`: names of those that are measured; None: all that are due."""
         if self._groups != self._count():
             self.divide_again()
         due = self._wants(optimizer, chosen) if self._framed is None else self._framed.get(id(optimizer), False)
@@ -100,7 +103,8 @@ class Gradients:
         return self.due(optimizer) if chosen is None else bool(chosen)
 
     def clipped(self, optimizer, clips):
-        """The norm in front of a clip, in a step that is not screened; None where it is not known to be of these gradients."""
+        """Returns the norm before a clip, in a step that is not screened; None if it is not known to be of these
+        gradients."""
         clip = self._before.known(clips, id(optimizer), self._parts[id(optimizer)])
         return None if clip is None else clip.value()
 
@@ -111,7 +115,7 @@ class Gradients:
             self.together[id(optimizer)] = series, norm
 
     def step_ends(self, stepped):
-        """One norm of all, if that of each optimizer that has stepped is known. `stepped`: their ids."""
+        """Records one norm of all, if that of each optimizer that has stepped is known. `stepped`: their ids."""
         known, self.together = self.together, {}
         if known and known.keys() == stepped:
             first = self._series[id(self._optimizers[0])]
@@ -119,7 +123,8 @@ class Gradients:
             self._run._own_scalar(f"shard_{first}" if shards else first, math.hypot(*(norm for _, norm in known.values())))
 
     def frame_begins(self, chosen=None):
-        """A framework's step, in which an optimizer may step several times: once for each part of what it holds."""
+        """Called for a framework's step, in which an optimizer may step several times: once for each part of its
+        parameters."""
         self._framed, self._framed_total = {id(o): self._wants(o, chosen) for o in self._optimizers}, None
 
     def frame_ends(self, made, norm):
@@ -129,7 +134,8 @@ class Gradients:
             self._run._own_scalar(self._series[id(self._optimizers[0])], total)
 
     def screen_light(self, step, clips):
-        """Of a light step: (the norm in front of a clip, why a look is due). None, None if there is no gradient."""
+        """For a light step returns (the norm before a clip, why a measurement is due). (None, None) if there is no
+        gradient."""
         if self._groups != self._count():
             self.divide_again()
         optimizer = self._optimizers[0]
@@ -140,7 +146,7 @@ class Gradients:
         return self._norm(optimizer, *zip(*held), 1.0, clips, step)
 
     def _norm(self, optimizer, names, gradients, scale, clips, step):
-        """(the norm of all in front of a clip, why a look is due)."""
+        """Returns (the norm of all before a clip, why a measurement is due)."""
         each = norms(self._run._library.short, gradients)
         if scale != 1:
             each = [norm / scale for norm in each]

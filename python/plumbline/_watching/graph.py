@@ -1,15 +1,15 @@
-"""What the graph of a loss shows: the cross-entropy that it is made of, its classes, and the tokens that it is a mean over."""
+"""Reads the graph of a loss: its cross-entropy, the number of classes, and the tokens over which it is a mean."""
 
 import sys
 
 _DEEPEST, _MOST_NODES = 16, 64
 _MEAN = 1  # of a reduction
 _UNSHARED = 4  # steps of several passes without a cross-entropy that are recorded
-_ENOUGH_PASSES = 3  # of a step: two may be two losses that are meant to add up
+_ENOUGH_PASSES = 3  # losses of a step: two may be two losses that are meant to add up
 
 
 def cross_entropy(loss):
-    """The node of torch's nll_loss nearest to the loss, or None."""
+    """Returns the node of torch's nll_loss nearest to the loss, or None."""
     waiting, seen = [(loss.grad_fn, 0)], 0
     while waiting and seen < _MOST_NODES:
         node, depth = waiting.pop(0)
@@ -28,7 +28,7 @@ def classes(node):
 
 
 def mean(node):
-    """(the mean over the tokens that count, their number); None if it is no plain mean."""
+    """Returns (the mean over the tokens that count, their number); None if it is not a plain mean."""
     torch = sys.modules["torch"]
     if node._saved_reduction != _MEAN or node._saved_weight is not None or node._saved_self.device.type != "cpu":
         return None
@@ -41,13 +41,14 @@ def mean(node):
 
 
 class Tokens:
-    """Of a loop: over how many tokens each micro-batch's loss is a mean. The evidence of precision/loss-mean-of-means."""
+    """The number of tokens over which each micro-batch's loss of a loop is a mean. The evidence of
+    precision/loss-mean-of-means."""
 
     def __init__(self, run):
         self._run, self._units, self.several, self._classes, self._unshared = run, [], False, None, 0
 
     def backward_begins(self, loss, due):
-        """`due`: the step is one in which more is looked at."""
+        """`due`: more is measured in this step."""
         if self._classes is None:
             node = cross_entropy(loss)
             self._classes = 0 if node is None else classes(node)
@@ -78,7 +79,8 @@ class Tokens:
             record("trained/tokens", tokens)
 
     def _record_share(self, units, losses):
-        """Of each micro-batch's mean, in the gradient that the optimizer got: the evidence of health/accumulation-scale in a loop of one's own."""
+        """The share of each micro-batch's mean in the gradient that the optimizer got: the evidence of
+        health/accumulation-scale in the trainer's own loop."""
         shares = [loss / value for loss, (value, _) in zip(losses, units) if value > 0]
         if len(shares) == len(units) and max(shares) - min(shares) <= 1e-4 * max(shares):
             record = self._run._own_scalar

@@ -1,34 +1,35 @@
-"""By what a trainer multiplies its gradients between backward and the optimizer's step: a loss scale of its own, or a division by
-the number of micro-batches or tokens. The loss of the step is the one that these gradients are of."""
+"""The factor by which a trainer multiplies its gradients between backward and the optimizer's step: a loss scale of
+its own, or a division by the number of micro-batches or tokens. The loss of the step is that of the multiplied
+gradients."""
 
 import math
 import sys
 
 from .leftover import few
 
-_FIRST = 4  # steps that are looked at; then those of several micro-batches, and all once a factor was found
+_FIRST = 4  # steps that are measured; then those of several micro-batches, and all once a factor was found
 _ELEMENTS, _PARAMETERS = 32, 2
-_CLOSE = 1e-4  # to a power of two, or to the number of micro-batches
+_CLOSE = 1e-4  # tolerance to a power of two, or to the number of micro-batches
 _MOST_TOKENS = 1 << 20
 
 
 class Kept:
-    """Of one watch with one optimizer."""
+    """The factor of one watch with one optimizer."""
 
     def __init__(self, trained):
         self._candidates = few([p for _, p in trained if p.is_floating_point()])
         self._some, self._on, self._number = None, False, None
         self._before = self._after = None
-        self.others = False  # in the step that ended last the optimizer got others than the last pass left
+        self.others = False  # in the last ended step the optimizer got other gradients than the last pass left
 
     @property
     def open(self):
-        """Gradients were sampled, and no step has ended since."""
+        """Returns whether gradients were sampled and no step has ended since."""
         return self._before is not None
 
     @property
     def found(self):
-        """The trainer multiplies its gradients."""
+        """Returns whether the trainer multiplies its gradients."""
         return self._on
 
     def wants(self, step, micro, dropped):
@@ -49,7 +50,8 @@ class Kept:
         return torch.cat(held).double() if held else None
 
     def factor(self, micro, clips, scale):
-        """At the step's end: the factor, 1 if it is none that is understood. `scale`: of the scaler that has unscaled the gradients."""
+        """Called at the step's end. Returns the factor; 1 if it is not understood. `scale`: of the scaler that has
+        unscaled the gradients."""
         before, after = self._before, self._after
         self._before = self._after = None
         self.others = False
@@ -74,7 +76,7 @@ class Kept:
         if abs(power - round(power)) <= _CLOSE or abs(kept * micro - 1) <= _CLOSE:
             self._number = None
             return True
-        count = 1 / kept  # of tokens: a clip by hand may be near to one in a step, not in two
+        count = 1 / kept  # of tokens: in one step the trainer's own clip may look like such a count, in two it does not
         whole = 1 < count < _MOST_TOKENS and abs(count - round(count)) <= 1e-6 * count
         twice, self._number = whole and self._number is not None, count if whole else None
         return twice

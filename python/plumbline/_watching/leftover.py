@@ -1,13 +1,14 @@
-"""Does the first backward pass of a step find gradients that are not zero? Asked of the smallest parameters: it is cheap."""
+"""Checks whether the first backward pass of a step finds gradients that are not zero. Only the smallest parameters
+are checked, which is cheap."""
 
 from .._screen import norms
 from .._shards import gradients
 
-_MOST, _ENOUGH = 8, 1024  # parameters, elements of them
+_MOST, _ENOUGH = 8, 1024  # number of parameters, and of their elements
 
 
 def few(parameters):
-    """A gradient that was left shows in them as well as in all."""
+    """A gradient that was left shows in these parameters as well as in all."""
     few, elements = [], 0
     for parameter in sorted(parameters, key=lambda p: p.numel()):
         if few and (len(few) == _MOST or elements >= _ENOUGH):
@@ -18,19 +19,19 @@ def few(parameters):
 
 
 class Leftover:
-    """Of one watch."""
+    """The check of one watch."""
 
     def __init__(self, run, trained, shards):
         self._run, self._trained, self._shards = run, trained, shards
         self._smallest, self._count = few([p for _, p in trained]), len(trained)
-        self._graded = False  # one of them had a gradient at an update: they speak for all
+        self._graded = False  # one of them had a gradient at an update: they represent all
 
     def before_update(self):
         self._graded = self._graded or any(p.grad is not None for p in self._smallest)
 
     def found(self):
-        """Returns whether a gradient was left. On a device returns False, because the answer would have to be waited for."""
-        if len(self._trained) != self._count:  # more are trained now
+        """Returns whether a gradient was left. On a device returns False, because reading the answer would block."""
+        if len(self._trained) != self._count:  # more parameters are trained now
             self._smallest, self._count = few([p for _, p in self._trained]), len(self._trained)
         some = [g for _, g in gradients([("", p) for p in self._smallest], ("",))]
         if not some and not self._graded:

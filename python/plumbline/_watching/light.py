@@ -1,7 +1,9 @@
-"""Steps in which nothing is due, of a plain loop: the loss, the rates, the gradient's norm and the tokens are kept, and stored for some steps at
-once into memory that the agent reads (plumbline/steps.h). No call is made into the library, and no module has a hook.
+"""Light steps: steps of a plain loop in which nothing is due. The loss, the rates, the gradient's norm and the tokens
+of some steps are stored at once into memory that the agent reads (plumbline/steps.h). No call is made into the
+library, and no module has a hook.
 
-A step is whole again when a look is due, and at once when something is notable in it or the trainer itself records something.
+A step is whole again if a measurement is due. It is whole at once if something is notable in it, or if the trainer
+records something itself.
 """
 
 import ctypes
@@ -19,46 +21,46 @@ from .scaling import Scaling
 from .screening import Screening
 from .stages import BACKWARD, NONE, NOW
 
-_HEAD, _WORDS, _STEPS = 8, 16, 1024  # of plumbline_steps_t
+_HEAD, _WORDS, _STEPS = 8, 16, 1024  # fields of plumbline_steps_t
 _READ = 1
-_ENDED, _GIVEN, _VALUES = 1, 2, 4  # of one step, which begins with its number
+_ENDED, _GIVEN, _VALUES = 1, 2, 4  # fields of one step, which begins with its number
 _SERIES = ("loss", "grad_norm", "lr", "lr.1", "lr.2", "lr.3", "tokens", "update_ratio", "optimizer.step")
 _TOKENS, _RATES = _SERIES.index("tokens"), 4
 _FULL = _STEPS - 64
-_AT_ONCE, _LATEST = 32, 100_000_000  # steps that are stored at once; ns that one waits for that at most
-_FIRST = 4  # steps that are whole in any case
-_PAID = 0.25  # of the budget: what a whole step may cost before steps are light
+_AT_ONCE, _LATEST = 32, 100_000_000  # steps that are stored at once; ns that a step waits for that at most
+_FIRST = 4  # steps that are always whole
+_PAID = 0.25  # of the budget: the most that a whole step may cost before steps become light
 _MOST = 4096  # light steps in a row
 _REST, _LONGEST = 64, 1 << 16  # whole steps after the trainer has recorded something itself
 
 
 class Light:
-    """Of one watch that is alone in its run's loop, with one optimizer."""
+    """The light steps of one watch that is alone in its run's loop, with one optimizer."""
 
-    # All of it is out of the caches in each step: what a light step reads comes first and lies together.
+    # Each step evicts all of it from the caches, so the fields that a light step reads come first and are adjacent.
     __slots__ = ("on", "running", "thread", "most", "passes", "alarm", "loss", "mark", "marks", "zeroed", "begun", "place", "tokens", "words",
                  "rows", "until", "due", "at", "screening", "clipped", "waiting", "trains", "grad_enabled", "_first", "_left", "_words", "_values",
                  "_written", "_since", "_level", "_watch", "_run", "_loop", "plain", "_rest", "_not_before", "_backward", "_entry", "_entered",
                  "_screen", "_screened")  # fmt: skip
 
     def __init__(self, watch, run, loop):
-        self._watch, self._run, self._loop, self.plain = watch, run, loop, False  # plain: nothing about the trainer forbids it
-        self._words = self._values = None  # of the memory
+        self._watch, self._run, self._loop, self.plain = watch, run, loop, False  # plain: the trainer allows light steps
+        self._words = self._values = None  # addresses in the memory
         self._written, self._since, self._first, self._left = 0, 0, 0, 0
         self.rows, self.due, self.until = [], 1, 0  # steps that are not stored yet; how many are stored at once, and when at the latest, in ns
-        self.at, self.screening = -1, False  # place in `rows` of the next step that is screened; the step is being screened
-        self._screen, self._screened = Screening(watch), 0  # the next one's number
+        self.at, self.screening = -1, False  # index in `rows` of the next screened step; whether the step is being screened
+        self._screen, self._screened = Screening(watch), 0  # number of the next step
         self.alarm, self._level = -math.inf, (0, 0.0, 0.0)  # a loss above it is notable
         self.loss, self.passes, self.most, self.running = 0.0, 0, 1, False
         self.thread, self.waiting, self.mark, self.marks = None, (), 0, [0]
         self._rest, self._not_before = _REST, _FIRST
         self.on, self.zeroed, self.begun, self.clipped = False, False, False, False  # begun: the trainer has begun the step itself
-        self.trains, self.place, self.words, self.tokens = True, None, None, 0  # of forward passes; the newest one's keywords
+        self.trains, self.place, self.words, self.tokens = True, None, None, 0  # number of forward passes; the newest one's keywords
         self._backward, self._entry, self._entered, self.grad_enabled = None, None, False, sys.modules["torch"].is_grad_enabled
 
     @property
     def step(self):
-        """The number of the step that is open, or comes."""
+        """Returns the number of the open step, or of the next one."""
         return self._first + len(self.rows)
 
     # ---- when ----------------------------------------------------------------------------------
@@ -67,19 +69,19 @@ class Light:
         watch, run, loop = self._watch, self._run, self._loop
         if not self.plain or run._step != NO_STEP or run._next_step < self._not_before or run._next_step <= run._looked_until:
             return False
-        if not self.worth():  # all of a step's facts are within the budget
+        if not self.worth():  # all values of a step are within the budget
             return False
         if len(loop.watches) != 1 or Averages.armed is not None or Scaling.scaler() is not None:
             return False
         return may_be_light(watch)
 
     def worth(self):
-        """Does a whole step cost too much of the budget?"""
+        """Returns whether a whole step costs too much of the budget."""
         budget = self._run._budget
         return self.plain and budget.base is not None and budget.period is not None and budget.base > _PAID * budget.share * budget.period
 
     def step_ended(self):
-        """A whole step of ours has ended."""
+        """Called when a whole step of ours has ended."""
         if self._may():
             next_one = next_whole(self._watch, self._run._next_step)
             if next_one > self._run._next_step:
@@ -110,7 +112,7 @@ class Light:
         self.most = max(1, watch.standstill.most)  # more passes than in the steps before: their gradients may be divided
         self.waiting = watch._untrained.waiting()
         self._screened = self._screen.next(self._first)
-        self._store()  # none
+        self._store()  # no gradient
         self.trains, self.place, self.words, self.tokens = watch.hooked.training, watch.place, None, watch.tokens
         self.marks = self._loop.stages.marks() or [0]
         watch.light_begins()
@@ -123,7 +125,7 @@ class Light:
             watch.hook.light = self
 
     def begins(self, number):
-        """The trainer begins a step itself. False: it is a whole one."""
+        """Called when the trainer begins a step itself. Returns False if the step is a whole one."""
         if number == self.step and not self.begun:
             self.begun = True
             return True
@@ -133,24 +135,26 @@ class Light:
     # ---- a light step --------------------------------------------------------------------------
 
     def forward(self, module, inputs, words):
-        """A forward pass in a mode in which the steps are not; BeforeForward and Entry handle the others. False: the hooks of whole steps take it."""
+        """Called for a forward pass in another mode than the steps; BeforeForward and Entry handle the others.
+        Returns False if the hooks of whole steps must handle it."""
         if not self.grad_enabled():
             self._store()
             self._loop.stages.evaluates()
             return True
         if module.training is self.trains:
             return True  # in eval mode
-        self._watch._guarded(self.interrupted)  # left in eval mode, or back from it: noted in a whole step
+        self._watch._guarded(self.interrupted)  # a module was set to eval mode, or back: recorded in a whole step
         return False
 
     def backward(self, plain, ours):
-        """What takes the place of Tensor.backward (`plain`), and of our function for whole steps, from the first light step on."""
+        """Returns the replacement of Tensor.backward (`plain`) and of our function for whole steps, used from the
+        first light step on."""
         if self._backward is not None and self._backward.__wrapped__ is ours:
             return self._backward
         light, here = self, get_ident
 
         def backward(loss, *arguments, **options):
-            """One frame: each costs some microseconds where all caches are the trainer's."""
+            """All in one frame: each frame costs some microseconds when the caches are filled by the trainer."""
             if not light.on:
                 return ours(loss, *arguments, **options)
             if light.running:
@@ -159,7 +163,7 @@ class Light:
             if not arguments and light.passes < light.most and "gradient" not in options and here() == light.thread:
                 try:
                     value = loss.item()
-                except Exception:  # backward itself will raise it
+                except Exception:  # backward itself raises the error
                     pass
             if value is None or not value <= light.alarm:
                 light.leave()
@@ -178,7 +182,7 @@ class Light:
         return backward
 
     def _set_alarm(self, losses):
-        """By those of the steps since it was set."""
+        """Computes the alarm from the losses of the steps since it was set."""
         count, mean, variance = self._level
         for value in losses:
             count += 1
@@ -190,8 +194,8 @@ class Light:
         self.alarm = min(self.alarm, 1.7e308)  # infinity is notable
 
     def keeper(self, optimizer):
-        """What is called when it has stepped: it keeps what is known of the step, which is stored for some at once, while the code of that is in
-        the caches."""
+        """Called after a step of the optimizer. Keeps the step's values; they are stored for some steps at once,
+        while the code for it is in the caches."""
         light, rows, now, several, number = self, self.rows, monotonic_ns, self._rates, float
 
         def stepped(norm=None, more=None):
@@ -213,7 +217,8 @@ class Light:
         return stepped
 
     def screens(self):
-        """In front of the update of a step that is screened. False: the step is a whole one, since something is notable in it."""
+        """Called before the update of a screened step. Returns False if the step must be a whole one, because
+        something is notable in it."""
         try:
             why = self._screen.before(self.step)
             if why is None:
@@ -226,7 +231,7 @@ class Light:
         return False
 
     def screened(self, stepped):
-        """After it."""
+        """Called after the update of a screened step."""
         self.screening = False
         more, whole = None, False
         try:
@@ -246,7 +251,7 @@ class Light:
         return [float(group["lr"]) for group in groups[:_RATES]]
 
     def norm(self):
-        """In front of the clip of the step that ends, or None."""
+        """Returns the norm before the clip of the step that ends, or None."""
         self.clipped = False
         return self._watch.clipped_norm()
 
@@ -255,11 +260,11 @@ class Light:
         self._watch._guarded(self.leave)
 
     def ended(self, passes):
-        """Some steps have; the last one had `passes` backward passes."""
+        """Records the light steps that have ended; the last one had `passes` backward passes."""
         self._store()
         if self.waiting and any(p.grad is not None for p in self.waiting):
             self.waiting = self._watch._untrained.graded(self.waiting)
-        if not passes and self._watch.standstill.most:  # another function than Tensor.backward made the pass
+        if not passes and self._watch.standstill.most:  # another function than Tensor.backward ran the pass
             self._pause()
             self.leave()
         elif self._left <= 0 or self._written - self._words[_READ] > _FULL:
@@ -281,7 +286,7 @@ class Light:
                     given, values[place + 2 + number] = given | 4 << number, one
             if tokens:
                 given, values[place + _TOKENS] = given | 1 << _TOKENS, tokens
-            for number, one in enumerate(more or (), _TOKENS + 1):  # of a screened step
+            for number, one in enumerate(more or (), _TOKENS + 1):  # values of a screened step
                 if one is not None:
                     given, values[place + number] = given | 1 << number, one
             words[at + _GIVEN] = given
@@ -297,7 +302,7 @@ class Light:
     # ---- its end -------------------------------------------------------------------------------
 
     def leave(self):
-        """The next step is a whole one, or the one that has begun."""
+        """Makes the next step whole, or the one that has begun."""
         if not self.on:
             return
         self.on = self.screening = False
@@ -316,23 +321,23 @@ class Light:
         if self.begun:
             self.begun = False
             run._begin_step(self._first)
-        if self.passes:  # micro-batches of the step that goes on
+        if self.passes:  # micro-batches of the step that continues
             loop.open()
             loop.losses.waiting.append(self.loss)
             loop.backwards = loop.micro = self.passes
 
     def end(self):
-        """The same, and the step that has begun is none."""
+        """As leave(), and discards the step that has begun."""
         self.begun, self.passes = False, 0
         self.leave()
 
     def interrupted(self):
-        """The trainer records something itself: within a step."""
+        """Called if the trainer records something itself within a step."""
         self._pause()
         self.leave()
         self._loop.open()
 
     def _pause(self):
-        """Steps are whole for longer each time."""
+        """Makes steps whole, each time for longer."""
         self._not_before = self.step + self._rest
         self._rest = min(2 * self._rest, _LONGEST)

@@ -1,4 +1,4 @@
-"""When the steps of a watch may be recorded by stores alone (light.py)."""
+"""Decides when the steps of a watch may be light (light.py)."""
 
 import platform
 
@@ -6,7 +6,7 @@ from .budget import picked
 from .modules import Backward
 from .words import processes
 
-_ORDERED = platform.machine().lower() in ("x86_64", "amd64")  # stores are seen in their order
+_ORDERED = platform.machine().lower() in ("x86_64", "amd64")  # processors on which stores become visible in their order
 _MOST_WAITING = 32  # parameters without a gradient so far; each light step checks all of them
 
 

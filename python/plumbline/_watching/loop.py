@@ -1,7 +1,7 @@
-"""The trainer's loop as the watches of a run see it together: steps, and whose loss it was.
+"""The trainer's loop, common to the watches of a run: its steps, and the model to which each loss belongs.
 
-Each model has a watch of its own, but a step is the loop's: of the two sides of a game, watched by two calls, each updates once
-in it.
+Each model has a watch of its own, but a step belongs to the loop: if two calls watch the two sides of a game, each
+side updates once in a step.
 """
 
 import math
@@ -21,8 +21,8 @@ from .stages import Stages
 _FARTHEST = 2.0**53  # step
 _FEWEST, _LOSSLESS = 3, 32  # updates without a loss: at least _FEWEST are reported at the end, _LOSSLESS at once
 _NO_LOSS = ("call backward() on the loss (with per-sample losses, backward(weights) of one sign), or record it by run.scalar(\"loss\", value)")
-_ANEW = 8  # updates at most of an optimizer that took another's place a few steps ago
-_IDLE = 3  # steps of others in which a model is neither called nor updated: one of the same kind has taken its place
+_ANEW = 8  # most updates of an optimizer that replaced another one a few steps ago
+_IDLE = 3  # steps of others in which a model is neither called nor updated: then one of the same kind has replaced it
 
 
 def _steps_made(optimizer):
@@ -36,24 +36,24 @@ def _steps_made(optimizer):
 
 
 class Loop:
-    """Of one run."""
+    """The loop of one run."""
 
     def __init__(self, run):
         self._run, self.watches = run, []
         self.stepped = set()  # ids of optimizers, since the step began
         self.cleared_last = None
-        self.backwards, self.micro = 0, 0  # passes of the step, and those of them since an update
+        self.backwards, self.micro = 0, 0  # passes of the step, and the passes since an update
         self.own_step = False  # only this loop ends it
         self.dropped = False  # a pass of the step whose gradients were cleared before another one
         self._lossless, self._has_loss = 0, False  # updates without a loss so far
         self._repeated = False
-        self._knows_cpu = hasattr(sys.modules["torch"].Tensor, "is_cpu")  # a device is an object: 20 us, where nothing is cached
+        self._knows_cpu = hasattr(sys.modules["torch"].Tensor, "is_cpu")  # a device is an object: 20 us if nothing is cached
         self.losses, self.stages = Losses(), Stages(run)
         self.restarts, self.tokens, self.sides = Restarts(run), Tokens(run), Sides(run)
         self._passes, self._updated, self._began_with = 0, False, None  # of the run; some weights as its first pass found them
         self._pass = None  # the backward pass that was counted last
-        self.given_loss = None  # a framework's, of the pass that begins: what backward gets is scaled
-        self._divided = None  # by what the loss of the last pass was divided: the scale of a scaler that was not asked to scale it
+        self.given_loss = None  # a framework's scale of the pass that begins: the loss that backward gets is scaled
+        self._divided = None  # divisor of the last pass's loss: the scale of a scaler whose scale() was not called for it
 
     # ---- its watches ---------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class Loop:
             self._run._end_step()
 
     def run_ends(self):
-        """Before it is closed: has no optimizer stepped at all? Was no loss seen?"""
+        """Called before it is closed. Checks whether no optimizer has stepped at all, and whether no loss was seen."""
         if not self._has_loss and _FEWEST <= self._lossless < _LOSSLESS:
             self._note_lossless()
         if self._updated or not self.watches or self._run._step == NO_STEP or not self._began_with:
@@ -100,7 +100,7 @@ class Loop:
     # ---- steps ---------------------------------------------------------------------------------
 
     def open(self):
-        """A step of ours, where the trainer has none of its own."""
+        """Begins a step of ours, if the trainer has none of its own."""
         run = self._run
         if run._step != NO_STEP or run._explicit_steps:
             return
@@ -118,12 +118,12 @@ class Loop:
             print(f"plumbline: steps continue at {made}, the step count of the optimizer's state", file=sys.stderr)
 
     def partly(self):
-        """The trainer ends its step itself, and not all of the optimizers have stepped in it."""
+        """Called when the trainer ends its step itself before all of the optimizers have stepped in it."""
         if self.stepped and not self.own_step and self.watches:
             self.watches[0]._guarded(self.close)
 
     def close(self, carry=False):
-        """`carry`: what has been computed since the last update is of the next step."""
+        """`carry`: values computed since the last update belong to the next step."""
         updated = bool(self.stepped)
         if len(self.watches) > 1 and updated:
             self._retire()
@@ -134,7 +134,7 @@ class Loop:
         if len(self.watches) == 1 and updated and not carry:
             factor = self.watches[0].loss_factor(self.backwards)
             losses = losses if factor == 1 else [(name, [loss * factor for loss in each]) for name, each in losses]
-            if self.dropped and self.watches[0].gets_others():  # made of the gradients of several passes, each by itself
+            if self.dropped and self.watches[0].gets_others():  # made of the gradients of several passes, each separately
                 losses = [("partial_loss", each) for _, each in losses]
         if updated:
             self._look_for_loss(bool(losses))
@@ -153,7 +153,7 @@ class Loop:
             watch.step_over(len(self.watches), watch is self.watches[0])
 
     def _look_for_loss(self, seen):
-        """An update was made, with a loss that was seen or without."""
+        """Called after an update, with a loss that was seen or without."""
         self._has_loss |= seen
         self._lossless += not self._has_loss
         if self._lossless == _LOSSLESS and not self._has_loss:
@@ -163,13 +163,13 @@ class Loop:
         self._run._declare_site(KIND_TENSOR, "the loss", "unseen: " + _NO_LOSS)
 
     def _retire(self):
-        """A model that was watched before others, and has not been trained since: they have taken its place."""
+        """Finds a model that was watched before others and has not been trained since then: they have replaced it."""
         for watch in self.watches:
             watch.idle = 0 if watch.passed or not watch.ids.isdisjoint(self.stepped) else watch.idle + 1
             watch.passed = False
         newest = self.watches[-1]
         gone = [w for w in self.watches if w is not newest and w.idle >= _IDLE and w.kind == newest.kind] if newest.idle == 0 else ()
-        # A copy goes on in the same series; the curve of a model that begins anew is one of its own.
+        # A copy continues the same series; a model that starts again has a curve of its own.
         series = "loss" if _steps_made(newest.optimizers[0]) > _ANEW else numbered("loss", newest._number)
         for watch in gone:
             self.losses.retire(watch.optimizers, series)
@@ -190,19 +190,19 @@ class Loop:
         watch = self.watches[0]
         watch._guarded(self.tokens.backward_begins, loss, watch._pace.due(self._run._step))
         loss, lost = self._seen(loss)
-        if not self._repeated:  # what the step began with is its loss
+        if not self._repeated:  # the loss of a step is the one that it began with
             self.losses.waiting.append(loss)
         return lost
 
     def _not_updated(self):
-        """No update has been made so far."""
+        """Counts passes while no update has been made, and keeps some weights."""
         self._passes += 1
         if self._began_with is None:
             some = few([p for _, p in self.watches[0]._trained if p.device.type == "cpu"])
             self._began_with = [(p, p.detach().clone()) for p in some]
 
     def scaler(self):
-        """The loss scaler that was given, or the one that has scaled a loss; None if there is none."""
+        """Returns the given loss scaler, or the one that has scaled a loss; None if there is none."""
         given = self._given_scaler()
         return Scaling.scaler() if given is None else given
 
@@ -210,7 +210,7 @@ class Loop:
         return next((watch.scaler for watch in self.watches if watch.scaler is not None), None)
 
     def _scale(self):
-        """By which a loss is too large that no scaler was seen to make, or None."""
+        """Returns the factor by which a loss is too large, if no scaler was seen to scale it; or None."""
         given = self._given_scaler()
         if given is None and Scaling.scales_this_step():  # scaler.scale(loss) / k
             given = Scaling.scaler()
@@ -220,24 +220,26 @@ class Loop:
         return getattr(given, "_scale", None)
 
     def applied_scale(self):
-        """By which the losses of this step were made larger, the recorded ones smaller, and the gradients smaller again."""
+        """Returns the factor by which the losses of this step were enlarged. Recorded losses and gradients are divided
+        by it."""
         if self._divided is not None:
             return float(self._divided)
         scaler = Scaling.scaler() if Scaling.scales_this_step() else None
         return float(getattr(scaler, "_scale", 1.0)) if scaler is not None else 1.0
 
     def keep_last(self, passes):
-        """Of the backward passes that wait for an update the last ones alone are of the step that comes."""
+        """Keeps only the last of the waiting backward passes: those that belong to the next step."""
         self.losses.waiting = self.losses.waiting[-passes:]
         self.backwards = self.micro = min(passes, self.micro)
 
     def scaler_updates(self):
-        """It is about to change its scale, after its step(): if no update was made since the backward pass, the scaler has skipped it."""
+        """Called when the scaler is about to change its scale, after its step(). If no update was made since the
+        backward pass, the scaler has skipped it."""
         if self.watches and self.backwards and not self.stepped:
             self.watches[0]._guarded(self.close)
 
     def _seen(self, loss):
-        """Returns (the loss, whether it is NaN or infinite). On a device it is not waited for."""
+        """Returns (the loss, whether it is NaN or infinite). On a device, does not wait for the value."""
         made_of = Scaling.source(loss) if self.given_loss is None else self.given_loss
         scale = self._divided = self._scale() if made_of is None else None
         loss = loss if made_of is None else made_of
@@ -250,15 +252,15 @@ class Loop:
         return value, why is not None and not math.isfinite(value)
 
     def cleared(self, optimizer, watch):
-        """zero_grad after a backward pass and no step: a loss scaler skipped it, or it was made for something else (a
-        sharpness, a log), or a closure runs again."""
+        """Called for zero_grad after a backward pass without a step: a loss scaler skipped the step, or the pass had
+        another purpose (a sharpness, a log), or a closure runs again."""
         self.cleared_last = id(optimizer)
         if watch.in_closure:
             self._repeated, self.backwards, self.micro = bool(self.losses.waiting), 0, 0
         elif self.backwards and not self.stepped:
             if watch.standstill.scaled():
                 self.close()
-            else:  # a backward pass that was no update's: the step goes on
+            else:  # a backward pass that belongs to no update: the step continues
                 self.losses.drop()
                 self.dropped = True
                 self.backwards, self.micro = 0, 0
@@ -266,7 +268,7 @@ class Loop:
                     one.tokens = 0
 
     def begin_update(self, optimizer):
-        if id(optimizer) in self.stepped:  # of several, one steps more often than others
+        if id(optimizer) in self.stepped:  # if there are several, one steps more often than others
             self.close(carry=True)
         if self._run._step == NO_STEP:
             self.open()

@@ -1,20 +1,21 @@
-"""The losses of a step. If each optimizer has backward passes of its own (the sides of a game), the losses are not added."""
+"""The losses of a step. If each optimizer has its own backward passes (the sides of a game), the losses are not
+added."""
 
 import math
 
 
 def numbered(name, number):
-    """Of the first one the plain name."""
+    """Returns the name of the series; the first one has the plain name."""
     return name if number == 0 else f"{name}.{number}"
 
 
 class Losses:
-    """Those of a run's loop, from a backward pass to the end of the step in which an optimizer has used it."""
+    """The losses of a run's loop, from a backward pass to the end of the step in which an optimizer has used them."""
 
     def __init__(self):
         self.optimizers = {}  # id -> its number among those of the run
-        self.apart = False  # has each optimizer its own? None: it has not been seen yet
-        self.waiting = []  # of backward passes that no update has used
+        self.apart = False  # whether each optimizer has its own losses; None: not known yet
+        self.waiting = []  # losses of backward passes that no update has used
         self._used = {}  # number of an optimizer -> its losses of this step
         self._one, self._retired = False, {}
         self.series = "loss"  # of all optimizers together
@@ -33,7 +34,7 @@ class Losses:
         self._one = len(self.optimizers) == 1 and not self.apart
 
     def retire(self, optimizers, series):
-        """They step no more: the losses of the others are the loop's, from now on in `series`."""
+        """Called when these optimizers step no more: then the losses of the others are the loop's, in `series`."""
         gone = {id(o) for o in optimizers} & set(self.optimizers)
         if not gone or len(gone) == len(self.optimizers):
             return
@@ -43,7 +44,7 @@ class Losses:
         self.series = series
 
     def used(self, optimizer, after_others):
-        """Its update is made; in this step `after_others`, or it is the first."""
+        """Called after the update of an optimizer. `after_others`: others have stepped before it in this step."""
         if id(optimizer) in self._retired:  # it steps again
             self.optimizers[id(optimizer)] = self._retired.pop(id(optimizer))
             self._one, self.apart, self.series = False, None, "loss"
@@ -59,8 +60,8 @@ class Losses:
         self.waiting = [loss for loss in self.waiting if not math.isfinite(float(loss))]
 
     def take(self, carry):
-        """[(series, losses)] of the step that ends. `carry`: those that are waiting are of the next one."""
-        if self._one and not carry:  # of most trainers
+        """Returns [(series, losses)] of the step that ends. `carry`: the waiting losses belong to the next one."""
+        if self._one and not carry:  # the usual trainer
             values = [*(loss for losses in self._used.values() for loss in losses), *self.waiting] if self._used else self.waiting
             self._used, self.waiting = {}, []
             return [(self.series, values)] if values else []

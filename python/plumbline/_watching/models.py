@@ -1,4 +1,4 @@
-"""Which models a run watches: names and series of one are not those of another."""
+"""The models that a run watches. Each has its own names and series."""
 
 import itertools
 import weakref
@@ -7,7 +7,7 @@ from .loop import Loop
 
 
 class Models:
-    """Of one run."""
+    """The models of one run."""
 
     def __init__(self):
         self._live = weakref.WeakKeyDictionary()  # model -> (number after its optimizers', names)
@@ -15,18 +15,18 @@ class Models:
         self._watches = weakref.WeakKeyDictionary()  # model -> its Watch, weakly
 
     def loop(self, run):
-        """That of the run's trainer: one for all of them."""
+        """Returns the loop of the run's trainer: one for all models."""
         if self._loop is None:
             self._loop = Loop(run)
         return self._loop
 
     def watch_of(self, model):
-        """The one that watches it, or None."""
+        """Returns the watch of a model, or None."""
         known = self._watches.get(model)
         return known and known()
 
     def enter(self, model, optimizers, names):
-        """(number of its first optimizer, what stands before its names: nothing unless another model has one of them)."""
+        """Returns (number of its first optimizer, prefix of its names: empty unless another model has one of them)."""
         first = max((last for last, _ in self._live.values()), default=0)
         taken = set().union(*(names for _, names in self._live.values()))
         tries = itertools.chain([""], (f"model{k}." for k in itertools.count(2)))
@@ -42,12 +42,12 @@ class Models:
         self._watches.pop(model, None)
 
     def run_ends(self):
-        """Before the run is closed."""
+        """Called before the run is closed."""
         if self._loop is not None and self._loop.watches:
             self._loop.watches[0]._guarded(self._loop.run_ends)
 
     def remove(self):
-        """The run is over: the trainer goes on without hooks."""
+        """Called when the run is over: the trainer continues without hooks."""
         for held in list(self._watches.values()):
             watch = held()
             if watch is not None:

@@ -1,4 +1,4 @@
-"""Which modules with dropout or batch norm are trained in eval mode: the evidence of health/eval-mode."""
+"""Finds modules with dropout or batch norm that are trained in eval mode: the evidence of health/eval-mode."""
 
 import sys
 
@@ -6,7 +6,7 @@ _MOST, _MOST_NAMES = 256, 8
 
 
 def _drops(module):
-    """Has it a dropout of its own, as attention and recurrent layers do?"""
+    """Returns whether it has its own dropout, as attention and recurrent layers do."""
     nn = sys.modules["torch"].nn
     if isinstance(module, nn.modules.dropout._DropoutNd):
         return module.p > 0
@@ -19,10 +19,10 @@ def _norms(module):
 
 
 class Modes:
-    """Of one watch."""
+    """The modes of one watch."""
 
     def __init__(self, run, model, prefix, trained):
-        """trained: names of parameters that are trained, with the prefix."""
+        """trained: names of the parameters that are trained, with the prefix."""
         self._run, self._model = run, model
         holders = {""}
         for name in trained:
@@ -34,11 +34,11 @@ class Modes:
             (prefix + name, module, _drops(module)) for name, module in model.named_modules()
             if (_drops(module) or _norms(module)) and (name.rpartition(".")[0] in holders or name in holders)
         ][:_MOST]  # fmt: skip
-        self._trained = set()  # ids of those that were in train mode in a backward pass
+        self._trained = set()  # ids of modules that were in train mode in a backward pass
         self._now, self._reported, self._begun = (), None, False
 
     def backward_begins(self):
-        """The first pass of a step."""
+        """Called in the first pass of a step."""
         now = [one for one in self.modules if not one[1].training]
         if len(self._trained) < len(self.modules):
             self._trained.update(id(module) for _, module, _ in self.modules if module.training)
@@ -46,7 +46,7 @@ class Modes:
         self._begun = True
 
     def step_ends(self):
-        """After an update, in the open step."""
+        """Called after an update, in the open step."""
         if not self._begun:
             return
         record, now, self._begun = self._run._own_scalar, self._now, False

@@ -1,4 +1,5 @@
-"""What a watch hooks besides the optimizer: outputs of chosen modules, buffers, Tensor.backward; and what cannot be hooked."""
+"""Hooks of a watch other than the optimizer's: outputs of chosen modules, buffers, Tensor.backward; and what cannot
+be hooked."""
 
 import fnmatch
 import sys
@@ -34,13 +35,13 @@ def _layer_name(name, kind):
 
 
 def _role(name, buffer):
-    """Of a buffer: positions that count up, in a floating dtype, are named so."""
+    """Returns "positions" if the name is one of positions that count up, which may have a floating dtype; else None."""
     counts = name.rpartition(".")[2] in _POSITIONS and buffer.dim() in (1, 2)
     return "positions" if counts else None
 
 
 def _first(output):
-    """The tensor that a module's output is, or begins with."""
+    """Returns the tensor that a module's output is, or begins with."""
     torch = sys.modules["torch"]
     if isinstance(output, (tuple, list)) and output:
         output = output[0]
@@ -48,7 +49,7 @@ def _first(output):
 
 
 class Modules:
-    """Of one model that is watched."""
+    """The hooks of one watched model."""
 
     def __init__(self, run, model, activations, guarded, prefix=""):
         self._run, self._guarded = run, guarded
@@ -56,7 +57,7 @@ class Modules:
         torch = sys.modules["torch"]
         self._buffers = [
             (prefix + name, b) for name, b in model.named_buffers()
-            if b.is_floating_point() and 0 < b.numel() <= _MOST and bool(torch.isfinite(local(b)).all())  # a mask of -inf is none to watch
+            if b.is_floating_point() and 0 < b.numel() <= _MOST and bool(torch.isfinite(local(b)).all())  # a mask of -inf is not watched
         ]  # fmt: skip
         self._buffer_word = None
         self.chosen = self._choose(model, _globs(activations))
@@ -90,19 +91,19 @@ class Modules:
             self._run.observe_tensor(name, values.detach(), role="activation")
 
     def _find_unhooked(self, model):
-        """Declared, so that meta/probe-coverage names it with what would make it possible."""
+        """Declares modules that cannot be hooked, so that meta/probe-coverage names them with the change that would help."""
         found = []
         for name, module in model.named_modules():
             kind = next((k for k in (c.__name__ for c in type(module).__mro__) if k in _UNHOOKED), None)
             if kind is None or any(name.startswith(other + ".") or not other for other, _ in found):
-                continue  # within one that is named already
+                continue  # within a module that is already named
             found.append((name, kind))
             layer = self._prefix + _layer_name(name, kind)
             self._run._declare_site(KIND_TENSOR, layer, f"unhooked: {_UNHOOKED[kind]}")
         return [_layer_name(name, kind) for name, kind in found]
 
     def compiled_away(self, routers):
-        """Outputs and routers of which nothing will be heard."""
+        """Declares outputs and routers that cannot be observed."""
         names = [*routers, *self.chosen]
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -111,13 +112,13 @@ class Modules:
             self.unhooked.append(layer)
 
     def not_heard(self, routers):
-        """Outputs and routers of a model of which no forward pass is seen."""
+        """Declares outputs and routers of a model whose forward passes are not seen."""
         names = [*routers, *self.chosen]
         if names:
             self._run._declare_site(KIND_TENSOR, names[0], f"unhooked: {_NOT_CALLED}")
 
     def observe_buffers(self):
-        """Once a step; one comparison while nothing is due."""
+        """Called once a step; costs one comparison while nothing is due."""
         if not self._buffers:
             return
         word = self._buffer_word
@@ -134,13 +135,14 @@ class Modules:
 
 
 class Backward:
-    """Tensor.backward, and what frameworks call instead, which notify the watches whose trainer calls them on a scalar."""
+    """Hooks of Tensor.backward, and of the functions that frameworks call instead. They notify the watches whose
+    trainer calls them on a scalar."""
 
     watches = Weakly()
     running, number = 0, 0
-    _undo, _inside = [], set()  # threads within a pass of its own
-    _places = []  # (where, name, the function that was there, ours)
-    light, _put = None, []  # whose steps are light now (a Light), and what stands in the places meanwhile
+    _undo, _inside = [], set()  # threads within a pass of their own
+    _places = []  # (owner, name, the original function, ours)
+    light, _put = None, []  # whose steps are light now (a Light), and the functions in these places meanwhile
 
     @classmethod
     def add(cls, watch):
@@ -151,7 +153,7 @@ class Backward:
             torch, schedules = sys.modules["torch"], sys.modules.get("megatron.core.pipeline_parallel.schedules")
             cls._take_place(torch.Tensor, "backward", cls._of_tensor)
             cls._take_place(torch.autograd, "backward", cls._of_losses)  # of pipelines, and Megatron-core
-            if hasattr(schedules, "custom_backward"):  # which calls the engine itself
+            if hasattr(schedules, "custom_backward"):  # which the engine calls itself
                 cls._take_place(schedules, "custom_backward", cls._of_losses)
 
     @classmethod
@@ -163,8 +165,9 @@ class Backward:
 
     @classmethod
     def lighten(cls, light):
-        """light.backward(plain, ours) takes the place of Tensor.backward, until the watch ends: a class that changes costs what is cached of it. The
-        functions that were there before take the others'. False: another hook has one of these places, and nothing is changed."""
+        """Replaces Tensor.backward by light.backward(plain, ours) until the watch ends, because each change of a
+        class drops its caches. The other places get their original functions. Returns False, with nothing changed, if
+        another hook is in one of these places."""
         tensor = sys.modules["torch"].Tensor
         put = [light.backward(plain, ours) if home is tensor else plain for home, _, plain, ours in cls._places]
         before = [cls._there(home, name) for home, name, _, _ in cls._places]
@@ -182,7 +185,7 @@ class Backward:
 
     @classmethod
     def restore(cls, watch_ends=False):
-        """Light steps are over. What another has put around a function of theirs meanwhile stays."""
+        """Ends light steps. Wrappers that others have put around our functions meanwhile stay."""
         cls.light = None
         for (home, name, _, ours), one in zip(cls._places, cls._put):
             if (watch_ends or home is not sys.modules["torch"].Tensor) and cls._there(home, name) is one:
@@ -228,7 +231,7 @@ class Backward:
 
     @classmethod
     def _of_losses(cls, plain):
-        """Of a function that gets tensors, and gradients of them: none for a loss."""
+        """Handles a function that gets tensors and their gradients; for a loss there are none."""
 
         def backward(tensors, *arguments, **options):
             loss = None if get_ident() in cls._inside else cls._loss(tensors, arguments, options)
@@ -238,7 +241,7 @@ class Backward:
 
     @staticmethod
     def _loss(tensors, arguments, options):
-        """The one that is a loss, of several their sum; or None."""
+        """Returns the tensor that is a loss; if there are several, their sum; or None."""
         given = arguments[0] if arguments else next((options[name] for name in ("grad_tensors", "grad_output") if name in options), None)
         tensors = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
         given = list(given) if isinstance(given, (list, tuple)) else [given] * len(tensors)
@@ -251,8 +254,8 @@ class Backward:
 
     @classmethod
     def of_thread(cls):
-        """Those whose model ran last in this thread, and of their runs those whose model was not heard yet. If none ran here, all: two
-        trainers in two threads have each its own losses."""
+        """Returns the watches whose model ran last in this thread, and those of the same runs whose model was not
+        seen yet. If none ran here, returns all: two trainers in two threads have their own losses."""
         here = get_ident()
         ran = {id(one()._run) for one in cls.watches.refs if getattr(one(), "thread", None) == here}
         if not ran:

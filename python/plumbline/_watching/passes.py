@@ -1,11 +1,12 @@
-"""Forward passes: of a model whose own forward is not called, the first of its modules that runs begins one; and how many tokens it has."""
+"""Forward passes, and their numbers of tokens. If a model's own forward is not called, the first of its modules that
+runs begins a pass."""
 
 import sys
 
 from .._routers import before_forward
 
-_IDS = ("input_ids", "ids", "idx", "tokens", "words", "decoder_input_ids")  # keywords that token ids are given by
-_MOST = 256  # modules that are listened to
+_IDS = ("input_ids", "ids", "idx", "tokens", "words", "decoder_input_ids")  # keywords of token ids
+_MOST = 256  # modules that are hooked
 
 
 def _ids(value):
@@ -14,7 +15,8 @@ def _ids(value):
 
 
 def place_of_ids(inputs, words):
-    """Of one forward pass: the position of the first tensor of integers with more than one axis, or the keyword that holds token ids, or None."""
+    """For one forward pass returns the position of the first tensor of integers with more than one axis, or the
+    keyword of the token ids, or None."""
     place = next((at for at, value in enumerate(inputs) if _ids(value)), None)
     if place is None and words:
         place = next((name for name in _IDS if _ids(words.get(name))), None)
@@ -26,10 +28,10 @@ def tokens_at(place, inputs, words):
 
 
 class Passes:
-    """Of one watch."""
+    """The passes of one watch."""
 
     def __init__(self, model, call):
-        """call(module, inputs, keywords): in front of the first module of a pass."""
+        """call(module, inputs, keywords) is called before the first module of a pass."""
         self._model, self._call = model, call
         self.begun = False  # a pass that is trained on, whose backward has not begun
         self.listening, self._undo = False, []
@@ -41,7 +43,7 @@ class Passes:
                 self._undo.append(before_forward(module, self._runs))
 
     def _first_called(self, module):
-        """Its children; of a list, which is not called, what is in it."""
+        """Returns the children of a module; for a list, which is not called, its members."""
         torch = sys.modules["torch"]
         lists = (torch.nn.ModuleList, torch.nn.ModuleDict)
         return [one for child in module.children() for one in (self._first_called(child) if isinstance(child, lists) else [child])]

@@ -1,10 +1,12 @@
-"""What an optimizer holds in the place of a parameter: an fp32 copy of it, or a part of a flat tensor that holds several."""
+"""Tensors that an optimizer holds in the place of a parameter: an fp32 copy of it, or a part of a flat tensor with
+several parameters."""
 
 
 class Piece:
-    """`parameter`: the model's. `held`: the optimizer's tensor. `at`: which of its elements are of the parameter; None: all of them.
+    """`parameter`: the model's. `held`: the optimizer's tensor. `at`: the elements that belong to the parameter;
+    None: all of them.
 
-    It stands in for a parameter where a gradient is read: it has the .grad that the optimizer gets.
+    It replaces a parameter where a gradient is read: it has the .grad that the optimizer gets.
     """
 
     __slots__ = ("parameter", "held", "at")
@@ -13,7 +15,7 @@ class Piece:
         self.parameter, self.held, self.at = parameter, held, at
 
     def of(self, tensor):
-        """The elements of this piece, of a tensor that is laid out as the held one."""
+        """Returns the elements of this piece, of a tensor with the layout of the held one."""
         flat = tensor.detach().reshape(-1)
         return flat if self.at is None else flat[self.at]
 
@@ -25,13 +27,13 @@ class Piece:
 
     @property
     def whole(self):
-        """Does it hold all of the parameter?"""
+        """Returns whether it holds all of the parameter."""
         held = self.held.numel() if self.at is None else len(range(*self.at.indices(self.held.numel())))
         return held == self.parameter.numel()
 
 
 def _in_turn(parameters, flat, sizes=None):
-    """Pieces of parameters that lie in a flat tensor one after another."""
+    """Returns pieces of parameters that are adjacent in a flat tensor."""
     pieces, start = [], 0
     for k, parameter in enumerate(parameters):
         size = parameter.numel() if sizes is None else sizes[k]
@@ -60,7 +62,8 @@ def _of_megatron(optimizer):
 
 
 def _of_fragments(groups, flats):
-    """Of DeepSpeed's ZeRO 1 and 2, and of its bf16 optimizer: each parameter knows its part of the rank's flat tensor."""
+    """Returns the pieces of DeepSpeed's ZeRO 1 and 2, and of its bf16 optimizer: each parameter knows its part of the
+    rank's flat tensor."""
     pieces = []
     for group, flat in zip(groups, flats):
         for p in group:
@@ -82,7 +85,8 @@ def _of_stage_3(optimizer):
 
 
 def pieces_of(wrapper):
-    """Of one wrapper of an optimizer; empty if it holds the model's own parameters, or is not known."""
+    """Returns the pieces of one wrapper of an optimizer; empty if it holds the model's own parameters, or is not
+    known."""
     if hasattr(wrapper, "float16_groups") or hasattr(wrapper, "model_float16_groups"):
         return _of_megatron(wrapper)
     if hasattr(wrapper, "fp32_partitioned_groups_flat"):
@@ -99,7 +103,8 @@ def pieces_of(wrapper):
 
 
 def spread_of(wrapper):
-    """All parameters that a wrapper updates, of which each rank has a part: DeepSpeed's ZeRO, Megatron-core's distributed optimizer."""
+    """Returns all parameters that a wrapper updates and of which each rank has a part: DeepSpeed's ZeRO,
+    Megatron-core's distributed optimizer."""
     groups = next((getattr(wrapper, name) for name in ("bit16_groups", "bf16_groups") if hasattr(wrapper, name)), None)
     if groups is None and hasattr(wrapper, "fp32_partitioned_groups_flat"):
         groups = getattr(wrapper, "fp16_groups", ())

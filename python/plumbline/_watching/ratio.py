@@ -1,15 +1,16 @@
-"""How far a step moved the weights, against what they are: one number for the whole model."""
+"""The update ratio: how far a step moved the weights, relative to their size; one number for the whole model."""
 
 import array
 import math
 import sys
 
-_MOST = 16  # parameters: the largest
-_ELEMENTS = 256  # of each: where a cache is cold, one costs 20 ns
+_MOST = 16  # number of parameters: the largest
+_ELEMENTS = 256  # elements of each: an element that is not cached costs 20 ns
 
 
 class _InHand:
-    """Parameters of fp32 in host memory, by one call of the library: an operation of torch costs 100 us there, in a training step."""
+    """Reads parameters of fp32 in host memory by one call of the library; an operation of torch costs 100 us in a
+    training step."""
 
     def __init__(self, library, strides):
         """strides: (parameter, stride) pairs. """
@@ -27,7 +28,7 @@ class _InHand:
         return all(p.dtype is torch.float32 and p.device.type == "cpu" and p.is_contiguous() for p, _ in strides)
 
     def lies(self, strides):
-        """Where it did, with as many elements as then."""
+        """Returns whether the addresses are unchanged, with the same number of elements."""
         return all(p.data_ptr() == at for (p, _), at in zip(strides, self._data))
 
     def _call(self, squares):
@@ -45,18 +46,20 @@ class _InHand:
 
 
 class Ratio:
-    """|change| / |weight| over a few elements of the largest parameters, each counted for those it stands for."""
+    """|change| / |weight| over a few elements of the largest parameters, weighted by the elements that each one
+    represents."""
 
     def __init__(self, library, parameters):
-        """Of (name, parameter) pairs. Biases and gains have no scale of their own; shards are not whole here."""
+        """Chooses from (name, parameter) pairs. Biases and gains have no scale of their own; shards are not complete
+        here."""
         torch = sys.modules["torch"]
         wide = [p for _, p in parameters if type(p) is torch.nn.Parameter and p.device.type in ("cpu", "cuda")]
         wide = [p for p in wide if p.dim() > 1 and p.is_floating_point() and p.numel()]
         wide = sorted(wide, key=lambda p: -p.numel())[:_MOST]
         wide = [p for p in wide if p.device == wide[0].device]
-        # Odd, so that it does not stay in one column.
+        # Odd, so that the samples are not all in one column.
         self._strides = [(p, max(1, p.numel() // _ELEMENTS) | 1) for p in wide]
-        self._stand_for = None  # roots of how many elements each one stands for
+        self._stand_for = None  # square roots of the number of elements that each one represents
         if any(stride > 1 for _, stride in self._strides):
             counts = [min(_ELEMENTS, -(-p.numel() // stride)) for p, stride in self._strides]
             each = [torch.full((n,), math.sqrt(p.numel() / n)) for (p, _), n in zip(self._strides, counts)]
@@ -65,7 +68,7 @@ class Ratio:
         self._library, self._in_hand, self._sizes = library, None, [p.numel() for p, _ in self._strides]
 
     def _elements(self):
-        """Views of them, made anew only where a parameter lies elsewhere: slicing costs more than what it gives."""
+        """Returns views of the elements, made again only if a parameter has moved: slicing costs more than reading."""
         where = [(p.data_ptr(), p.numel()) for p, _ in self._strides]
         if self._where != where:
             self._views = [p.detach().reshape(-1)[::stride][:_ELEMENTS] for p, stride in self._strides]
@@ -78,7 +81,7 @@ class Ratio:
         return now if now.dtype is torch.float64 else now.float()
 
     def _lie_in_hand(self):
-        """Until one lies elsewhere, or is of another size or type."""
+        """Returns whether no parameter has moved or has another size or type."""
         if [p.numel() for p, _ in self._strides] != self._sizes or not _InHand.fits(self._strides):
             return False
         if self._in_hand is None or not self._in_hand.lies(self._strides):
@@ -96,7 +99,8 @@ class Ratio:
             self._before = self._now()
 
     def after(self):
-        """The ratio since before(); None where nothing was kept, the weights are zero, or were taken apart meanwhile."""
+        """Returns the ratio since before(); None if nothing was kept, or if the weights are zero or were split
+        meanwhile."""
         torch = sys.modules["torch"]
         before, self._before = self._before, None
         if before is None:

@@ -1,4 +1,4 @@
-"""What a watch records of a step: gradients, updates and weights that are due, the loss, the rates."""
+"""Records of a step: due gradients, updates and weights, the loss, the rates."""
 
 from time import thread_time
 

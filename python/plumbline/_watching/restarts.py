@@ -1,16 +1,16 @@
-"""Steps that an optimizer's state has made: does it begin anew within the run, or in a process that goes on with the weights of another? The
-evidence of health/optimizer-state."""
+"""Counts the steps of an optimizer's state: does the state start again within the run, or in a process that continues
+with the weights of another? The evidence of health/optimizer-state."""
 
 import math
 from collections import deque
 
 _LOOKED_AT = 4  # parameters of an optimizer
-_ENOUGH = 8  # steps that were made before
-_FIRST_LOSSES, _RECENT = 3, 8  # of a process; the newest, at powers of two
+_ENOUGH = 8  # steps of an earlier process
+_FIRST_LOSSES, _RECENT = 3, 8  # measurements of a process; the newest, at powers of two
 
 
 def _kept(optimizer):
-    """Does it keep anything of a parameter but a count?"""
+    """Returns whether it keeps more of a parameter than a count."""
     for state in optimizer.state.values():
         if isinstance(state, dict) and any(getattr(value, "numel", int)() > 1 or getattr(value, "dim", int)() > 0 for value in state.values()):
             return True
@@ -18,7 +18,8 @@ def _kept(optimizer):
 
 
 def _made(optimizer):
-    """(id of a parameter, the steps that its state has made), or None. A state on a device is not read, because it would have to be waited for."""
+    """Returns (id of a parameter, the steps of its state), or None. Does not read a state on a device, because that
+    would block."""
     looked = 0
     for group in optimizer.param_groups:
         for parameter in group["params"]:
@@ -33,12 +34,12 @@ def _made(optimizer):
 
 
 class Restarts:
-    """Of one run's loop: of the optimizer that steps first."""
+    """The counts of one run's loop: of the optimizer that steps first."""
 
     def __init__(self, run):
         self._run, self._parameter, self._last, self._reported = run, None, 0, 0
         self._step = 0
-        self._had_state, self._first = None, True  # did the first update find one? None: not asked; is the first one still to come?
+        self._had_state, self._first = None, True  # did the first update find a state (None: not checked); is it still to come
         self._losses, self._sum, self._recent = 0, 0.0, deque(maxlen=_RECENT)
 
     def before_update(self, optimizer):
@@ -46,7 +47,7 @@ class Restarts:
             self._had_state = _kept(optimizer)
 
     def loss(self, value):
-        """Of a step that is open: where it began, and where it stands."""
+        """Records, in the open step, the level at which the loss began, and its recent level."""
         if not math.isfinite(value):
             return
         self._losses += 1
@@ -69,7 +70,7 @@ class Restarts:
                 self._run._own_scalar("trained/resumed", self._run._made_before)
 
     def after_update(self, optimizer):
-        """In the open step."""
+        """Records it in the open step."""
         if self._first:
             self._after_first(optimizer)
         made = self.made(optimizer, self._run._step)
@@ -77,7 +78,7 @@ class Restarts:
             self._run._own_scalar("optimizer.step", made)
 
     def made(self, optimizer, step):
-        """The steps that its state has made, if they are to be recorded in step `step`; else None."""
+        """Returns the steps of its state, if they are to be recorded in step `step`; else None."""
         now = _made(optimizer)
         if now is None:
             return None

@@ -1,16 +1,17 @@
-"""torch's loss scalers: of which loss a scaled one was made, and that a step was skipped. A framework holds them out of sight."""
+"""torch's loss scalers: the loss from which a scaled one was computed, and skipped steps. Frameworks hold the scalers
+where a watch cannot see them."""
 
 import sys
 import weakref
 
 from .stages import Weakly, take_place
 
-_MOST = 64  # scaled losses of a step that are remembered
+_MOST = 64  # scaled losses of a step that are kept
 _HOMES = ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler", "torch.distributed.fsdp.sharded_grad_scaler")
 
 
 def _kinds():
-    """The classes of scalers that have a scale() of their own."""
+    """Returns the classes of scalers that have their own scale()."""
     kinds, waiting = [], [getattr(sys.modules.get(home), "GradScaler", None) for home in _HOMES]
     while waiting:
         kind = waiting.pop()
@@ -21,10 +22,10 @@ def _kinds():
 
 
 class Scaling:
-    """All scalers of the process, for the loops that want to know."""
+    """All scalers of the process, for the loops that use them."""
 
     loops = Weakly()
-    _made = []  # (weak reference to a scaled loss, what it was made of)
+    _made = []  # (weak reference to a scaled loss, the loss before scaling)
     _last = None  # weak reference to the scaler that scaled last
     _undo = []
 
@@ -81,12 +82,12 @@ class Scaling:
 
     @classmethod
     def source(cls, loss):
-        """The loss of which this one was made, or None."""
+        """Returns the loss from which this one was computed, or None."""
         return next((before for after, before in reversed(cls._made) if after() is loss), None)
 
     @classmethod
     def scaler(cls):
-        """The one that scaled last, or None."""
+        """Returns the scaler that scaled last, or None."""
         return cls._last and cls._last()
 
     @classmethod

@@ -1,4 +1,4 @@
-"""A light step that is screened: the norm of its gradients, and how far its weights move. No hook of a whole step is needed for it."""
+"""Screens a light step: the norm of its gradients, and the update ratio. This needs no hook of a whole step."""
 
 from time import thread_time_ns
 
@@ -6,20 +6,20 @@ from .budget import picked
 
 
 class Screening:
-    """Of one watch with one optimizer, alone in its run."""
+    """The screening of one watch with one optimizer, alone in its run."""
 
     __slots__ = ("_watch", "_spent", "norm")
 
     def __init__(self, watch):
         self._watch, self._spent = watch, 0
-        self.norm = None  # of the gradients, in front of a clip
+        self.norm = None  # norm of the gradients before a clip
 
     def next(self, step):
-        """The first step from `step` on that is screened."""
+        """Returns the first step from `step` on that is screened."""
         return picked(step, self._watch._pace.every)
 
     def before(self, step):
-        """In front of the update. Returns why the step must be a whole one, or None."""
+        """Called before the update. Returns why the step must be a whole one, or None."""
         began, watch = thread_time_ns(), self._watch
         self.norm, why = watch._gradients.screen_light(step, watch.clips)
         if why is None and self.norm is not None:
@@ -29,8 +29,8 @@ class Screening:
         return why
 
     def after(self, step):
-        """After it. Returns ([the update ratio, the steps that the optimizer's state has made], each None if it is not known; why a look is due, or
-        None; whether the next steps must be whole ones)."""
+        """Called after the update. Returns ([the update ratio, the steps of the optimizer's state], each None if it
+        is not known; why a measurement is due, or None; whether the next steps must be whole)."""
         began, watch = thread_time_ns(), self._watch
         moved = why = None
         if self.norm is not None:

@@ -1,5 +1,5 @@
-"""With several micro-batches a step: is the loss that backward gets the whole mean of its micro-batch? The evidence of
-health/accumulation-scale, from the model's own logits and labels."""
+"""Checks, with several micro-batches a step, whether the loss that backward gets is the whole mean of its
+micro-batch. The evidence of health/accumulation-scale, from the model's own logits and labels."""
 
 import math
 import sys
@@ -9,7 +9,7 @@ from .leftover import few
 from .scaling import Scaling
 
 _ENOUGH, _FIRST = 4, 16  # steps that are recomputed; then one each time the number of steps has doubled
-_CHUNK, _MOST = 1 << 22, 1 << 30  # logits at once, so that no memory is missing for them; of larger ones nothing is computed
+_CHUNK, _MOST = 1 << 22, 1 << 30  # logits at once, to limit memory; larger ones are not recomputed
 
 
 def _value(holder, name):
@@ -17,7 +17,8 @@ def _value(holder, name):
 
 
 def _mean(logits, labels):
-    """The mean cross-entropy over labels that are not ignored; None if there is none, or a label is no class."""
+    """Returns the mean cross-entropy over labels that are not ignored; None if there is none, or if a label is not a
+    class."""
     torch = sys.modules["torch"]
     logits, labels = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
     valid = labels != -100
@@ -32,7 +33,7 @@ def _mean(logits, labels):
 
 
 class Shares:
-    """Of one watch."""
+    """The shares of one watch."""
 
     def __init__(self, run, model, trained, compiled):
         self._run, self._model, self._compiled = run, model, compiled
@@ -43,11 +44,11 @@ class Shares:
 
     @property
     def open(self):
-        """A micro-batch of this step was recomputed."""
+        """Returns whether a micro-batch of this step was recomputed."""
         return self._share is not None
 
     def labelled(self, words):
-        """In front of a forward pass that is trained on."""
+        """Called before a forward pass that is trained on."""
         if self._several and self._undo is None and not self._compiled and words.get("labels") is not None:
             self._undo = after_forward(self._model, self._forward)
 
@@ -69,7 +70,7 @@ class Shares:
                 self._means.append(_mean(logits[..., :-1, :], labels[..., 1:]))
 
     def backward(self, loss):
-        """Begins, of a loss without a scaler's factor."""
+        """Called with a loss without a scaler's factor, when its backward pass begins."""
         means, self._means = [m for m in self._means if m], ()
         if means:
             self._share = min((float(loss) / m for m in means), key=lambda share: abs(share - 1))
@@ -83,7 +84,7 @@ class Shares:
         return torch.cat(held) if held else None
 
     def before_update(self, clips):
-        """What the optimizer reads, against what was accumulated: one factor, or NaN."""
+        """Compares what the optimizer reads with what was accumulated: the result is one factor, or NaN."""
         if self._gradients is None:
             return
         before, after = self._gradients, self._now()

@@ -1,22 +1,23 @@
-"""Several optimizers, each with a backward pass of its own: does one of them get what the loss of another has left in its gradients? The
-evidence of precision/stale-gradient for a game whose sides are not kept apart."""
+"""Several optimizers, each with its own backward pass: does one of them get gradients that the loss of another has
+left? The evidence of precision/stale-gradient for a game whose sides share gradients by mistake."""
 
 import itertools
 import sys
 
 _ELEMENTS, _PARAMETERS = 64, 4
-_COVERED, _LOOKED_AT = 64, 4096  # parameters whose gradients must have been left; elements of one that are looked at
+_COVERED, _LOOKED_AT = 64, 4096  # parameters whose gradients must have been left; elements of each that are read
 
 
 class Sides:
-    """Of one run's loop. All of its steps, or none, have passes of several optimizers."""
+    """The sides of one run's loop. Either all of its steps, or none, have passes of several optimizers."""
 
     def __init__(self, run):
         self._run, self._steps = run, 0
-        self._left, self._found = {}, {}  # by id of an optimizer: what a pass finds in its gradients; (cosine, share) of that pass
+        self._left, self._found = {}, {}  # by id of an optimizer: the gradients that a pass finds; (cosine, share) of that pass
 
     def backward_begins(self, watches, stepped):
-        """The first pass after an update of `stepped`, ids of optimizers: what lies in the gradients of the others?"""
+        """Called for the first pass after an update of `stepped`, ids of optimizers. Reads the gradients of the
+        others."""
         self._left.clear()
         self._steps += 1
         if not _looks(self._steps):
@@ -35,8 +36,8 @@ class Sides:
         return bool(self._left)
 
     def backward_ends(self):
-        """A pass that trains other optimizers' parameters too, or parameters that the other loss did not reach, is one of several tasks: they share
-        a body, whose gradients add up on purpose."""
+        """If a pass also trains other optimizers' parameters, or parameters that the other loss did not reach, it is
+        one of several tasks: they share a body, whose gradients add up on purpose."""
         left, self._left = self._left, {}
         for of, (optimizer, some, before, bare, others) in left.items():
             if any(p.grad is None for p in some) or any(_touched(one) != seen for one, seen in others):
@@ -49,7 +50,7 @@ class Sides:
                 self._found[of] = float(before @ added) / (size * most), size / most
 
     def before_update(self, optimizer):
-        """With these gradients, unless they were cleared since."""
+        """Called for an update with these gradients, unless they were cleared since."""
         found = self._found.pop(id(optimizer), None)
         if found is not None and _graded(optimizer):
             self._run._own_scalar("left/cosine", found[0])
@@ -57,7 +58,8 @@ class Sides:
 
 
 def _looks(number):
-    """1, 2, 3, 4, 6, 8, 12, 16, 24, ...: the first steps, whose weights are as they were drawn, are few of them."""
+    """Returns whether a step is sampled: 1, 2, 3, 4, 6, 8, 12, 16, 24, ... Few of them are first steps, whose weights are
+    still random."""
     while number > 3 and number % 2 == 0:
         number //= 2
     return number <= 3
@@ -73,17 +75,17 @@ def _moves(gradient):
 
 
 def _graded(optimizer):
-    """Some parameters whose gradients are not zero."""
+    """Returns some parameters whose gradients are not zero."""
     return list(itertools.islice((p for p in _plain(optimizer) if p.grad is not None and bool(p.grad.any())), _PARAMETERS))
 
 
 def _bare(optimizer):
-    """Its parameters whose gradients are zero."""
+    """Returns its parameters whose gradients are zero."""
     return [p for p in itertools.islice(_plain(optimizer), _COVERED) if not _moves(p.grad)]
 
 
 def _touched(optimizer):
-    """Changes if a pass adds to its gradients."""
+    """Returns a value that changes if a pass adds to its gradients."""
     held = itertools.islice(_plain(optimizer), _COVERED)
     return [None if p.grad is None else (p.grad._version, float(p.grad.detach().reshape(-1)[:_ELEMENTS].double().sum())) for p in held]
 

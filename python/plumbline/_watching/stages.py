@@ -1,5 +1,6 @@
-"""The stage of the training loop. Stages of every step are recorded by a word each, which the agent reads (plumbline/marks.h): a call
-into the library costs 30 us where all caches are the trainer's. The others are spans."""
+"""The stages of the training loop. A stage of every step is recorded by one word, which the agent reads
+(plumbline/marks.h): a call into the library costs 30 us when the caches are filled by the trainer. The other stages
+are spans."""
 
 import ctypes
 import gc
@@ -15,7 +16,8 @@ _MARKS, _GAP_BIT = 4096, 8
 
 
 def take_place(home, name, plain, ours):
-    """`ours` stands for the function `plain` of a class or module; returns what puts that back, unless another has taken the place since."""
+    """Replaces the function `plain` of a class or module by `ours`. Returns a function that restores it, unless it
+    was replaced again since."""
     ours.__doc__, ours.__name__ = plain.__doc__, plain.__name__
     setattr(home, name, ours)
 
@@ -27,7 +29,8 @@ def take_place(home, name, plain, ours):
 
 
 class Weakly:
-    """Some objects, held weakly and gone through in every step, as `for one in held.refs`: a WeakSet's own code costs 30 us there."""
+    """Some objects, held weakly; every step iterates over them as `for one in held.refs`. The code of a WeakSet costs
+    30 us there."""
 
     def __init__(self):
         self.refs = ()
@@ -44,7 +47,8 @@ class Weakly:
 
 
 class _Span:
-    """One kind's, which is open or not. What the call takes is made once: it runs where all caches are the trainer's."""
+    """The span of one kind, open or not. Its arguments are made once, because it runs when the caches are filled by
+    the trainer."""
 
     __slots__ = ("kind", "name", "number", "where", "open")
 
@@ -56,23 +60,23 @@ class _Span:
 
 
 class Stages:
-    """Of one run's loop; each kind until the trainer has spans of that kind itself."""
+    """The stages of one run's loop; each kind until the trainer has its own spans of that kind."""
 
     def __init__(self, run):
         self._run, self._spans = run, {}  # kind -> _Span
         self._begin, self._end = run._short.plumbline_span_begin, run._short.plumbline_span_end
         self._undo, self._evaluated = [], -1.0
-        self._thread, self._words, self._refused = None, None, False  # of the marks: whose they are, and where they stand
+        self._thread, self._words, self._refused = None, None, False  # the thread of the marks, and their addresses
         self.stage = NONE
 
     # ---- by marks ------------------------------------------------------------------------------
 
     def enter(self, stage):
-        """The loop is in that stage from now on, and in the one before no more."""
+        """Enters a stage; the stage before it ends."""
         if stage == self.stage:
             return
         if get_ident() != self._thread and (self.stage != NONE or not self.adopt()):
-            return  # two threads at once have no stage together: the first one's counts
+            return  # two threads at once have no common stage: only the first one counts
         own = self._run._trainers_stages
         if own and _NAMES[stage] in own:
             stage = NONE
@@ -91,12 +95,12 @@ class Stages:
         words[_AT] = (at + 1) % _MARKS
 
     def now(self, stage):
-        """The same for the heartbeat alone: of a step that is recorded without its stages."""
+        """The same, for the heartbeat alone, in a step that is recorded without its stages."""
         if self._words is not None:
             self._words[NOW] = monotonic_ns() << 4 | stage
 
     def marks(self):
-        """The words of which word NOW is the heartbeat's, or None."""
+        """Returns the words whose word NOW is the heartbeat's, or None."""
         return self._words
 
     def adopt(self):
@@ -114,7 +118,7 @@ class Stages:
         return True
 
     def waits(self):
-        """For the next batch, until got(). A thread that loads ahead has no part in the loop's stages."""
+        """Called when a wait for the next batch begins; it ends with got(). A thread that loads ahead does not count."""
         if self._run._light is not None:
             self.now(DATA)
         elif get_ident() == self._thread:
@@ -155,7 +159,8 @@ class Stages:
                 self._run._check("span", status)
 
     def evaluates(self):
-        """A forward pass that is not trained on: a rank that evaluates while others wait for it does not hang. Once a second."""
+        """Called for a forward pass that is not trained on, once a second: a rank that evaluates while others wait
+        for it does not hang."""
         now = perf_counter()
         if now - self._evaluated >= 1:
             self._evaluated = now
@@ -165,7 +170,7 @@ class Stages:
     # ---- its sources ---------------------------------------------------------------------------
 
     def hook(self):
-        """Data and garbage collections; the other stages are entered by the hooks of their own modules."""
+        """Hooks data loaders and garbage collections; the other stages are entered by the hooks of their own modules."""
         for source in (Loading, Collections):
             source.add(self)
             self._undo.append(source)
@@ -180,7 +185,7 @@ class Stages:
 
 
 class Loading:
-    """torch's data loaders: the wait for the next batch."""
+    """Hooks torch's data loaders: the wait for the next batch."""
 
     stages = Weakly()
     kind, original = None, None
@@ -220,7 +225,7 @@ class Loading:
 
 
 class Collections:
-    """Full garbage collections; those of the younger generations are short, and too many to be recorded."""
+    """Hooks full garbage collections; those of younger generations are short, and too many to record."""
 
     stages = Weakly()
     OLDEST, NAME = 2, "garbage collection"

@@ -1,4 +1,4 @@
-"""Backward passes and no step of a watched optimizer: was it replaced, or does a loss scaler skip steps?"""
+"""Detects backward passes without a step of a watched optimizer: was it replaced, or does a loss scaler skip steps?"""
 
 import gc
 import sys
@@ -6,19 +6,19 @@ import sys
 from .._kinds import KIND_TENSOR
 from .unwrap import holders
 
-_TIMES, _FIRST = 8, 16  # as many backward passes as an update took at most, and at least: then it is looked for
+_TIMES, _FIRST = 8, 16  # times the most backward passes of an update, and passes at least: then another optimizer is searched
 _REPORTED, _MANY = 64, 256  # the same: then it is reported that none was found
 _NEVER = 4096  # if no update has been made: the number of passes per update is not known
-_SCALERS = ("GradScaler", "LossScaler")  # how their classes' names end
+_SCALERS = ("GradScaler", "LossScaler")  # suffixes of their classes' names
 
 
 def _alive(fits):
-    """Objects of the process whose type fits. Only types are asked: an object may answer with work of its own."""
+    """Returns objects of the process whose type fits. Only reads types: an attribute of an object may run code."""
     return [one for one in gc.get_objects() if fits(type(one))]
 
 
 class Standstill:
-    """Of one watch."""
+    """The check of one watch."""
 
     def __init__(self, run, model, optimizers, scaler, activations, trained):
         self._run, self._model, self._optimizers, self._scaler = run, model, optimizers, scaler
@@ -28,14 +28,14 @@ class Standstill:
         self._has_scaler = True if scaler is not None else None
 
     def scaled(self):
-        """Does this process scale losses? Asked once: then a step that is not made is one that was skipped."""
+        """Returns whether this process scales losses. Checked once: if it does, a missing step was skipped."""
         if self._has_scaler is None:
             alive = _alive(lambda kind: kind.__name__.endswith(_SCALERS))
             self._has_scaler = any(getattr(one, "is_enabled", lambda: True)() for one in alive)
         return self._has_scaler
 
     def moved(self, passes):
-        """An update of `passes` backward passes was made."""
+        """Called after an update of `passes` backward passes."""
         if passes > self.most:
             self.most, self._limit = passes, max(_FIRST, _TIMES * passes)
 
@@ -43,17 +43,17 @@ class Standstill:
         return passes >= self._limit
 
     def request(self, passes):
-        """Another optimizer that holds what is trained here takes the place of the watched ones."""
+        """Searches another optimizer that holds the trained parameters, and replaces the watched ones by it."""
         self._limit = 2 * passes
         others = self._others()
         if others:
             watched = self._run.watch(self._model, others, scaler=self._scaler, activations=self._activations)
             if hasattr(watched, "stages"):
                 each = max(self.most, 1)
-                missed = passes // each - 1  # steps that were one of ours
+                missed = passes // each - 1  # updates that took place in one step of ours
                 watched._loop.keep_last(each)
                 if not self._run._explicit_steps:
-                    self._run._next_step += max(0, missed - 1)  # the open one's number was that of the first of them
+                    self._run._next_step += max(0, missed - 1)  # the open step had the number of the first of them
                 print(f"plumbline: the optimizer was replaced: the new one is watched; before that {missed} steps were not observed", file=sys.stderr)
                 return
         if self._reported or passes < (max(_MANY, _REPORTED * self.most) if self.most else _NEVER):

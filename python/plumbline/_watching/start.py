@@ -1,4 +1,4 @@
-"""What run.watch does before there is a watch: it opens what it is given, and prints what is watched."""
+"""The beginning of run.watch: unwraps the given objects, and prints what is watched."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from .words import describe, processes
 
 
 def watch(run, model, optimizer, scaler, activations=None):
-    """A Watch, or Unsupported."""
+    """Returns a Watch, or Unsupported."""
     torch = sys.modules.get("torch")
     if isinstance(model, (list, tuple)) and model and torch is not None and all(isinstance(one, torch.nn.Module) for one in model):
         model = model[0] if len(model) == 1 else torch.nn.ModuleList(model)  # parts of a pipeline
@@ -23,7 +23,7 @@ def watch(run, model, optimizer, scaler, activations=None):
     model = Model(model)
     if optimizer is None:
         optimizer = own_optimizer(model.given)
-    if optimizer is None:  # those that there are; else the first forward pass asks again
+    if optimizer is None:  # those that exist; else the first forward pass searches again
         optimizer = holders([p for p in model.module.parameters() if p.requires_grad])
     for one in optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]:
         if not opened(one):
@@ -34,7 +34,7 @@ def watch(run, model, optimizer, scaler, activations=None):
     if before is not None:
         if not before.held_by_none_of([one.inner for one in found]):
             raise Unsupported("this model is watched already; expected one call, with all of its optimizers in a list")
-        before.remove()  # they take the place of the ones before
+        before.remove()  # they replace the ones before
     run._ranks.follow(run)
     try:
         watched = Watch(run, model, found, scaler, activations)

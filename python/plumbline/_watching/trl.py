@@ -1,7 +1,9 @@
-"""TRL's rollouts (GRPO, RLOO): the engine's and the trainer's log-probabilities of the same tokens, for the callback of such a trainer.
+"""TRL's rollouts (GRPO, RLOO): the engine's and the trainer's log-probabilities of the same tokens, for the callback
+of such a trainer.
 
-TRL hands both halves to `_compute_loss`, next to the masks and advantages; what the trainer's model gives is the first result of
-`_get_per_token_logps_and_entropies` in there, unless the batch has the log-probabilities of the weights that it was drawn with.
+TRL passes both to `_compute_loss`, together with the masks and advantages. The log-probabilities of the trainer's
+model are the first result of `_get_per_token_logps_and_entropies` in it, unless the batch has those of the weights
+that sampled it.
 """
 
 import functools
@@ -13,21 +15,21 @@ _KINDS = (("trl.trainer.grpo_trainer", "GRPOTrainer"), ("trl.trainer.rloo_traine
 _LAYER = "policy"
 _RANK = 2**40  # sequences of one rank
 
-_local = threading.local()  # .heard: what the trainer's model gave within a loss
+_local = threading.local()  # .heard: the values of the trainer's model within a loss
 _state = WeakKeyDictionary()  # trainer -> _Rollouts
 _undo, _users = [], 0
 
 
 class _Rollouts:
-    """Of one trainer."""
+    """The rollouts of one trainer."""
 
     def __init__(self):
-        self.version, self.sequences = None, 0  # updates in the weights that drew; sequences observed
+        self.version, self.sequences = None, 0  # update number of the weights that sampled; sequences observed
         self.compared = False  # the reference with the policy
 
 
 def _session(trainer):
-    """The run of the trainer's PlumblineCallback, or None."""
+    """Returns the run of the trainer's PlumblineCallback, or None."""
     callbacks = getattr(getattr(trainer, "callback_handler", None), "callbacks", ())
     run = next((one.run for one in callbacks if type(one).__module__ == "plumbline.transformers"), None)
     return run if hasattr(run, "_step") else None
@@ -83,7 +85,7 @@ def _loss(plain):
 
 
 def _compare(run, trainer, model):
-    """Is the reference, of which the KL term is, the policy itself?"""
+    """Checks whether the reference of the KL term is the policy itself."""
     reference = getattr(trainer, "ref_model", None)
     if reference is None or not getattr(trainer, "beta", 0):
         return
@@ -95,7 +97,7 @@ def _compare(run, trainer, model):
 
 
 def _mask(inputs, rollout):
-    """1 for the tokens that were drawn, and that the engine has a value of."""
+    """Returns 1 for the tokens that were sampled and that have a value of the engine."""
     mask = inputs["completion_mask"]
     if inputs.get("tool_mask") is not None:
         mask = mask * inputs["tool_mask"]
@@ -103,7 +105,7 @@ def _mask(inputs, rollout):
 
 
 def _observe(run, trainer, state, inputs, heard):
-    """One micro-batch, in the open step."""
+    """Records one micro-batch in the open step."""
     tokens = inputs.get("completion_ids")
     rollout, train = inputs.get("sampling_per_token_logps"), inputs.get("old_per_token_logps")
     entropies = None
@@ -131,7 +133,7 @@ def _observe(run, trainer, state, inputs, heard):
 
 
 def hook():
-    """Until unhook() was called as often."""
+    """Hooks the trainers until unhook() was called as often."""
     global _users
     _users += 1
     if _users > 1:

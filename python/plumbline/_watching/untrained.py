@@ -12,17 +12,17 @@ from .unwrap import held_by, held_elsewhere
 
 _FIRST = 3  # optimizer steps; then at 8, 32, 128, ...
 _MOST_NAMES, _MOST_MODULES = 8, 512
-_SCANNED, _SCAN_SHARE = 8, 5e-4  # steps between two scans at least, later a quarter of the steps so far; of the time, what they may cost
-_RARELY = 256  # steps between two scans that the share allows to be more frequent
-_STEPS_OF_OTHERS = 64  # of the other optimizers, after which one that never stepped is reported
-_MOST_EACH_STEP = 256  # parameters without a gradient: more are looked at in the first steps and at powers of two
-_GROUPS = (re.compile(r"\.lora_[^.]+"), re.compile(r"(?<=experts)\.\d+\..*"))  # what is left of a name without it names a group
+_SCANNED, _SCAN_SHARE = 8, 5e-4  # steps between two scans at least, later a quarter of the steps so far; the most that they may cost of the time
+_RARELY = 256  # steps between two scans, if the share allows more scans
+_STEPS_OF_OTHERS = 64  # steps of the other optimizers, after which one that never stepped is reported
+_MOST_EACH_STEP = 256  # parameters without a gradient: if there are more, they are checked in the first steps and at powers of two
+_GROUPS = (re.compile(r"\.lora_[^.]+"), re.compile(r"(?<=experts)\.\d+\..*"))  # the rest of a name without it names a group
 _RAN, _NEVER_RAN, _WHOLE, _REPLACED = 1, 2, 3, 4  # values of trained/never:NAME
 _ORDER = (_WHOLE, _RAN, _NEVER_RAN)
 
 
 def _group(name):
-    """The adapter of a module, or the experts of a layer, that the parameter is of; or None."""
+    """Returns the adapter of a module, or the experts of a layer, to which the parameter belongs; or None."""
     for pattern in _GROUPS:
         found = pattern.search(name)
         if found:
@@ -31,26 +31,26 @@ def _group(name):
 
 
 class Untrained:
-    """Of one watch."""
+    """The untrained parameters of one watch."""
 
     def __init__(self, run, model, prefix, trained, found, compiled, let_go):
-        """let_go(): parameters that are held are trained now, and were not."""
+        """let_go() is called if held parameters are trained now and were not before."""
         self._run, self._model, self._prefix, self._compiled = run, model, prefix, compiled
         self._found = {id(one.inner): one for one in found}
         self._known, self._trained_now, self._let_go = {id(p) for _, p in trained}, trained, let_go
         self._waiting = None  # {id of a parameter: (name, parameter)}, held and without a gradient so far
-        self._late, self._graded = [], set()  # trained now, not at the watch, and held by none; ids of those that have a gradient
+        self._late, self._graded = [], set()  # trained now, but not when the watch began, and held by no optimizer; ids of those that have a gradient
         self._steps, self._next, self._counted = 0, _FIRST, None
         self._last = {}  # by id of an optimizer: its newest step
         self._updates, self._holder = {}, {}  # by id of an optimizer; {id of a parameter: id of the optimizer}
         self._ran, self._undo = set(), None
         self._sums = self._before = None
         self._scan_at, self._scanned_at, self._new, self._reported_new = _SCANNED, None, (), False
-        self._others, self._graded_idle = 0, 0  # steps of the other optimizers; of them, with gradients in one that never stepped
+        self._others, self._graded_idle = 0, 0  # steps of the other optimizers; those with gradients in an optimizer that never stepped
 
     @property
     def looks(self):
-        """Is there anything to look at, or to record?"""
+        """Returns whether there is anything to check or to record."""
         several = len(self._found) > 1 and self._others <= _STEPS_OF_OTHERS
         return self._waiting is None or bool(self._waiting) or self._next == _FIRST or several
 
@@ -58,15 +58,15 @@ class Untrained:
 
     @property
     def settled(self):
-        """The first steps are over, and no parameter waits for a second scan."""
+        """Returns whether the first steps are over and no parameter waits for a second scan."""
         return self._next > _FIRST and len(self._found) == 1 and (self._reported_new or not self._new)
 
     def waiting(self):
-        """Parameters that have had no gradient."""
+        """Returns the parameters that have had no gradient."""
         return tuple(p for _, p in (self._waiting or {}).values())
 
     def graded(self, parameters):
-        """Some of them have one now; returns the others."""
+        """Removes those that have a gradient now. Returns the others."""
         for p in parameters:
             if p.grad is not None:
                 self._waiting.pop(id(p), None)
@@ -83,9 +83,11 @@ class Untrained:
         return self._waiting is not None and step >= self._scan_at
 
     def scan(self, step):
-        """Are there parameters that are trained now, were not at the watch or are others than then, and are held by no optimizer?
+        """Finds parameters that no optimizer holds and that are trained now, but were not trained, or were others,
+        when the watch began.
 
-        After an update: gradients are still there."""
+        Called after an update, when gradients still exist.
+        """
         began = thread_time()
         held = held_by(self._found.values()) | held_elsewhere(self._found.values())
         named, seen = self._named(), {id(p) for _, p in self._trained_now}
@@ -97,7 +99,7 @@ class Untrained:
         if self._held and any(id(p) in again for _, p in self._new):
             self._reported_new = True
             record = self._run._own_scalar
-            record("trained/steps", _FIRST)  # since the first of two scans at least
+            record("trained/steps", _FIRST)  # steps since the first of two scans at least
             record("trained/held", self._held)
             record("trained/replaced", len(self._new))
             self._name([(name, _REPLACED) for name, _ in self._new])
@@ -108,14 +110,14 @@ class Untrained:
         self._scan_at = step + (3 if self._new and not self._reported_new else max(_SCANNED, rest, min(step // 4, _RARELY)))
 
     def _look_at_idle(self):
-        """Several optimizers: has one never stepped, though its parameters have gradients?"""
+        """If there are several optimizers, checks whether one has never stepped though its parameters have gradients."""
         idle = [one for of, one in self._found.items() if of not in self._updates]
         self._others = max(self._updates.values(), default=0)
         if not idle or self._others > _STEPS_OF_OTHERS or self._others & (self._others - 1):
             return
         parameters = [p for one in idle for group in one.groups() for p in group["params"]]
         self._graded_idle += any(p.grad is not None for p in parameters)
-        if self._others == _STEPS_OF_OTHERS and self._graded_idle > 6:  # of seven looks
+        if self._others == _STEPS_OF_OTHERS and self._graded_idle > 6:  # of seven checks
             record = self._run._own_scalar
             record("trained/unstepped", len(parameters))
             record("trained/others", self._others)
@@ -126,10 +128,11 @@ class Untrained:
         return [(self._prefix + name, p) for name, p in named_parameters(self._model) if p.requires_grad]
 
     def _begin(self):
-        """At the first update: what FSDP2 and new heads replaced since the watch is in place."""
+        """Called at the first update: parameters that FSDP2 and new heads replaced since the watch began are in
+        place."""
         named = self._named()
         held, elsewhere = held_by(self._found.values()), held_elsewhere(self._found.values())
-        # Of some other ranks hold all, and the gradient.
+        # Of some parameters other ranks hold all elements, and the gradient.
         named = [(name, p) for name, p in named if local(part(p)).numel() and id(p) not in elsewhere]
         self._waiting = {id(p): (name, p) for name, p in named if id(p) in held}
         self._holder = {id(p): of for of, one in self._found.items() for p in one.parameters()}
@@ -140,13 +143,13 @@ class Untrained:
             self._before = self._sums()
 
     def before_update(self, optimizer):
-        """Of one optimizer, with the gradients that it reads."""
+        """Called before the update of one optimizer, with the gradients that it reads."""
         if self._waiting is None:
             self._begin()
-        if self._counted != self._run._step:  # of several optimizers the first one's
+        if self._counted != self._run._step:  # if there are several optimizers, the first one's
             self._counted = self._run._step
             self._steps += bool(self._held) or any(group.get("lr", 1) for group in optimizer.param_groups)
-        if self._last.get(id(optimizer)) != self._run._step:  # DeepSpeed's steps once for each group
+        if self._last.get(id(optimizer)) != self._run._step:  # DeepSpeed steps once for each group
             self._last[id(optimizer)] = self._run._step
             self._updates[id(optimizer)] = self._updates.get(id(optimizer), 0) + 1
         if self._late and self._steps <= _FIRST:
@@ -158,7 +161,7 @@ class Untrained:
             waiting.pop(id(p), None)
 
     def step_ends(self):
-        """After an update, in the open step."""
+        """Called after an update, in the open step."""
         if self._waiting is None:
             return
         if len(self._found) > 1:
@@ -220,7 +223,8 @@ class Untrained:
         self._name(sorted(((name, words.get(name, _NEVER_RAN)) for name, _ in never), key=lambda pair: _ORDER.index(pair[1])))
 
     def _whole(self, ran):
-        """Of those whose modules ran: all of an adapter, all experts of a layer; or all, if they are most of what is trained."""
+        """Among those whose modules ran, keeps all of an adapter and all experts of a layer; or all, if they are most
+        of what is trained."""
         if 2 * len(ran) > self._held:
             return ran
         names = [self._prefix + name for name, p in self._model.named_parameters() if p.requires_grad]

@@ -1,4 +1,4 @@
-"""The optimizers and the model inside of what a framework hands to its user."""
+"""Finds the optimizers and the model inside of the objects that a framework gives to its user."""
 
 import gc
 import inspect
@@ -10,15 +10,16 @@ from .._tensors import local
 
 _DEPTH = 8  # wrappers around one another, at most
 _CAPTURED = "_optimizer_original_step_method"  # of accelerate's wrapper with a scaler
-_OWN_STEP = ("ZeroRedundancyOptimizer",)  # it sends weights after the inner step: its own step is hooked
+_OWN_STEP = ("ZeroRedundancyOptimizer",)  # sends weights after the inner step: its own step is hooked
 
 
 class Opened:
-    """One optimizer of torch.optim. `stepping`: the object whose step() makes the update whole; else `inner` itself.
+    """One optimizer of torch.optim. `stepping`: the object whose step() makes the complete update; else `inner`
+    itself.
 
-    `captured`: the wrapper kept inner.step from before, so a method that takes its place is lost; torch's own hooks are used.
-    `frame`: of frames.py, if the framework's own step is made of steps of this one. `pieces`: what it holds in the place of parameters.
-    `elsewhere`: parameters that the optimizers of other ranks hold, for this rank too.
+    `captured`: the wrapper has kept inner.step, so a method that replaces it is not called; torch's own hooks are
+    used. `frame`: of frames.py, if the framework's step consists of steps of this one. `pieces`: what it holds in the
+    place of parameters. `elsewhere`: parameters that the optimizers of other ranks hold, for this rank too.
     """
 
     __slots__ = ("inner", "stepping", "captured", "wrappers", "frame", "pieces", "elsewhere")
@@ -28,15 +29,16 @@ class Opened:
         self.frame, self.pieces, self.elsewhere = None, [], []
 
     def groups(self):
-        """Its parameters: the inner one of ZeroRedundancyOptimizer holds this rank's alone."""
+        """Returns its parameter groups: the inner optimizer of ZeroRedundancyOptimizer holds only this rank's."""
         return getattr(self.stepping, "param_groups", self.inner.param_groups)
 
     def parameters(self):
-        """Those of the model that it updates, also if it holds copies or parts of them."""
+        """Returns the model's parameters that it updates, also if it holds copies or parts of them."""
         return [piece.parameter for piece in self.pieces] or [p for group in self.groups() for p in group["params"]]
 
     def graded(self, ids):
-        """Those of `ids` that have a gradient. Where a framework keeps gradients in a buffer of its own, zeros are none."""
+        """Returns those of `ids` that have a gradient. If a framework keeps gradients in its own buffer, zeros do not
+        count."""
         if self.frame is None:
             return [p for p in self.parameters() if p.grad is not None and id(p) in ids]
         held = [(piece.parameter, piece) for piece in self.pieces] or [(p, p) for p in self.parameters()]
@@ -44,17 +46,17 @@ class Opened:
 
 
 def held_by(found):
-    """Ids of the parameters that optimizers hold."""
+    """Returns the ids of the parameters that optimizers hold."""
     return {id(p) for one in found for p in one.parameters()}
 
 
 def held_elsewhere(found):
-    """Ids of the parameters that other ranks' optimizers hold, and none here."""
+    """Returns the ids of the parameters that other ranks' optimizers hold, and none here."""
     return {id(p) for one in found for p in one.elsewhere} - held_by(found)
 
 
 def _inside(optimizer, base):
-    """The optimizers of which this one is made; empty if it is none that wraps others."""
+    """Returns the optimizers that it wraps; empty if it wraps none."""
     chained = getattr(optimizer, "chained_optimizers", None)  # Megatron-core
     if chained is not None:
         return list(chained)
@@ -81,7 +83,8 @@ def _open(optimizer, base, wrappers, stepping, captured):
 
 
 def opened(optimizer):
-    """[Opened] of what is given: an optimizer, a wrapper of one, a container, or a list. Empty if there is none of torch.optim inside."""
+    """Returns [Opened] of the given object: an optimizer, a wrapper of one, a container, or a list. Empty if it has
+    none of torch.optim."""
     base = sys.modules["torch"].optim.Optimizer
     given = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
     found, known = [], set()
@@ -95,7 +98,7 @@ def opened(optimizer):
 
 
 def _is_captured(optimizer):
-    """By a living wrapper of accelerate's that the caller did not hand over."""
+    """Returns whether a living wrapper of accelerate's, which the caller did not pass, has captured it."""
     kind = getattr(sys.modules.get("accelerate.optimizer"), "AcceleratedOptimizer", None)
     alive = gc.get_objects() if kind is not None else ()
     return any(type(one) is kind and hasattr(one, _CAPTURED) and one.optimizer is optimizer for one in alive)
@@ -106,7 +109,8 @@ def inner_ids(optimizer):
 
 
 class Model:
-    """`given`: what the trainer calls. `ddp`: the DistributedDataParallel around it or in it, or None. `module`: the trainer's own."""
+    """`given`: the object that the trainer calls. `ddp`: the DistributedDataParallel around it or in it, or None.
+    `module`: the trainer's own."""
 
     def __init__(self, given):
         self.given, self.ddp, self.compiled = given, None, False
@@ -120,13 +124,13 @@ class Model:
                 break
             at = inner
         self.module = at
-        if self.ddp is None:  # a LightningModule, or what a callback gets
+        if self.ddp is None:  # a LightningModule, or the object that a callback gets
             self.ddp = around(at)
             self.given = given if self.ddp is None else self.ddp
 
 
 def _module_in(module):
-    """What it wraps, or None."""
+    """Returns the wrapped object, or None."""
     if unwrapped(module) is not module:
         return unwrapped(module)
     if is_ddp(module) or _is_wrapper(module):
@@ -138,16 +142,17 @@ def _module_in(module):
 
 
 def _is_wrapper(module):
-    """DeepSpeed's engine, or Megatron-core's DistributedDataParallel, Float16Module and the like."""
+    """Returns whether it is DeepSpeed's engine, or Megatron-core's DistributedDataParallel, Float16Module or similar."""
     if "module" not in module._modules:
         return False
     return type(module).__module__.startswith("megatron.core.") or any(kind.__name__ == "DeepSpeedEngine" for kind in type(module).__mro__)
 
 
 def holders(parameters, known=()):
-    """Living optimizers that hold some of the parameters, inner ones and none of `known`, ids of inner ones."""
+    """Returns living optimizers that hold some of the parameters: inner ones that are not in `known`, ids of inner
+    ones."""
     base, ids = sys.modules["torch"].optim.Optimizer, {id(p) for p in parameters}
-    alive = [one for one in gc.get_objects() if issubclass(type(one), base)]  # an object may answer with work of its own: types are asked
+    alive = [one for one in gc.get_objects() if issubclass(type(one), base)]  # an attribute of an object may run code, so only types are read
     mine = [o for o in alive if any(id(p) in ids for group in getattr(o, "param_groups", ()) for p in group["params"])]
     wrapped = {inner for o in mine for inner in inner_ids(o) if inner != id(o)}
     return [o for o in mine if id(o) not in wrapped and not (inner_ids(o) | {id(o)}) & set(known)]

@@ -1,4 +1,4 @@
-"""Updates of an optimizer that is watched: some elements before its step, after it, and what was meant."""
+"""Updates of a watched optimizer: some elements before its step, after it, and the intended values."""
 
 import sys
 
@@ -7,7 +7,7 @@ from .._kinds import KIND_UPDATE
 from .._shards import own_gradient
 from .._tensors import local
 
-_MOST = 1 << 15  # elements of one parameter: of a larger one a block, another one at each step
+_MOST = 1 << 15  # elements of one parameter: of a larger one a block, at each step another one
 _STRIDE = 7919
 _MOMENTS = ("momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 
@@ -18,7 +18,7 @@ class _Kept:
     __slots__ = ("name", "parameter", "group", "block", "before", "gradient", "moment", "piece")
 
     def __init__(self, name, parameter, group, step, moment, scale, piece=None):
-        """`parameter`: the optimizer's own. `piece`: the part of it that is meant."""
+        """`parameter`: the optimizer's own. `piece`: its part that is measured."""
         self.name, self.parameter, self.group, self.piece = name, parameter, group, piece
         first = step * _STRIDE % max(1, self._all_of(parameter).numel() - _MOST + 1)
         self.block = slice(first, first + _MOST)
@@ -36,7 +36,7 @@ class _Kept:
 
 
 class Updates:
-    """One optimizer's."""
+    """The updates of one optimizer."""
 
     def __init__(self, run, optimizer, names, pieces=()):
         """names: {id of a parameter: name}. pieces: what the optimizer holds in their place."""
@@ -45,7 +45,7 @@ class Updates:
             if id(piece.parameter) in names:
                 self._pieces.setdefault(id(piece.held), []).append((names[id(piece.parameter)], piece))
         self.kind = _intended.kind_of(optimizer)
-        self.kept = []  # of the step that is being made
+        self.kept = []  # of the step in progress
         self._word = None
 
     def _parameters(self):
@@ -61,9 +61,12 @@ class Updates:
         return self.kind is not None and (self._word is None or step >= self._word[0])
 
     def before(self, scale=1.0, requested=False, chosen=None):
-        """In front of the optimizer's step. Nothing is kept where no site is due. `scale`: by which the gradients are too large.
+        """Called before the optimizer's step. Keeps nothing if no site is due. `scale`: the factor by which the
+        gradients are too large.
 
-        `asked`: the caller knows that some are due. `chosen`: names of those that are looked at; None: all that are due."""
+        `asked`: the caller knows that some are due. `chosen`: names of those that are measured; None: all that are
+        due.
+        """
         self.kept = []
         if not requested and chosen is None and not self.due(self._run._step):
             return

@@ -1,16 +1,16 @@
-"""Losses that are no single scalar: backward is given a gradient of them, by which their elements are weighed."""
+"""Losses that are not a single scalar: backward is given a gradient, which weights their elements."""
 
 
 class Weighted:
-    """What is a loss of what backward is called on, with the gradients that it is given."""
+    """Returns the loss among the tensors and gradients with which backward is called."""
 
-    _small = 4096  # elements: of more, what the first pass has shown counts
-    _known = {}  # number of dimensions -> is it a loss?
+    _small = 4096  # elements: if there are more, the result of the first pass counts
+    _known = {}  # number of dimensions -> whether it is a loss
 
     @classmethod
     def loss(cls, tensor, given):
-        """A scalar: the elements as they are weighed, or None. Weights of both signs are gradients of an activation, as a stage of a pipeline
-        gets them."""
+        """Returns a scalar, the weighted elements; or None. Weights of both signs are gradients of an activation, as
+        a stage of a pipeline gets them."""
         if not hasattr(tensor, "numel"):
             return None
         if given is None:
@@ -29,6 +29,6 @@ class Weighted:
         if one_sign is None:
             low, high = float(given.detach().min()), float(given.detach().max())
             one_sign = low >= 0 or high <= 0
-            if low != high or low != 0:  # of a batch that is masked as a whole nothing is known
+            if low != high or low != 0:  # nothing is known of a batch that is masked completely
                 cls._known[tensor.dim()] = one_sign
         return (tensor.detach() * given.detach()).sum() if one_sign else None

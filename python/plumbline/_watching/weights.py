@@ -1,4 +1,5 @@
-"""The weights of a watched model: a checksum of them, their values after an update, and those that a forward pass used."""
+"""The weights of a watched model: their checksum, their values after an update, and the values that a forward pass
+used."""
 
 from .._kinds import KIND_TENSOR
 from .._library import CAPTURING, NO_STEP
@@ -9,10 +10,10 @@ from .._tensors import local
 
 
 class Weights:
-    """Of one watch. `replicas` names the ranks that hold copies of them; None if no other rank does."""
+    """The weights of one watch. `replicas` names the ranks that hold copies of them; None if no other rank does."""
 
     def __init__(self, run, model, prefix, copies, ddp, shards):
-        """copies: as copies_of returns. shards: names of the parameters of which each rank holds a part."""
+        """copies: as copies_of returns. shards: names of the parameters that are split over ranks."""
         self._run, self._model, self._prefix, self._shards = run, model, prefix, shards
         self.replicas, self._ignored = (None, ()) if copies is None else ("world", copies.ignored)
         self._copies = [(prefix + name, part(p)) for name, p in named_parameters(model) if name not in self._ignored]
@@ -27,7 +28,7 @@ class Weights:
         self._used_step = NO_STEP  # the last step whose weights were observed before their update
 
     def record_checksum(self, sums, poisoned):
-        """Records one checksum of what ranks hold copies of. sums: as `checksums` returns."""
+        """Records one checksum of the weights that ranks hold copies of. sums: as `checksums` returns."""
         if self.replicas and not poisoned:
             self._run._own_scalar(self._series, combined(sums))
 

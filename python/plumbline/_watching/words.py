@@ -1,4 +1,4 @@
-"""The line that a watch prints about itself, once."""
+"""The one line that a watch prints about itself."""
 
 import sys
 
@@ -7,7 +7,7 @@ from .unwrap import held_by, held_elsewhere
 
 
 def processes():
-    """Of torch.distributed's world, if there is one."""
+    """Returns the number of processes of torch.distributed's world, if there is one."""
     distributed = sys.modules.get("torch.distributed")
     return distributed.get_world_size() if distributed is not None and distributed.is_available() and distributed.is_initialized() else 1
 
@@ -17,7 +17,7 @@ def _counted(number, what):
 
 
 def _adapters(watch):
-    """", LoRA r=8 on q_proj, v_proj (8 adapters), base frozen": of peft's models; empty of others."""
+    """Returns ", LoRA r=8 on q_proj, v_proj (8 adapters), base frozen" for peft's models; empty for others."""
     configs = getattr(watch._model, "peft_config", None)
     if not isinstance(configs, dict) or len(configs) != 1:
         return ""
@@ -40,12 +40,13 @@ _NO_SUMS = ("no sum of gradients over the processes was observed in the first up
 
 
 def alone(watch):
-    """One of several processes, without a wrapper that is known and without shards."""
+    """Returns whether this is one of several processes, without a known wrapper and without shards."""
     return watch._weights.replicas is None and not watch._shards and not watch._frames and processes() > 1
 
 
 def unseen_sums(watch):
-    """(layer, op) of the site that is declared if no sum over the processes is seen; None: there may be none, as of tensor parallelism."""
+    """Returns (layer, op) of the site that is declared if no sum over the processes is seen; None: there may be none,
+    as with tensor parallelism."""
     layer = f"{watch._prefix}sums over {processes()} processes"
     if alone(watch):
         return layer, f"unseen: {_ALONE}"
@@ -53,7 +54,7 @@ def unseen_sums(watch):
 
 
 def describe(watch):
-    """One line: what is watched, and what is not."""
+    """Returns one line: what is watched, and what is not."""
     kinds = [type(o).__name__ for o in watch.optimizers]
     each = dict.fromkeys(kinds)
     optimizers = ", ".join(kind if kinds.count(kind) == 1 else f"{kinds.count(kind)} of {kind}" for kind in each) or "no optimizer yet"
