@@ -337,7 +337,7 @@ class Programs(unittest.TestCase):
             *) exit 3;; esac\n""")
         _, results, page = self.run_parts("step_copies")
         self.assertEqual(results["step_copies"], found)
-        self.assertIn("256 MB copied both ways", page)
+        self.assertIn("during copies of 256 MB in both directions", page)
 
     def test_what_breaks_is_stated_and_no_success(self):
         self.program("gpu_step", "echo about to break; exit 3\n")
