@@ -53,7 +53,7 @@ struct RunSummary {
   // that settles its state at the end does so once per end. RunState stores it.
   uint64_t ends = 0;
   bool meta_alone = false;  // no rule outside group meta is active
-  // meta_alone follows from the engine's rules, so it is not stored.
+  // Not stored here: meta_alone follows from the rules of the engine, and RunState stores ends.
   void Persist(Archive& a) {
     a(run, step_first, step_last, ranks, sites, losses, late, evidence, verdicts);
   }
