@@ -4,7 +4,6 @@
 
 #include "analysis/rates/apart.h"            // IWYU pragma: export
 #include "analysis/rates/odd_rate.h"         // IWYU pragma: export
-#include "analysis/rates/print_grain.h"      // IWYU pragma: export
 #include "analysis/rates/rank_rate.h"        // IWYU pragma: export
 #include "analysis/rates/rate_course.h"      // IWYU pragma: export
 #include "analysis/rates/rate_name.h"        // IWYU pragma: export

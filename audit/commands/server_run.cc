@@ -92,7 +92,7 @@ class Replay {
     globs_ = config.rules;
     if (header.window_steps() > 0) config.window_steps = header.window_steps();
     config.run_bytes = header.run_bytes();
-    config.hosted = header.closes_told();
+    config.hosted = header.closes_reported();
     auto engine = rules::Engine::Create(config, [this](const v1::Verdict& v) {
       if (v.site().run() == options_.run) result_.report.Add(v);
     });

@@ -57,7 +57,7 @@ std::string RevisionText(const v1::IncidentRevision& r) {
 
 std::string DeliveryText(const v1::AlertDelivery& a) {
   const int64_t at = a.done_unix_ns() != 0 ? a.done_unix_ns() : a.decided_unix_ns();
-  std::string text = TimeText(at) + "  told " + Padded(Printable(a.route()), 12) +
+  std::string text = TimeText(at) + "  sent " + Padded(Printable(a.route()), 12) +
                      Padded(Printable(a.event()), 11) + Printable(a.state());
   if (a.tries() > 1) absl::StrAppend(&text, " after ", a.tries(), " tries");
   if (!a.problem().empty()) absl::StrAppend(&text, ": ", Printable(a.problem()));

@@ -76,9 +76,9 @@ constexpr const char* kGetSeriesIn = R"({"type": "object", "properties": {
     "description": "glob over LAYER/OP, or OP if there is no layer; without it the series are listed"},
   "from": {"type": "integer", "description": "first step"},
   "to": {"type": "integer", "description": "last step"},
-  "last": {"type": "integer", "minimum": 1, "maximum": 1000000000, "description": "only so many newest steps"},
+  "last": {"type": "integer", "minimum": 1, "maximum": 1000000000, "description": "number of newest steps"},
   "cells": {"type": "integer", "minimum": 1, "maximum": 4000,
-    "description": "at most so many values, 400 unless given; steps are joined until they fit"},
+    "description": "largest number of values, 400 unless given; steps are joined until they fit"},
   "over_ranks": {"type": "boolean", "description": "joined over ranks (the default), or a row each"}},
   "required": ["run"], "additionalProperties": false})";
 constexpr const char* kGetSeriesOut = R"({"type": "object", "properties": {

@@ -27,7 +27,7 @@ absl::StatusOr<Gpu> FindGpu(const std::string& name) {
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "--gpu: expected one of ", names,
-      " (or any name with --peak, --memory and --domain-link beside it), found \"", name, "\""));
+      " (or any name together with --peak, --memory and --domain-link), found \"", name, "\""));
 }
 
 absl::StatusOr<double> PeakOf(const Gpu& gpu, const std::string& dtype) {

@@ -80,7 +80,7 @@ Json FromBottlenecks(const plan::Plan& plan) {
   Json out = Json::array();
   for (const plan::BottleneckShare& t : plan.bottlenecks)
     out.push_back({{"bottleneck", plan::BottleneckName(t.bottleneck)},
-                   {"toll", plan::BottleneckName(t.bottleneck)},  // the former key, for one version
+                   {"toll", plan::BottleneckName(t.bottleneck)},  // former name, for one version
                    {"share", t.share},
                    {"of", t.is_time ? "step" : "memory"}});
   return out;
@@ -108,7 +108,7 @@ std::string PlanJson(const PlanReport& r) {
                              {"selective", NumberOrNull(p.activations.selective)},
                              {"full", NumberOrNull(p.activations.full)}};
   out["bottlenecks"] = FromBottlenecks(p);
-  out["tolls"] = out["bottlenecks"];  // the former key, for one version
+  out["tolls"] = out["bottlenecks"];  // former name, for one version
   Json assumptions = Json::array();
   for (const std::string& line : PlanAssumptions(r)) assumptions.push_back(ValidUtf8(line));
   out["assumptions"] = std::move(assumptions);

@@ -78,7 +78,8 @@ PlanTable StageTable(const plan::Plan& p) {
     table.rows.push_back({Count(s.stages), absl::StrFormat("%.3g", s.micro_batches),
                           PlanPercent(s.bubble), SecondsText(s.network_seconds),
                           SecondsText(s.step_seconds)});
-  if (p.stages.empty()) table.below = "No number of stages gives each replica a micro-batch.";
+  if (p.stages.empty())
+    table.below = "Every number of stages leaves replicas without a micro-batch.";
   return table;
 }
 

@@ -93,7 +93,7 @@ std::string RenderJson(const AuditResult& result) {
                       {"dropped", result.coverage.dropped}};
   if (const auto bottlenecks = BottlenecksOf(result); !bottlenecks.empty()) {
     json["bottleneck"] = FromBottlenecks(bottlenecks);
-    json["toll"] = json["bottleneck"];  // the former key, for one version
+    json["toll"] = json["bottleneck"];  // former name, for one version
   }
   if (result.selection.baseline || result.selection.since) {
     json["left_out"] = {{"baseline", chosen.known}, {"since", chosen.before}};

@@ -276,7 +276,7 @@ class SarifRun {
         properties["bottleneck"]["next"] = std::string(bottlenecks[1].id);
         properties["bottleneck"]["nextShare"] = bottlenecks[1].share;
       }
-      properties["toll"] = properties["bottleneck"];  // the former key, for one version
+      properties["toll"] = properties["bottleneck"];  // former name, for one version
     }
     if (result_.selection.baseline) properties["leftOutByBaseline"] = chosen_.known;
     if (result_.selection.since) properties["leftOutBySince"] = chosen_.before;

@@ -28,7 +28,7 @@ def arguments(argv):
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--batch", type=int, default=64, help="sequences a step")
     parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--lag", type=int, default=0, help="updates by which the engine is behind")
+    parser.add_argument("--lag", type=int, default=0, help="updates that the engine's weights lack")
     parser.add_argument("--bits", choices=("f32", "bf16", "int8"), default="bf16",
                         help="in which the engine holds the weights")
     parser.add_argument("--in-flight", action="store_true",

@@ -18,7 +18,7 @@ FAULTS = {
     "no-zero-grad": "gradients are not cleared: each step adds to those before",
     "left-out": "the optimizer does not hold the last block's parameters",
     "rate-zero": "the learning rate is 0",
-    "nan": "a weight is no number from step 30 on",
+    "nan": "a weight is NaN from step 30 on",
 }
 WIDTH, LENGTH, BATCH = 64, 64, 16
 

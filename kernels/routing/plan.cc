@@ -194,7 +194,7 @@ absl::Status PlanRouting(const RoutingInput& in, RoutingPlan* plan) {
   if (status.ok()) status = TakeTensors(in, plan);
   if (!status.ok()) return status;
   if (plan->keep.present() && !plan->topk.present()) {
-    return Bad("keep_mask", "topk_indices beside it, found none");
+    return Bad("keep_mask", "topk_indices next to it, found none");
   }
   plan->recorded = plan->topk.present()  ? RecordedChoice::kIndices
                    : plan->map.present() ? RecordedChoice::kMap

@@ -20,9 +20,9 @@
 #include "kernels/core/device_code.h"
 #include "kernels/core/widen.h"
 #include "kernels/tensor/batch.h"
+#include "kernels/tensor/digest.h"
 #include "kernels/tensor/fit.h"
 #include "kernels/tensor/look.h"
-#include "kernels/tensor/tile_digest.h"
 #include "kernels/tensor/tile_lanes.h"
 #include "kernels/tensor/tile_sums.h"
 
@@ -51,6 +51,30 @@ PLUMB_HD constexpr T Smaller(T a, T b) {
 }
 
 }  // namespace internal
+
+// The digest of a tile: the words of a tensor with their keys.
+class TileDigest {
+ public:
+  PLUMB_DEVICE explicit TileDigest(const DigestTable* table) : table_(table) {}
+
+  // Sets the digest's block to that of byte `at` of the tensor, for the words that follow.
+  PLUMB_DEVICE void Enter(int64_t at) {
+    const int64_t block = at / kDigestBlockBytes;
+    if (block == block_) return;
+    block_ = block;
+    key_ = DigestBlockKey(static_cast<uint64_t>(block));
+  }
+  PLUMB_DEVICE void Add(uint64_t word, int64_t index, Digest* digest) const {
+    const auto place = static_cast<uint64_t>(index) % kDigestBlockWords;
+    digest->low += DigestWord(word, table_->low[place] ^ key_.low);
+    digest->high += DigestWord(word, table_->high[place] ^ key_.high);
+  }
+
+ private:
+  const DigestTable* table_;
+  int64_t block_ = -1;
+  DigestKey key_{};
+};
 
 template <typename Warp, typename Sink, typename W, typename Raw>
 class TileMeasure {

@@ -6,12 +6,30 @@
 #include <cstdint>
 
 #include "kernels/core/device_code.h"
+#include "kernels/core/wide_sum.h"
 #include "kernels/tensor/batch.h"
 #include "kernels/tensor/fit.h"
 #include "kernels/tensor/tile_lanes.h"
-#include "kernels/tensor/wide_sums.h"
 
 namespace plumbline {
+
+// Adds v 2^exponent to one of the sums, a WideKind. The sink is passed by value: one with an
+// address would be in memory.
+template <typename Sink>
+PLUMB_DEVICE void GiveWide(Sink sink, int which, Int128 v, int exponent) {
+  const bool negative = v < 0;
+  if (v != 0) sink.Wide(which, static_cast<Uint128>(negative ? -v : v), exponent, negative);
+}
+
+// Adds a value that no lane's sum holds to all sums.
+template <typename Sink>
+PLUMB_CALLED void GiveValue(Sink sink, uint64_t significand, int exponent, bool negative) {
+  if (significand == 0) return;
+  const Uint128 wide = significand;
+  sink.Wide(kWideSum, wide, exponent, negative);
+  sink.Wide(kWideMagnitudes, wide, exponent, false);
+  sink.Wide(kWideSquares, wide * wide, 2 * exponent, false);
+}
 
 // The distance of a value from the largest exponent so far in its tile up to which a lane's sums
 // hold it: 24 bits and 32 below are 61 bits for 32 values, and 117 for their squares; 53 bits and 8

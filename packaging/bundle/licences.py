@@ -69,7 +69,7 @@ def write_list(rows, path):
     versions = _of_packages("Version", {package for _, package in rows})
     width = max(len(name) for name, _ in rows)
     lines = [
-        "Plumbline itself: plumbline.txt. What is carried here, the Debian package it was taken from, and that package's licence beside this file:",
+        "Plumbline itself: plumbline.txt. What is carried here, the Debian package it was taken from, and the file in this folder with that package's licence:",
         "",
     ]
     lines += [f"{name:{width}}  {package} {versions.get(package, '')}" for name, package in rows]

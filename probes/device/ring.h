@@ -27,7 +27,6 @@
 #include "kernels/device/table.h"
 #include "probes/calls/carried.h"
 #include "probes/device/graph_calls.h"
-#include "probes/device/handles.h"
 #include "probes/device/item.h"
 #include "probes/device/job_batch.h"
 #include "probes/device/slots.h"
@@ -45,6 +44,35 @@ struct DeviceLimits {
 // one call.
 inline constexpr int kDeviceStreams = 4;
 inline constexpr int64_t kMaxDeviceTokens = int64_t{1} << 22;
+
+// Handles of the device, events or timers, taken and returned by number. Thread-safe, without a
+// lock.
+class Handles {
+ public:
+  explicit Handles(uint32_t count)
+      : count_(count),
+        handles_(std::make_unique<void*[]>(count)),
+        taken_(std::make_unique<std::atomic<bool>[]>(count)) {}
+
+  uint32_t count() const { return count_; }
+  void*& at(uint32_t i) { return handles_[i]; }
+
+  // Takes a handle; returns false if all are taken.
+  bool Take(uint32_t* i) {
+    for (uint32_t tries = 0; tries < count_; ++tries) {
+      *i = next_.fetch_add(1, std::memory_order_relaxed) % count_;
+      if (!taken_[*i].exchange(true, std::memory_order_acquire)) return true;
+    }
+    return false;
+  }
+  void Give(uint32_t i) { taken_[i].store(false, std::memory_order_release); }
+
+ private:
+  const uint32_t count_;
+  std::unique_ptr<void*[]> handles_;
+  std::unique_ptr<std::atomic<bool>[]> taken_;
+  std::atomic<uint32_t> next_{0};
+};
 
 class DeviceRing {
  public:

@@ -144,9 +144,10 @@ bool DeviceRing::ShowReplay(const Record& record, bool measured, DeviceItem* ite
   if (!at_.begun && measured) {
     if (!graph.Ordered()) {
       DeviceError error;
-      std::snprintf(error.text, sizeof(error.text),
-                    "a graph was replayed beside its step, or beside itself: on a stream that did "
-                    "not wait for the one given when it was captured, or that one for it");
+      std::snprintf(
+          error.text, sizeof(error.text),
+          "a graph was replayed concurrently with its step or with itself: on a stream that did "
+          "not wait for the one given when it was captured, or that one for it");
       Break(Broken::kGone, error);
     }
     const auto most = static_cast<uint32_t>(std::min<uint64_t>(graph.MostReplays(), kMaxReplays));

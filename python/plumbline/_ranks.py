@@ -71,7 +71,7 @@ class Ranks:
         launcher, names = of_launcher()
         # One task per node that spawns its ranks itself is no contradiction.
         if None in self.given and launcher is not None and launcher != group and (names[0] == "RANK" or launcher[1] == group[1]):
-            return (f"{' and '.join(names)} say {_words(launcher)}, torch.distributed says {_words(group)}: "
+            return (f"{' and '.join(names)} state {_words(launcher)}, torch.distributed states {_words(group)}: "
                     f"this process is recorded as {_words(group)}")  # fmt: skip
         return None
 

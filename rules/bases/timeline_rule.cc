@@ -52,8 +52,7 @@ void ReportBottlenecks(const v1::Timeline& t, bool all, v1::Verdict* verdict) {
   const std::vector<timeline::Bottleneck> bottlenecks = timeline::BottlenecksOf(t);
   ReportPaid(bottlenecks, verdict);
   if (bottlenecks.empty() || !all) return;
-  // The second key is the former one, for one version.
-  for (const char* key : {"bottlenecks", "tolls"}) {
+  for (const char* key : {"bottlenecks", "tolls"}) {  // former name, for one version
     google::protobuf::Struct& shares = PutStruct(*verdict->mutable_details(), key);
     for (const timeline::Bottleneck& bottleneck : bottlenecks)
       Put(shares, std::string(bottleneck.id), bottleneck.share);
@@ -64,8 +63,7 @@ void ReportBottlenecks(const v1::Timeline& t, bool all, v1::Verdict* verdict) {
 
 void ReportPaid(const std::vector<timeline::Bottleneck>& bottlenecks, v1::Verdict* verdict) {
   if (bottlenecks.size() < 2 || !verdict->has_finding()) return;
-  // The second key of each pair is the former one, for one version.
-  for (const char* key : {"bottleneck", "toll"})
+  for (const char* key : {"bottleneck", "toll"})  // former name, for one version
     Put(*verdict->mutable_details(), key, std::string(bottlenecks[0].id));
   for (const char* key : {"next_bottleneck", "next_toll"})
     Put(*verdict->mutable_details(), key, std::string(bottlenecks[1].id));

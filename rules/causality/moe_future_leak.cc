@@ -83,7 +83,7 @@ choices, with a capacity per choice rank. A pool whose rows are all prompts (`re
 admission explains the refusals, pairs prove nothing. Under recorded pools a cut with as much free as there is to explain, or a table that would have
 met the capacity by accident (2^-7), leaves a hint.
 
-**Inconclusive when** the configuration says `capacity: none` and choices were refused, an expert kept nothing and all else would pass (a null expert,
+**Inconclusive when** the configuration states `capacity: none` and choices were refused, an expert kept nothing and all else would pass (a null expert,
 or one left out for its load), the recorded policy is not the one that passes, all rows of a sequence have the same scores (they are not the tokens'
 own), sequence ids or positions are missing or occur twice, more than half of the rows are tied, NaN or infinite, refusals or what experts hold
 contradict the capacity, ranks of a shared pool are missing, randomness of the token's own was declared that the scores do not hold, own scores do not

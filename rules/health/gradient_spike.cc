@@ -54,8 +54,8 @@ a gradient's larger elements no longer fit fp16 (65,504), and become infinite th
   visible there, and a return from below is not a spike: such a series is inconclusive.
 
 **Strength.** `statistical`, its false-alarm rate measured: of 4,000 simulated healthy runs of 2,000 points
-(log-normal noise of 5 % to 50 %, correlated up to 0.9, a fall by up to 20 times at the start, a drift, rounded and sampled logs), at seeds that chose
-no number, none raised a warning: at most 0.08 % with 95 % confidence. Of 60,000 short ones of 30 to 300 points that rise, fall or wander slowly, with
+(log-normal noise of 5 % to 50 %, correlated up to 0.9, a fall by up to 20 times at the start, a drift, rounded and sampled logs), at seeds that no
+threshold was chosen with, none raised a warning: at most 0.08 % with 95 % confidence. Of 60,000 short ones of 30 to 300 points that rise, fall or wander slowly, with
 noise of 1 % to 30 % that is normal or has heavy tails and may be correlated, grow or shrink, 30 were accused: at most 0.07 %. 10^6 is customary.
 
 **Inconclusive when** fewer than 100 points were recorded, none is finite, or the norm was logged after the clip. Findings are made from 16 points on.

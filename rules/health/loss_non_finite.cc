@@ -42,8 +42,8 @@ Megatron-LM's log states it (`number of skipped iterations`). `grad_norm: inf` i
 **What it checks.** Each series of a loss (`lm loss`, `train_loss`, `val/loss`, `aux_loss`, `z_loss`; not `loss_scale`, `loss_weight` and the
 like) and of a gradient norm (`grad_norm`, `gnorm`, `grad_norm/total`, what a map names so), every value of every rank.
 - *A training loss.* The first value that is NaN or infinite is an error as its step closes, with the ranks that have one in that step; the others
-  of the same attempt are counted, and reported again each time their number has doubled. If so many finite and so many bad rows follow each other
-  three times in the same way, and no gradient norm is missing in the bad ones, the series was not due in these: the error becomes a note.
+  of the same attempt are counted, and reported again each time their number has doubled. If the same numbers of finite and of bad rows follow each
+  other three times, and no gradient norm is missing in the bad ones, the series was not due in these: the error becomes a note.
 - *A gradient norm.* An error if the loss of the row is lost, too (not finite, or exactly 0), if three rows in a row are not finite, if none ever was
   (eight rows, or all of the log: "NaN since the first logged step"), or at the end of a run without a loss scaler. One or two rows that are finite
   again after that are steps that a loss scaler skipped: a note, and a pass if the logged scale falls in that row or the next (`loss scale`,

@@ -53,7 +53,7 @@ seen, but noise could hide one of 3 to 10 %: a note.
 A model that has converged, and is trained further, shows the same curve. The finding is only a note if the log shows that the model may
 have learnt before: its first step is not the run's (more than twice as far from 0 as points are from each other), it
 logs an epoch that has not reached 1, or
-`run.watch` saw a cross-entropy over so many classes that the loss is under 0.9 of a uniform guess's; unless the level
+`run.watch` saw a cross-entropy over k classes, and the loss is below 0.9 ln k (a uniform guess has ln k); unless the level
 is ln k. Within an epoch or more a model that learns fits what it has seen before.
 
 **Strength.** `statistical`, `measured`. Simulated runs of 200 seeds each (docs/measurements/short_runs.md); under 60

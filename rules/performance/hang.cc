@@ -48,7 +48,7 @@ rank can be named, else as a `note`. The incident closes when the blocked ranks 
 normally.
 
 *Of flight-recorder dumps* (offline): a rank's head is its oldest pending operation. It waits for each member of the group that has not launched it,
-or holds it pending behind an older one; a send or receive waits for the peer named in it, unless that peer's head is the counterpart. `mismatched`:
+or holds it pending after an older one; a send or receive waits for the peer named in it, unless that peer's head is the counterpart. `mismatched`:
 the ranks in the minority by operation, dtype or shape (as the library compares them: counts of elements where they must agree, never how a tensor is
 viewed; bytes where an all-gather or broadcast only moves them; a tie names all), those that began two operations in another order than most, and
 those of which each sends to the next and none receives. `not-launched`: ranks that others wait for and that hold nothing pending; ranks without a
@@ -305,7 +305,7 @@ v1::Verdict OfDumps(const flight::Job& job, const Frozen& frozen) {
   }
   if (frozen.kind == Frozen::Kind::kNoneWaits) {
     return Inconclusive(absl::StrCat(
-        "nobody-waits: ", ListRanks(frozen.ranks), " had not completed ", OpWords(frozen.op),
+        "none-waits: ", ListRanks(frozen.ranks), " had not completed ", OpWords(frozen.op),
         " when the dump was written, and no rank waits; dumps of different times have this form"));
   }
   if (frozen.kind == Frozen::Kind::kFewDumps) {

@@ -51,7 +51,7 @@ one stage, or fewer than three steps are marked. Traces without a pipeline are n
 
 **What it cannot see.** Which of two imbalanced halves is the right one; work that does nothing useful (padding); that
 a pipeline waits for the network rather than for a stage
-(a note then says so).
+(a note then states this).
 
 **Cost.** A few sums a rank and step.
 

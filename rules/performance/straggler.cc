@@ -279,7 +279,7 @@ class StragglerRule : public ScalarRule {
       const Straggler& first = found.unawaited.front();
       return Inconclusive(
           absl::StrFormat(
-              "nobody-waits: the step marks of rank %d are %.3g times as long as those of the "
+              "none-waits: the step marks of rank %d are %.3g times as long as those of the "
               "others, which wait %.4g ms per step; hosts may run ahead of their GPUs",
               first.rank, first.slowness, 1e3 * first.others_exposed),
           std::move(details));

@@ -35,7 +35,7 @@ fp16 adds bit patterns: 1.0 in bf16 (0x3f80) reads as 1.875 in fp16.
 - A bucket whose order of parameters differs: build the model in the same order on every rank.
 - Mixed precision: one `reduce_dtype` (FSDP), one `communication_data_type` (DeepSpeed) for the whole group.
 
-**What it checks.** Calls joined by (group, sequence number), or by (step, n-th call) where no number is known:
+**What it checks.** Calls joined by (group, sequence number), or by (step, n-th call) where the sequence number is unknown:
 every rank must state the same wire dtype, count, operation and root. Calls that may differ in count by design
 (`variable_count`) are compared in the rest; point-to-point calls are exempt. `run.reducing` records a call before it is made (the
 first call of a site, and each change of size), so that it is known even if the process ends within the call.

@@ -287,7 +287,7 @@ class MomentRatchet : public ScalarRule {
     google::protobuf::Struct details;
     Put(details, "dtype", DTypeName(c.moment_dtype));
     Put(details, "sampled", static_cast<double>(c.size()));
-    Put(details, "telling", static_cast<double>(f.informative.size()));
+    Put(details, "informative", static_cast<double>(f.informative.size()));
     Put(details, "must_fall", static_cast<double>(f.all));
     Put(details, "fell", static_cast<double>(f.fell()));
     Put(details, "non_finite", static_cast<double>(f.non_finite));

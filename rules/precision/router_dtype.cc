@@ -261,7 +261,7 @@ class RouterDtype : public Rule {
                                         "next score within 2 ulp of each other.",
                                         layer.coarsest.name(), layer.tokens, 100 * layer.share)
                       : absl::StrFormat("Scores are %s with %d experts; 8 significand bits cannot "
-                                        "distinguish so many.",
+                                        "distinguish them all.",
                                         layer.coarsest.name(), layer.experts))
         .Cause(layer.coarsest.rounded ? "cast-too-late" : "16-bit-scores", 1)
         .Measured(ties ? "tied tokens" : "experts",

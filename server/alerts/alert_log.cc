@@ -7,7 +7,7 @@
 namespace plumbline::server {
 namespace {
 
-constexpr int kSchema = 1;
+constexpr int kSchema = 2;
 
 // FULL: a delivered alert is not delivered again after a power failure of the host.
 constexpr const char* kSettings = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;";
@@ -15,7 +15,7 @@ constexpr const char* kSettings = "PRAGMA journal_mode=WAL; PRAGMA synchronous=F
 // state: AlertDelivery::State.
 constexpr const char* kTables = R"(
 CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS told(
+CREATE TABLE IF NOT EXISTS sent(
   route TEXT NOT NULL, fingerprint TEXT NOT NULL, firing INTEGER NOT NULL, quiet INTEGER NOT NULL,
   level INTEGER NOT NULL, revision INTEGER NOT NULL, who TEXT NOT NULL, reason TEXT NOT NULL,
   body TEXT NOT NULL, PRIMARY KEY(route, fingerprint)) WITHOUT ROWID;
@@ -29,19 +29,28 @@ CREATE INDEX IF NOT EXISTS alerts_held ON alerts(route, row) WHERE state=3;
 CREATE INDEX IF NOT EXISTS alerts_of ON alerts(fingerprint, row);
 )";
 
+// From schema 1 to 2, in one transaction.
+constexpr const char* kFromSchema1 =
+    "BEGIN IMMEDIATE;"
+    "ALTER TABLE told RENAME TO sent;"  // former name
+    "PRAGMA user_version=2; COMMIT";
+
 absl::StatusOr<std::unique_ptr<Database>> TryOpen(const std::string& path) {
   auto database = Database::Open(path, Database::Mode::kReadWrite);
   if (!database.ok()) return database.status();
   if (auto s = (*database)->Execute(kSettings); !s.ok()) return s;
   const auto version = (*database)->Number("PRAGMA user_version");
   if (!version.ok()) return version.status();
-  if (*version != 0 && *version != kSchema)
+  if (*version < 0 || *version > kSchema)
     return absl::DataLossError(
         absl::StrCat(path, ": expected alerts of schema ", kSchema, ", found ", *version));
+  if (*version == 1) {
+    if (auto s = (*database)->Execute(kFromSchema1); !s.ok()) return s;
+  }
   if (auto s = (*database)->Execute(kTables); !s.ok()) return s;
   // Existing values are not written again, so that a full disk does not keep a server from
   // starting.
-  if (*version == kSchema) return database;
+  if (*version != 0) return database;
   if (auto s = (*database)->Execute(absl::StrCat("PRAGMA user_version=", kSchema)); !s.ok())
     return s;
   return database;
@@ -102,8 +111,8 @@ absl::Status AlertLog::Prepare() {
     const char* sql;
   } all[] = {
       {&all_reported_,
-       "SELECT route, fingerprint, firing, quiet, level, revision, who, reason, body FROM told"},
-      {&put_reported_, "INSERT OR REPLACE INTO told VALUES(?,?,?,?,?,?,?,?,?)"},
+       "SELECT route, fingerprint, firing, quiet, level, revision, who, reason, body FROM sent"},
+      {&put_reported_, "INSERT OR REPLACE INTO sent VALUES(?,?,?,?,?,?,?,?,?)"},
       {&insert_,
        "INSERT OR IGNORE INTO alerts(route, id, fingerprint, revision, event, body, state, tries,"
        " decided_ns, done_ns, problem) VALUES(?,?,?,?,?,?,0,0,?,0,'')"},
@@ -117,7 +126,7 @@ absl::Status AlertLog::Prepare() {
        "SELECT id, fingerprint, revision, event, body FROM alerts WHERE route=? AND state=3"
        " ORDER BY row"},
       {&summarised_, "UPDATE alerts SET state=4, done_ns=? WHERE route=? AND state=3"},
-      {&open_, "SELECT fingerprint, body, quiet, who, reason FROM told WHERE route=? AND firing=1"},
+      {&open_, "SELECT fingerprint, body, quiet, who, reason FROM sent WHERE route=? AND firing=1"},
       {&waiting_, "SELECT count(*), min(decided_ns) FROM alerts WHERE route=? AND state=0"},
       {&history_,
        "SELECT route, event, revision, state, tries, decided_ns, done_ns, problem FROM alerts"
@@ -221,7 +230,7 @@ absl::Status AlertLog::Keep(const std::vector<AlertDecision>& decisions,
 absl::Status AlertLog::Forget() {
   const MutexLock lock(mutex_);
   return InTransaction([&]() PLUMB_REQUIRES(mutex_) {
-    return database_->Execute("DELETE FROM told; DELETE FROM meta");
+    return database_->Execute("DELETE FROM sent; DELETE FROM meta");
   });
 }
 

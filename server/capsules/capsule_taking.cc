@@ -103,7 +103,7 @@ void CapsuleKeeper::Take(Capsule* capsule) {
   capsule->newest = known_(info.finding().site().run()).newest_step;
   AddRanks(capsule);
   if (info.ranks().empty()) {
-    info.set_error("nobody: no process of the run is connected");
+    info.set_error("not-connected: no process of the run is connected");
     info.set_state(v1::CapsuleInfo::STATE_FAILED);
     return Save(*capsule);
   }

@@ -77,7 +77,7 @@ class Cursor : public RunCursor {
     header_.set_newest_entry(options.committed());
     header_.set_window_steps(options.window_steps);
     header_.set_run_bytes(options.run_bytes);
-    header_.set_closes_told(true);
+    header_.set_closes_reported(true);
     *header_.mutable_rules() = {options.rules.begin(), options.rules.end()};
     *header_.mutable_settings() = {options.settings.begin(), options.settings.end()};
   }

@@ -318,7 +318,7 @@ WebAnswer WebService::OfIncident(const Lease& lease, const WebRequest& request,
   std::string update = Decoded(request.update);
   if (update.compare(0, kBase64.size(), kBase64) == 0 &&
       !absl::WebSafeBase64Unescape(update.substr(kBase64.size()), &update)) {
-    return Failed(absl::InvalidArgumentError("Plumbline-Update: expected base64url behind b64."));
+    return Failed(absl::InvalidArgumentError("Plumbline-Update: expected base64url after b64."));
   }
   return OfResult(views_.SetState(lease, name, update));
 }

@@ -2,8 +2,11 @@
 // observations are written and delivered.
 #include "agent/core/run/run.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <new>
 #include <optional>
 #include <random>
 #include <string>
@@ -12,11 +15,36 @@
 
 #include "agent/core/shared/error.h"
 #include "base/clock.h"
-#include "base/page_allocator.h"
 #include "base/version/build_version.h"
 
 namespace plumbline::agent {
 namespace {
+
+// An allocator whose memory is separate pages, returned to the system when freed. In the trainer's
+// heap the place of a large object would be split by small objects after it is freed, and the next
+// one would need new memory: a thousand runs opened and closed left 237 MB allocated. Thread-safe,
+// stateless. Throws std::bad_alloc.
+template <typename T>
+struct PageAllocator {
+  using value_type = T;
+
+  PageAllocator() = default;
+  template <typename U>
+  PageAllocator(const PageAllocator<U>& /*other*/) {}  // NOLINT: as allocators convert
+
+  T* allocate(size_t n) {
+    void* pages =
+        mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) throw std::bad_alloc();
+    return static_cast<T*>(pages);
+  }
+  void deallocate(T* pages, size_t n) { munmap(pages, n * sizeof(T)); }
+
+  template <typename U>
+  bool operator==(const PageAllocator<U>& /*other*/) const {
+    return true;
+  }
+};
 
 using std::chrono::milliseconds;
 

@@ -99,7 +99,7 @@ bool JsonCursor::Number(double* out, NumberText* text) {
     ++p;
     decimals = digits();
     at_ = p;
-    if (decimals == 0) return Fail("a digit behind the point");
+    if (decimals == 0) return Fail("a digit after the point");
   }
   if (p != end_ && (*p | 0x20) == 'e') {
     ++p;

@@ -129,7 +129,7 @@ export function toast(text: string): void {
 
 // Announces a text to screen readers.
 export function announce(text: string): void {
-  document.querySelector('#said')!.textContent = text;
+  document.querySelector('#announced')!.textContent = text;
 }
 
 export async function copy(text: string): Promise<void> {

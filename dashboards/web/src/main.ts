@@ -185,7 +185,7 @@ function showLive(): void {
   const state = live.state.state === 'live' && !answered ? 'unanswered' : live.state.state;
   const box = document.querySelector('.link-state')!;
   const words = { connecting: 'connecting', live: 'live', starting: 'starting', offline: 'offline', out: 'not signed in', unanswered: 'not answered' }[state];
-  const lagText = state === 'live' ? h('span', { class: 'lg' }, lag >= 100 ? `, ${whole(lag / 100) === '0' ? '0.1' : (lag / 1000).toFixed(1)}\u00a0s behind` : '') : '';
+  const lagText = state === 'live' ? h('span', { class: 'lg' }, lag >= 100 ? `, ${whole(lag / 100) === '0' ? '0.1' : (lag / 1000).toFixed(1)}\u00a0s late` : '') : '';
   const text = words + (lagText ? lagText.textContent : '');
   if (box.textContent !== text) box.replaceChildren(mark(state === 'offline' ? 'off' : state === 'out' ? 'none' : state === 'live' ? 'live' : 'warning'), h('span', {}, words, lagText));
   document.body.classList.toggle('stale', state === 'offline' || state === 'starting' || state === 'unanswered');

@@ -153,7 +153,7 @@ const brand = s('svg', { viewBox: '0 0 16 16', width: 18, height: 18, 'aria-hidd
 document.body.replaceChildren(h('a', { class: 'skip', href: '#main', onclick: (event: Event) => { event.preventDefault(); main.focus(); } }, 'To the content'),
   h('header', { class: 'top' }, h('a', { class: 'brand', href: '#/', 'aria-label': 'Plumbline, the whole report' }, brand, h('span', {}, 'Plumbline')), h('span', { class: 'sub small' }, 'Audit report'), h('span', { class: 'grow' }), h('button', { class: 'quiet', id: 'theme', 'aria-label': 'Theme', onclick: turnTheme })),
   main, h('footer', {}, `plumb ${data.version}. This file is self-contained: it loads nothing and sends nothing. `, ...data.notes.map((one) => clean(one, 400) + ' '), count(data.inputs.length, 'input') + '.'),
-  h('div', { class: 'toast', role: 'status' }), h('div', { class: 'sr', id: 'said', role: 'log', 'aria-live': 'polite' }));
+  h('div', { class: 'toast', role: 'status' }), h('div', { class: 'sr', id: 'announced', role: 'log', 'aria-live': 'polite' }));
 document.addEventListener('keydown', (event) => {
   if (event.metaKey || event.ctrlKey || event.altKey) return;
   const rows = [...main.querySelectorAll<HTMLElement>('[data-row]')];

@@ -294,7 +294,7 @@ TEST(Kineto, TheBottleneckIsReported) {
   const AuditResult waits = Audit({dir.Write("a.json", TraceText(Trace(spec), {}))});
   EXPECT_THAT(RenderText(waits, {}), HasSubstr("\nBottleneck: the host (the GPU waits for it"));
   const v1::Verdict* comb = VerdictOf(waits, "performance/idle-comb");
-  for (const char* key : {"bottleneck", "toll"})
+  for (const char* key : {"bottleneck", "toll"})  // former name
     EXPECT_EQ(comb->details().fields().at(key).string_value(), "host");
   for (const char* key : {"next_bottleneck", "next_toll"})
     EXPECT_EQ(comb->details().fields().at(key).string_value(), "gpu-traffic");

@@ -425,11 +425,11 @@ std::vector<ArithmeticFamily> CleanCollectives() {
       After("int8", Named("int8-scaled", [](Recorded& c, Dice& d) { Quantise(c, 127, d); })));
   all.push_back(
       After("fp8", Named("fp8-scaled", [](Recorded& c, Dice& d) { Quantise(c, 16, d); })));
-  all.push_back(After("powersgd-not-said", LowRank));
-  all.push_back(After("one-bit-not-said", OneBit));
-  all.push_back(After("top-k-not-said", Sparsify));
-  all.push_back(After("int8-not-said", [](Recorded& c, Dice& d) { Quantise(c, 127, d); }));
-  all.push_back(After("16-bit-hook-not-said", [](Recorded& c, Dice& d) {
+  all.push_back(After("powersgd-undeclared", LowRank));
+  all.push_back(After("one-bit-undeclared", OneBit));
+  all.push_back(After("top-k-undeclared", Sparsify));
+  all.push_back(After("int8-undeclared", [](Recorded& c, Dice& d) { Quantise(c, 127, d); }));
+  all.push_back(After("16-bit-hook-undeclared", [](Recorded& c, Dice& d) {
     const DType wire = d.One({DType::kBF16, DType::kF16});
     for (size_t i = 0; i < c.output.size(); ++i) {
       double sum = 0;

@@ -302,7 +302,7 @@ std::vector<ArithmeticFamily> CleanProducts() {
       y = F(y) * F(p.row_scale.back());
     }
   }));
-  all.push_back(After("scale-not-said", [](Product& p, Dice& d) {
+  all.push_back(After("scale-undeclared", [](Product& p, Dice& d) {
     const float scale = F(std::exp(d.Normal()));
     for (double& y : p.d) y = F(y) * scale;
   }));
@@ -317,7 +317,7 @@ std::vector<ArithmeticFamily> CleanProducts() {
     for (double& y : p.d) y = StochasticRound(y, p.output, d);
     p.output_rounding = "stochastic";
   }));
-  all.push_back(After("stochastic-store-not-said", [](Product& p, Dice& d) {
+  all.push_back(After("stochastic-store-undeclared", [](Product& p, Dice& d) {
     Narrow(p, d);
     for (double& y : p.d) y = StochasticRound(y, p.output, d);
   }));
@@ -326,7 +326,7 @@ std::vector<ArithmeticFamily> CleanProducts() {
     for (double& y : p.d) y = RoundToFormat(y, p.output, RoundingMode::kTowardZero);
   }));
   all.push_back(
-      After("format-said", [](Product& p, Dice&) { p.input_format = DTypeName(p.input); }));
+      After("format-declared", [](Product& p, Dice&) { p.input_format = DTypeName(p.input); }));
   return all;
 }
 

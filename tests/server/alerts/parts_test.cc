@@ -11,6 +11,7 @@
 #include "server/alerts/alert_log.h"
 #include "server/alerts/signature.h"
 #include "server/settings/config.h"
+#include "server/store/database.h"
 #include "tests/server/alerts/support.h"
 
 namespace plumbline::server {
@@ -493,6 +494,45 @@ TEST(AlertLog, KeepsWhatWasDecidedInOrderUntilItIsDone) {
   EXPECT_EQ((*log)->WaitingOf("r")->count, 0u);
   ASSERT_TRUE((*log)->Retain(100).ok());
   EXPECT_TRUE((*log)->History("a")->empty());
+}
+
+TEST(AlertLog, OpensADatabaseOfSchema1) {
+  test::TempFolder folder;
+  const std::string path = folder.File("alerts.sqlite");
+  {
+    auto log = AlertLog::Open(path);
+    ASSERT_TRUE(log.ok()) << log.status();
+    ASSERT_TRUE((*log)->Keep({DecisionOf("r", "a")}, "book", 7, 10).ok());
+  }
+  {
+    auto database = Database::Open(path, Database::Mode::kReadWrite);
+    ASSERT_TRUE(database.ok()) << database.status();
+    const char* rename = "ALTER TABLE sent RENAME TO told";  // former name
+    ASSERT_TRUE((*database)->Execute(rename).ok());
+    ASSERT_TRUE((*database)->Execute("PRAGMA user_version=1").ok());
+  }
+  for (const char* opened : {"for the first time", "again"}) {
+    SCOPED_TRACE(opened);
+    auto log = AlertLog::Open(path);
+    ASSERT_TRUE(log.ok()) << log.status();
+    EXPECT_EQ((*log)->AllReported()->size(), 1u);
+    EXPECT_EQ((*log)->OpenOf("r")->size(), 1u);
+    EXPECT_EQ(*(*log)->Position(), std::make_pair(std::string("book"), uint64_t{7}));
+  }
+  EXPECT_FALSE(std::ifstream(path + ".aside").good());
+}
+
+// An earlier server opened this file after a later one: its state is not to be trusted.
+TEST(AlertLog, AFileOfALaterSchemaIsSetAside) {
+  test::TempFolder folder;
+  const std::string path = folder.File("alerts.sqlite");
+  ASSERT_TRUE(AlertLog::Open(path).ok());
+  {
+    auto database = Database::Open(path, Database::Mode::kReadWrite);
+    ASSERT_TRUE(database.ok() && (*database)->Execute("PRAGMA user_version=3").ok());
+  }
+  EXPECT_TRUE(AlertLog::Open(path).ok());
+  EXPECT_TRUE(std::ifstream(path + ".aside").good());
 }
 
 TEST(AlertLog, ADamagedFileIsSetAside) {
