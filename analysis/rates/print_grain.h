@@ -1,5 +1,6 @@
 // Finds the precision with which the values of a series are printed: the last decimal of any. If a
-// log prints a rate with four decimals, it shows 0.0000 long before the rate is 0.
+// log prints a rate with four decimals, it shows 0.0000 long before the rate is 0. A value such as
+// 0.00018400000000000003 was not rounded, although it is a multiple of 10^-6 within its own error.
 #pragma once
 
 #include <cmath>
@@ -18,20 +19,23 @@ class PrintGrain {
     before_ = newest_;
     newest_ = size;
     while (decimals_ <= kMost && !IsWhole(size)) ++decimals_;
+    whole_digits_ |= decimals_ <= kMost && !IsShort(size);
   }
 
   // Returns 10^-k if all values so far are multiples of it with k of few digits; else 0.
   double grain() const { return newest_ > 0 && decimals_ <= kMost ? Unit() : 0; }
+  // Returns true if some value has all digits of a double, so that the log does not round.
+  bool whole_digits() const { return whole_digits_; }
   // Returns true if a 0 after the newest value may be rounded. A schedule's value falls by steps
   // that grow slowly. So the next step is at most the last one plus a unit (both ends are rounded),
   // and half a unit more is rounded off. If it did not move before, it was within a unit.
   bool MayHideZero() const {
-    if (grain() == 0) return false;
+    if (grain() == 0 || whole_digits_) return false;
     const double step = before_ > newest_ ? before_ - newest_ : 0;
     return newest_ <= step + 2 * Unit() * (1 + 1e-9);
   }
 
-  void Persist(Archive& a) { a(newest_, before_, decimals_); }
+  void Persist(Archive& a) { a(newest_, before_, decimals_, whole_digits_); }
 
  private:
   static constexpr uint32_t kMost = 12;
@@ -41,8 +45,15 @@ class PrintGrain {
     return std::round(units) >= 1 && std::fabs(units - std::round(units)) <= 1e-9 * units;
   }
 
+  // Returns true if the value is the double that is nearest to a decimal of so many digits.
+  bool IsShort(double size) const {
+    const double scale = std::pow(10.0, static_cast<double>(decimals_));
+    return std::round(size * scale) / scale == size;
+  }
+
   double newest_ = 0, before_ = 0;  // the newest two different values
   uint32_t decimals_ = 0;
+  bool whole_digits_ = false;
 };
 
 }  // namespace plumbline::analysis
