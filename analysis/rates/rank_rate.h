@@ -9,7 +9,8 @@
 namespace plumbline::analysis {
 
 // Finds the precision with which the values of a series are printed: the last decimal of any. If a
-// log prints a rate with four decimals, it shows 0.0000 long before the rate is 0.
+// log prints a rate with four decimals, it shows 0.0000 long before the rate is 0. A value such as
+// 0.00018400000000000003 was not rounded, although it is a multiple of 10^-6 within its own error.
 class PrintGrain {
  public:
   // Takes a non-zero value, in order.
@@ -19,6 +20,7 @@ class PrintGrain {
     before_ = newest_;
     newest_ = size;
     while (decimals_ <= kMost && !IsWhole(size)) ++decimals_;
+    whole_digits_ |= decimals_ <= kMost && !IsShort(size);
   }
 
   // Returns 10^-k if all values so far are multiples of it with k of few digits; else 0.
@@ -27,12 +29,12 @@ class PrintGrain {
   // that grow slowly. So the next step is at most the last one plus a unit (both ends are rounded),
   // and half a unit more is rounded off. If it did not move before, it was within a unit.
   bool MayHideZero() const {
-    if (grain() == 0) return false;
+    if (grain() == 0 || whole_digits_) return false;
     const double step = before_ > newest_ ? before_ - newest_ : 0;
     return newest_ <= step + 2 * Unit() * (1 + 1e-9);
   }
 
-  void Persist(Archive& a) { a(newest_, before_, decimals_); }
+  void Persist(Archive& a) { a(newest_, before_, decimals_, whole_digits_); }
 
  private:
   static constexpr uint32_t kMost = 12;
@@ -42,8 +44,15 @@ class PrintGrain {
     return std::round(units) >= 1 && std::fabs(units - std::round(units)) <= 1e-9 * units;
   }
 
+  // Returns true if the value is the double that is nearest to a decimal of so many digits.
+  bool IsShort(double size) const {
+    const double scale = std::pow(10.0, static_cast<double>(decimals_));
+    return std::round(size * scale) / scale == size;
+  }
+
   double newest_ = 0, before_ = 0;  // the newest two different values
   uint32_t decimals_ = 0;
+  bool whole_digits_ = false;  // some value has all digits of a double: the log does not round
 };
 
 constexpr uint64_t kZeroRateSteps = 10;  // consecutive steps that are a finding

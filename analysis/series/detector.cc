@@ -91,6 +91,11 @@ RepeatFigures SeriesDetector::LookForRepeats() const {
   return analysis::LookForRepeats(newest);
 }
 
+EarlyBreak SeriesDetector::LookForEarlyBreak() const {
+  if (linear_ || now_.points > newest_.size()) return {};
+  return analysis::LookForEarlyBreak(NewestYs());
+}
+
 PlungeFigures SeriesDetector::LookForPlunge() const {
   return linear_ ? analysis::LookForPlunge(NewestYs()) : PlungeFigures{};
 }

@@ -68,6 +68,7 @@ class SeriesDetector {
   // Short series without a restart of the rate; from kFewestForLasting points on.
   LastingRise FindLastingRise() const;
   RepeatFigures LookForRepeats() const;  // of at most the newest 2,048 points
+  EarlyBreak LookForEarlyBreak() const;  // of at most 2,048 points, above 0; else nothing breaks
   PlungeFigures LookForPlunge() const;   // of at most the newest 2,048 points
   LearningFigures LookForLearning() const { return now_.stall.LookForLearning(); }
   bool EndIsDue() const { return now_.stall.EndIsDue(); }

@@ -135,4 +135,30 @@ PlungeFigures LookForPlunge(std::span<const std::pair<int64_t, double>> all) {
   return found;
 }
 
+EarlyBreak LookForEarlyBreak(std::span<const std::pair<int64_t, double>> all) {
+  constexpr size_t kSkipped = 2;  // the first point, and one on the way up
+  constexpr double kSigmas = 10, kErrors = 3;
+  EarlyBreak figures;
+  figures.points = all.size();
+  if (all.size() < kFewestForBreak) return figures;
+  std::vector<double> values;
+  for (const auto& [step, y] : all.subspan(kSkipped)) values.push_back(y);
+  figures.first = all.front().second;
+  figures.step = all[1].first;
+  std::vector<double> all_values = values;  // MedianOf sorts
+  figures.level = MedianOf(all_values);
+  figures.lowest = std::min(all[1].second, *std::min_element(values.begin(), values.end()));
+  figures.sigma = SigmaOfNeighbours(values);
+  const double rise = figures.level - figures.first;
+  if (!(rise >= std::log(2.0)) || !(rise >= kSigmas * figures.sigma)) return figures;
+  if (!(figures.lowest >= figures.first + rise / 2)) return figures;
+  // What falls afterwards is on its way down, as a loss whose first value was that of a part.
+  const size_t third = values.size() / 3;
+  std::vector<double> early(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(third));
+  std::vector<double> late(values.end() - static_cast<std::ptrdiff_t>(third), values.end());
+  const double error = 1.25 * figures.sigma * std::sqrt(2 / static_cast<double>(third));
+  figures.breaks = MedianOf(early) - MedianOf(late) <= std::max(std::log(1.05), kErrors * error);
+  return figures;
+}
+
 }  // namespace plumbline::analysis

@@ -39,4 +39,22 @@ struct PlungeFigures {
 // `all` has the steps and values of the series, oldest first.
 PlungeFigures LookForPlunge(std::span<const std::pair<int64_t, double>> all);
 
+// A model that breaks between its first logged point and the next: one low point, then a level at
+// least twice as high that never falls. Uses every point.
+struct EarlyBreak {
+  bool breaks = false;
+  double first = 0;   // ln value of the first point
+  double level = 0;   // ln value: median of the points after the second
+  double lowest = 0;  // ln value: the lowest point after the first
+  double sigma = 0;   // standard deviation of the points after the second
+  int64_t step = 0;   // of the second point
+  uint64_t points = 0;
+};
+
+inline constexpr size_t kFewestForBreak = 10;
+
+// `all` has the steps and ln values of the series, oldest first. If it has fewer than
+// kFewestForBreak points, nothing breaks.
+EarlyBreak LookForEarlyBreak(std::span<const std::pair<int64_t, double>> all);
+
 }  // namespace plumbline::analysis

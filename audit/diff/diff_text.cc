@@ -17,6 +17,8 @@ constexpr size_t kMostDifferences = 20;  // differences listed per kind; the oth
 constexpr size_t kMargin = 4;
 
 std::string Percent(double ln) { return absl::StrFormat("%.2f %%", 100 * std::expm1(ln)); }
+// Returns how far B is above or below A, as a share of A: at most 100 % below.
+std::string Apart(double ln) { return absl::StrFormat("%.2f %%", 100 * std::fabs(std::expm1(ln))); }
 
 // Writes the report of plumb diff: a summary line, sides, series, settings, numerics, findings,
 // times.
@@ -181,7 +183,7 @@ class DiffWriter : TextBlocks {
     if (c.departure) {
       Line(kMargin, absl::StrCat("by ", axis, ": departs at ", axis, " ", ShortNumber(*along.onset),
                                  ", B ", c.departure->size > 0 ? "above" : "below", " A by ",
-                                 Percent(std::fabs(c.departure->size)), " (",
+                                 Apart(c.departure->size), " (",
                                  "distinguishable from ", Percent(c.departure->threshold), " on)"));
     } else {
       Line(kMargin, absl::StrCat("by ", axis, ": no departure; less than ", Percent(c.smallest),
@@ -201,7 +203,7 @@ class DiffWriter : TextBlocks {
              "the newest %d (median), above at %d of them: %s (sign test, probability by chance "
              "%.2g; seeds are assumed to differ by up to 1.8 %%)",
              axis, Plural(along.comparison.points, "common point"),
-             few.size > 0 ? "above" : "below", Percent(std::fabs(few.size)), few.points, few.above,
+             few.size > 0 ? "above" : "below", Apart(few.size), few.points, few.above,
              few.apart ? "the sides differ" : "no difference is proved", few.chance));
     End(along);
   }
@@ -210,7 +212,7 @@ class DiffWriter : TextBlocks {
     if (along.end.points == 0) return;
     Line(kMargin,
          absl::StrFormat("at the end B is %s %s A (median of the newest %s)",
-                         Percent(std::fabs(along.end.size)), along.end.size > 0 ? "above" : "below",
+                         Apart(along.end.size), along.end.size > 0 ? "above" : "below",
                          Plural(along.end.points, "common point")));
   }
 
@@ -274,7 +276,7 @@ class DiffWriter : TextBlocks {
       } else if (series.by_step->few && series.by_step->few->apart) {
         absl::StrAppend(&departs, comma, NameOf(series), " (B ",
                         series.by_step->few->size > 0 ? "above" : "below", " by ",
-                        Percent(std::fabs(series.by_step->few->size)), ")");
+                        Apart(series.by_step->few->size), ")");
       }
     }
     if (!result_.compared) {

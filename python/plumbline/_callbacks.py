@@ -84,6 +84,9 @@ class Session:
 
     def scalars(self, metrics, prefix=""):
         """Records the numbers of a dictionary in the open step."""
+        light = getattr(self.run, "_light", None)
+        if metrics and light is not None:
+            light.open()
         for name, value in (metrics or {}).items():
             if hasattr(value, "numel") and value.numel() != 1:
                 continue

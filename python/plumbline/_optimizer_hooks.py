@@ -78,8 +78,10 @@ class _Closure:
             watch.in_closure = False
         if not self.returned:
             self.returned = True
-            begins(watch, self._updates, self._optimizer)
-            watch.stages.enter(OPTIMIZER)
+            light = watch._light
+            if not light.on or (len(light.rows) == light.at and not light.screens()):
+                begins(watch, self._updates, self._optimizer)
+                watch.stages.enter(OPTIMIZER)
         return result
 
 
@@ -90,7 +92,8 @@ def _stepping(watch, updates, plain, inner):
     stepped, rows = light.keeper(inner), light.rows
 
     def step(self, *arguments, **options):
-        if light.on:
+        closes = bool(arguments or options) and any(callable(given) for given in (*arguments, *options.values()))
+        if light.on and not (closes and updates.kind is not None):
             if arguments or options:
                 light.leave()
             elif len(rows) != light.at:
@@ -102,7 +105,7 @@ def _stepping(watch, updates, plain, inner):
                 light.screened(stepped)
                 return result
         watch.scale = 1.0
-        if (arguments or options) and any(callable(given) for given in (*arguments, *options.values())):
+        if closes:
             return by_closure(arguments, options) if updates.kind is None else before_update(arguments, options)
         begins(watch, updates, inner)
         if watch.scale is None:  # later code finds a backward pass without a step
@@ -136,8 +139,13 @@ def _stepping(watch, updates, plain, inner):
             return closures[-1]
 
         result = plain(*map(wrapped, arguments), **{name: wrapped(given) for name, given in options.items()})
+        returned = any(one.returned for one in closures)
+        if light.on:
+            if returned:
+                light.screened(stepped) if light.screening else stepped()
+            return result
         watch.stages.enter(NONE)
-        if any(one.returned for one in closures) and watch.scale is not None:
+        if returned and watch.scale is not None:
             ends(watch, updates, inner)
         return result
 

@@ -137,7 +137,7 @@ class Watch(Records, FrameworkSteps):
         self.hook, undo = hook_forward(self.hooked, self._forward)
         self._undo.append(undo)
         if any(kind.__name__ == "LightningModule" for kind in type(self._model).__mro__):
-            self._passes.listen()
+            self._passes.listen(expected=True)
         if self._ddp is not None:  # usually evaluated without its wrapper
             self._undo.append(self._model.register_forward_pre_hook(OnlyHere(self._forward_within)).remove)
         for one in self.found:

@@ -78,6 +78,35 @@ FindingBuilder CameBackFinding(const LossSeries& series, const EndFigures& end, 
   return found;
 }
 
+std::optional<FindingBuilder> EarlyBreakFinding(const LossSeries& series) {
+  const EarlyBreak figures = series.detector.LookForEarlyBreak();
+  if (!figures.breaks) return std::nullopt;
+  const double first = std::exp(figures.first), level = std::exp(figures.level);
+  const double times = level / first;
+  FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
+  found.Title("the loss breaks after its first value")
+      .Explain(absl::StrFormat(
+          "%s is %.4g in its first row and %.4g from then on (median of %d points), %.3g times as "
+          "high. It never falls below %.4g again.",
+          series.op, first, level, figures.points - 2, times, std::exp(figures.lowest)))
+      .Cause("divergence", 0.7)
+      .Measured("level / first value", times, "times")
+      .Threshold(2, "10 standard deviations of a point, and no fall afterwards")
+      .Samples(figures.points)
+      .FalseAlarm("measured", kEndAlarms)
+      .Witness("onset_step", static_cast<double>(figures.step))
+      .Witness("first", first)
+      .Witness("level", level)
+      .Witness("lowest", std::exp(figures.lowest))
+      .Assume("the first row shows the same loss as the others, of the untrained model")
+      .Fix(
+          "Lower the learning rate or lengthen the warm-up: the first updates may have broken the "
+          "model. If the first row shows another value, as of one part or of an average, do "
+          "nothing.");
+  PlaceOnset(series, figures.step, series.step_last, "divergence", &found);
+  return found;
+}
+
 std::optional<FindingBuilder> ExplosionFinding(const LossSeries& series) {
   const ExplosionFigures figures = series.detector.LookForExplosion();
   if (!figures.explodes) return std::nullopt;

@@ -25,6 +25,8 @@ std::optional<FindingBuilder> ExplosionFinding(const LossSeries& series);
 // An error or a warning if a short series rises from its lowest level up to its end. Else returns
 // nullopt.
 std::optional<FindingBuilder> LastingRiseFinding(const LossSeries& series);
+// A warning if the loss breaks after its first point. Else returns nullopt.
+std::optional<FindingBuilder> EarlyBreakFinding(const LossSeries& series);
 // An error if the loss runs to minus infinity. Else returns nullopt.
 std::optional<FindingBuilder> PlungeFinding(const LossSeries& series);
 // A warning if an evaluation jumped to twice its beginning or its lowest level, which

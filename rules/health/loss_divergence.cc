@@ -70,6 +70,8 @@ are apart). Points count, not steps.
   levels before. All of its points lie above those of the lowest level, it does not fall back, and it is at half the height for 5 points:
   from a half on an error, under it a warning. For values of both signs a third is the span of all before, a half is twice that.
 - *Runs to minus infinity.* The newest 3 points lie at -1,000 times the largest of the first 5 (1 at least), and fall: an error.
+- *After the first row.* At the end: all points after the first one are nearer to a level at least twice as high (10 standard deviations of a
+  point), which does not fall: a warning, because the first row may show something else. From 10 points on.
 - *Phases.* If a series `stage`, `phase`, `task` or `seq_len` changes within two rows of the onset, an error is a warning that names it.
 - An evaluation that rises while the training loss falls is `health/overfit`'s. One that jumped, and ends at twice its beginning or its
   lowest level or more, is a warning here.
@@ -315,6 +317,7 @@ class LossDivergence : public LossRule {
     std::optional<FindingBuilder> found = ExplosionFinding(series);
     if (!found) found = LastingRiseFinding(series);
     if (!found) found = PlungeFinding(series);
+    if (!found) found = EarlyBreakFinding(series);
     if (!found) return found;
     if (MayRise(series)) Soften(series, &*found);
     SoftenPhase(series, &*found);

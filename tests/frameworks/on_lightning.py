@@ -113,6 +113,53 @@ def by_callback(_):
     return results(module)
 
 
+LONG = 200
+
+
+class Ruined(Validated):
+    ruined_at = None
+
+    def training_step(self, batch, number):
+        loss = super().training_step(batch, number)
+        return loss * float("nan") if number == self.ruined_at else loss
+
+
+class Lights(lightning.Callback):
+    """Counts the light steps: nothing is due in most steps under the default budget."""
+
+    def __init__(self, watching):
+        self.watching, self.count = watching, 0
+
+    def on_train_batch_end(self, trainer, pl_module, *_):
+        watched = self.watching._session._watched
+        self.count += getattr(watched, "light", None) is not None
+
+
+def long_training(ruined_at=None):
+    callback, module = PlumblineCallback(budget=0.01), Ruined()
+    module.ruined_at, lights = ruined_at, Lights(callback)
+    options = {"max_steps": LONG, "val_check_interval": 50, "gradient_clip_val": 0.1, "default_root_dir": "out"}
+    fit([callback, lights], module, batches=LONG, **options)
+    if type(callback.run).__name__ == "Run":
+        callback.run.finish()
+        os.rename("out/plumbline", "record")
+        assert lights.count > LONG // 2, lights.count
+    return module
+
+
+@case(steps=LONG, level="warning", others=True, opens=False)
+def light_steps(_):
+    module = long_training()
+    seen = {step: value for step, value in module.validated.items() if 0 < step < LONG}
+    expect(loss=module.losses, tokens=[8 * 16] * LONG, grad_norm=module.norms, **{"eval/val_loss": seen})
+    return results(module)
+
+
+@case(level="warning", others=True, finds={"health/loss-non-finite": 150}, opens=False)
+def nan_in_a_light_step(_):
+    return results(long_training(150))
+
+
 class Game(lightning.LightningModule):
     """Two optimizers, stepped by hand."""
 

@@ -75,12 +75,7 @@ class BeforeForward(OnlyHere):
         if light is not None:
             if module.training is light.trains is True and light.grad_enabled():
                 try:
-                    place = light.place
-                    if place is not None:
-                        light.tokens += (inputs if place.__class__ is int else words)[place].numel()
-                    if words:
-                        light.words = words
-                    return
+                    return light.count(inputs, words)
                 except Exception:  # the arguments differ from those before: a whole step
                     light.interrupted()
             elif light.forward(module, inputs, words):

@@ -41,7 +41,7 @@ class Light:
     __slots__ = ("on", "running", "thread", "most", "passes", "alarm", "loss", "mark", "marks", "zeroed", "begun", "place", "tokens", "words",
                  "rows", "until", "due", "at", "screening", "clipped", "waiting", "trains", "grad_enabled", "_first", "_left", "_words", "_values",
                  "_written", "_since", "_level", "_watch", "_run", "_loop", "plain", "_rest", "_not_before", "_backward", "_entry", "_entered",
-                 "_screen", "_screened")  # fmt: skip
+                 "_screen", "_screened", "fronted")  # fmt: skip
 
     def __init__(self, watch, run, loop):
         self._watch, self._run, self._loop, self.plain = watch, run, loop, False  # plain: the trainer allows light steps
@@ -54,6 +54,7 @@ class Light:
         self.loss, self.passes, self.most, self.running = 0.0, 0, 1, False
         self.thread, self.waiting, self.mark, self.marks = None, (), 0, [0]
         self._rest, self._not_before = _REST, _FIRST
+        self.fronted = watch._passes  # its `begun`: a pass has begun, and its later modules begin none
         self.on, self.zeroed, self.begun, self.clipped = False, False, False, False  # begun: the trainer has begun the step itself
         self.trains, self.place, self.words, self.tokens = True, None, None, 0  # number of forward passes; the newest one's keywords
         self._backward, self._entry, self._entered, self.grad_enabled = None, None, False, sys.modules["torch"].is_grad_enabled
@@ -120,9 +121,12 @@ class Light:
         watch.light = run._light = self
         if self._entry is None:
             self._entry = Entry(self, watch.hooked, watch.hook)
-        self._entered = self.trains and self._entry.put()
+        fronted = self.fronted.listening
+        self._entered = self.trains and not fronted and self._entry.put()
         if not self._entered:
             watch.hook.light = self
+        if fronted:
+            self.fronted.light = self
 
     def begins(self, number):
         """Called when the trainer begins a step itself. Returns False if the step is a whole one."""
@@ -146,12 +150,37 @@ class Light:
         self._watch._guarded(self.interrupted)  # a module was set to eval mode, or back: recorded in a whole step
         return False
 
+    def child(self, module, inputs, words):
+        """Called for the first module of a pass of a model whose own forward is not called. Returns False if the hooks
+        of whole steps must handle it."""
+        if self.running:
+            return True  # recomputed in a backward pass
+        if not self.grad_enabled() or self._watch.hooked.training is not self.trains:
+            return self.forward(self._watch.hooked, inputs, words)
+        if not module.training:
+            return True  # a frozen part of the model: the next module begins the pass
+        try:
+            self.count(inputs, words)
+        except Exception:  # the arguments differ from those before: a whole step
+            self.interrupted()
+            return False
+        return True
+
+    def count(self, inputs, words):
+        """Counts the tokens of a pass."""
+        place = self.place
+        if place is not None:
+            self.tokens += (inputs if place.__class__ is int else words)[place].numel()
+        if words:
+            self.words = words
+        self.fronted.begun = True
+
     def backward(self, plain, ours):
         """Returns the replacement of Tensor.backward (`plain`) and of our function for whole steps, used from the
         first light step on."""
         if self._backward is not None and self._backward.__wrapped__ is ours:
             return self._backward
-        light, here = self, get_ident
+        light, here, fronted = self, get_ident, self.fronted
 
         def backward(loss, *arguments, **options):
             """All in one frame: each frame costs some microseconds when the caches are filled by the trainer."""
@@ -168,6 +197,7 @@ class Light:
             if value is None or not value <= light.alarm:
                 light.leave()
                 return ours(loss, *arguments, **options)
+            fronted.begun = False
             light.passes += 1
             light.loss += value
             light.marks[NOW] = light.mark
@@ -309,7 +339,7 @@ class Light:
         self._store()
         watch, run, loop = self._watch, self._run, self._loop
         run._next_step = max(run._next_step, self._first)
-        watch.light = run._light = watch.hook.light = None
+        watch.light = run._light = watch.hook.light = self.fronted.light = None
         if self._entered:
             self._entry.take()
         Backward.restore()
@@ -334,6 +364,10 @@ class Light:
     def interrupted(self):
         """Called if the trainer records something itself within a step."""
         self._pause()
+        self.open()
+
+    def open(self):
+        """Makes the step that has begun a whole one, without a pause of light steps after it."""
         self.leave()
         self._loop.open()
 

@@ -10,8 +10,14 @@ _ORDERED = platform.machine().lower() in ("x86_64", "amd64")  # processors on wh
 _MOST_WAITING = 32  # parameters without a gradient so far; each light step checks all of them
 
 
+def _other_passes(watch):
+    """Returns whether the model turned out to be called by another method than forward."""
+    return watch._passes.listening and not watch._passes.expected
+
+
 def is_plain(watch):
-    """Returns whether the trainer is a plain loop: on the CPU, in one process, with one optimizer, without a framework."""
+    """Returns whether the trainer is a plain loop: on the CPU, in one process, with one optimizer, without a
+    framework but those of which each step is known (Lightning's automatic optimization)."""
     if not (_ORDERED and watch.budget.governed):
         return False
     one = watch.found[0] if len(watch.found) == 1 else None
@@ -19,7 +25,7 @@ def is_plain(watch):
         return False
     if one.stepping is not one.inner and not one.captured:
         return False
-    if watch.scaler is not None or watch._weights.replicas or watch._shards or watch._is_compiled or watch._passes.listening or processes() > 1:
+    if watch.scaler is not None or watch._weights.replicas or watch._shards or watch._is_compiled or _other_passes(watch) or processes() > 1:
         return False
     return not watch._modules.chosen and all(p.device.type == "cpu" for _, p in watch._trained)
 
@@ -28,7 +34,7 @@ def may_be_light(watch):
     """Returns whether no part of the watch needs the next step to be whole."""
     if len(Backward.watches.refs) != 1:
         return False
-    if watch._arms or watch._accumulation is not None or watch._averages.known or watch._is_compiled or watch._passes.listening:
+    if watch._arms or watch._accumulation is not None or watch._averages.known or watch._is_compiled or _other_passes(watch):
         return False
     if watch._kept is not None and watch._kept.found:
         return False

@@ -34,11 +34,13 @@ class Passes:
         """call(module, inputs, keywords) is called before the first module of a pass."""
         self._model, self._call = model, call
         self.begun = False  # a pass that is trained on, whose backward has not begun
-        self.listening, self._undo = False, []
+        self.listening, self.expected, self._undo = False, False, []
+        self.light = None  # counts the passes of light steps (a Light), or None
 
-    def listen(self):
+    def listen(self, expected=False):
+        """`expected`: known from the model's class, before its first step."""
         if not self.listening:
-            self.listening = True
+            self.listening, self.expected = True, expected
             for module in self._first_called(self._model)[:_MOST]:
                 self._undo.append(before_forward(module, self._runs))
 
@@ -49,7 +51,7 @@ class Passes:
         return [one for child in module.children() for one in (self._first_called(child) if isinstance(child, lists) else [child])]
 
     def _runs(self, module, inputs, words):
-        if not self.begun:
+        if not self.begun and (self.light is None or not self.light.child(module, inputs, words)):
             self._call(module, inputs, words)
 
     def remove(self):
