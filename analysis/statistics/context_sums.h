@@ -36,8 +36,8 @@ inline ContextKey ContextKeyOf(uint64_t bits) {
   return (bits ^ (bits >> 31)) | 1;
 }
 
-// Returns by which factor Student's t with `clusters` - 1 degrees has its tail further out than a
-// normal distribution at `look` deviations (Wallace 1959).
+// Returns the factor by which the tail of Student's t with `clusters` - 1 degrees is further out
+// than that of a normal distribution, at `look` deviations (Wallace 1959).
 inline constexpr double kFarLook = 5, kNearLook = 2.6;
 inline double StudentFactor(double clusters, double look = kFarLook) {
   const double df = clusters - 1, c = (8 * df + 3) / (8 * df + 1);

@@ -90,7 +90,7 @@ class Revealer {
     way_ = way_ == Way::kFirst ? Way::kLast : way_ == Way::kLast ? Way::kRandom : Way::kFirst;
   }
 
-  // Joins what the pivot meets, in order of size.
+  // Joins the subtrees that are added to the pivot's, in order of size.
   absl::StatusOr<int> Climb(int pivot, const std::map<int, Leaves>& met) {
     int node = pivot;
     int size = 1;
@@ -134,7 +134,8 @@ class Revealer {
                                    pivot, others, &sizes);
       if (!s.ok()) return s;
     }
-    // Ones are on the group alone. If the one outside is lost too, the whole parent is lost.
+    // Ones are on the group alone. If the leaf outside the group is lost too, the whole parent is
+    // lost.
     if (!whole && outside >= 0) {
       for (int& size : sizes) {
         if (size == static_cast<int>(ones.size())) size = parent;

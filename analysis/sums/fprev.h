@@ -16,9 +16,9 @@ namespace plumbline::sums {
 
 struct RevealOptions {
   uint64_t seed = 1;
-  // Number of pivots of one group that may see nothing but the parent's size. After that the rest
-  // of the group counts as single addends of the parent. If it is 0, every addend is probed: m^2 /
-  // 2 probes for m of them.
+  // Number of pivots of one group whose counts may all be the parent's size. After these, the
+  // remaining leaves of the group count as single addends of the parent. If it is 0, every addend
+  // is probed: m^2 / 2 probes for m of them.
   int trusted_pivots = 3;
   int64_t most_calls = 20'000'000;
 };

@@ -39,7 +39,7 @@ class Prober {
 //
 // If an adder does not round to nearest, a unit of the other sign moves `big` by a last bit. Then
 // big is chosen so that its last bits are multiples of `modulus` units, more than are ever counted
-// at a time. What is left below the modulus is the count.
+// at a time. The count is the remainder below the modulus.
 struct ProbeScale {
   double big = 0;
   double unit = 0;

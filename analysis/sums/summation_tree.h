@@ -1,4 +1,4 @@
-// The order of a sum: which addends meet where.
+// The order of a sum: which addends are joined at which node.
 #pragma once
 
 #include <cstdint>

@@ -78,7 +78,7 @@ class Search {
     return none;
   }
 
-  // As recorded, with ties decided.
+  // The logits as recorded, with ties decided.
   const std::vector<double>& logits() const { return logits_; }
 
  private:

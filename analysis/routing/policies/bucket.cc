@@ -24,9 +24,9 @@ struct Requested {
 using Queued = std::vector<Requested>;
 
 // The smallest wait of a refused choice and the largest of an admitted one. Neither falls as the
-// period grows. A bucket that admits one token per period, and several at once from its savings,
-// admits as follows. It admits while the time at which it will have saved for all it took is ahead
-// by at most its size. Each wait is a convex function of the period: a maximum of lines.
+// period grows. A bucket gains one token per period and saves up to its size. It admits a choice if
+// the time at which it will have gained all tokens that it gave away is ahead by at most its size.
+// Each wait is a convex function of the period: a maximum of lines.
 struct Waits {
   double refused = HUGE_VAL, admitted = -HUGE_VAL;
   size_t least_refused = 0;   // index of the choice with that wait

@@ -30,7 +30,7 @@ struct RoutingComparison {
   double spread = 0;
   uint64_t scored = 0;       // tokens with finite values on both sides
   uint64_t large_flips = 0;  // see below
-  uint64_t noisy_flips = 0;  // as large, but the token's own noise explains them
+  uint64_t noisy_flips = 0;  // flips with as large a margin that the token's own noise explains
   double median_flip_margin =
       0;                    // of the smaller margins of all flips with values; 0 if there are none
   uint64_t sentinels = 0;   // inference recorded -1 although training chose; never the last token

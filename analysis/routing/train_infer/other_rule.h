@@ -1,5 +1,6 @@
-// Do the two sides select by different rules (a balancing bias or a group limit on one side only)?
-// The recorded rules of both sides are applied to the scores of one. Pure, thread-safe.
+// Tests whether the two sides select by different rules (a balancing bias or a group limit on one
+// side only). Applies the recorded rules of both sides to the scores of one side. Pure,
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,10 @@ struct RuleDifference {
   std::string text;        // which side has which part
   bool one_sided = false;  // one side has a part that the other lacks
   uint64_t tokens = 0;     // tokens of which one side's scores decide the choice by either rule
-  uint64_t moved = 0;      // of these: the rules choose different experts
-  // Number of these for which each side chose what its own rule chooses from these scores. 0 if a
-  // recorded choice contradicts the side's own rule and scores, because then the rule is not the
-  // one that was used.
+  uint64_t moved = 0;      // those of `tokens` for which the rules choose different experts
+  // Number of `moved` for which each side chose as its own rule does with these scores. 0 if a
+  // recorded choice contradicts the side's own rule and scores, because then that rule was not
+  // used.
   uint64_t shown = 0;
   RoutedToken train, infer;  // an example; not persisted
 
