@@ -1,8 +1,8 @@
 // Standard errors over contexts. Tokens with the same context share the difference between the two
 // programs: the same prompt drawn again, or one prefix served thousands of times. Then d is the
 // same number each time, and a thousand sequences through one context are one observation of its
-// noise, whatever their number of tokens. A standard error over sequences alone would take a slope
-// from that one draw as certain.
+// noise, for any number of tokens. A standard error over sequences alone would take a slope from
+// that one draw as certain.
 //
 // So each estimate has a second sandwich, over contexts: the sums of ClusterSums, grouped by a
 // token's context key. The larger of the two errors is used. Contexts are grouped into kBuckets by

@@ -40,7 +40,8 @@ class Revealer {
   absl::StatusOr<std::vector<int>> Build(Leaves group, int outside, int parent) {
     std::vector<int> children;
     const size_t whole = group.size();
-    // Blocks repeat. If one of this size was taken for single addends, one pivot less is enough.
+    // Blocks repeat. If a block of this size was taken for single addends, one pivot less is
+    // enough.
     const int enough = std::max(options_.trusted_pivots - (repeated_.count(whole) != 0 ? 1 : 0), 1);
     int blind = 0;
     while (!group.empty()) {
@@ -76,9 +77,10 @@ class Revealer {
     return children;
   }
 
-  // Returns which element of a group to probe. Sums mostly begin at one end. A probe of that leaf
-  // distinguishes most others at once, while a random one leaves half of a fold. If one end does
-  // not, tries the other end, then random ones, which no order can defeat, then the first again.
+  // Returns which element of a group to probe. Sums mostly begin at one end. A probe of the leaf at
+  // that end distinguishes most other leaves at once, while a random leaf leaves half of a fold. If
+  // the first end does not distinguish them, tries the other end, then random leaves, which work
+  // for any order, then the first end again.
   size_t Pick(size_t count) {
     if (way_ == Way::kFirst) return 0;
     if (way_ == Way::kLast) return count - 1;

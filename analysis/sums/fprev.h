@@ -2,11 +2,12 @@
 //
 // All addends are one unit, except +M at i and -M at j. Units that meet M before it cancels are
 // lost. So n minus the output is the number of leaves under the lowest common ancestor of i and j
-// (Xie et al., "FPRev: Revealing the Order of Floating-Point Summation", 2024). One pivot's counts
-// with all others split the rest into the subtrees that it meets one after the other. Each subtree
-// is then split in the same way. Pivots are drawn at random: with a fixed first one, a fold in the
-// other direction costs n^2 / 2 probes. If a group's pivot sees only the size of the group's
-// parent, the group joins that parent at once with others: a node of many children.
+// (Xie et al., "FPRev: Revealing the Order of Floating-Point Summation", 2024). The counts of one
+// pivot with all other leaves split these into the subtrees that are added to the pivot's one after
+// the other. Each subtree is then split in the same way. Pivots are drawn at random: with a fixed
+// first one, a fold in the other direction costs n^2 / 2 probes. If a group's pivot sees only the
+// size of the group's parent, the group joins that parent at once with others: a node of many
+// children.
 #pragma once
 
 #include "analysis/sums/prober.h"

@@ -41,7 +41,7 @@ struct NonFiniteSighting {
   // Returns "unknown" if nothing indicates a cause.
   std::string Cause(bool backed_off) const;
   double Confidence(bool backed_off) const;
-  // Fills the place, witness, details and assumptions of its finding.
+  // Fills the place, witness, details and assumptions of the finding.
   void Fill(v1::Verdict& verdict) const;
 
  private:

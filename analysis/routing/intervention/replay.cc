@@ -23,8 +23,8 @@ std::vector<uint8_t> RecordedMap(const RoutingCase& c) {
   return map;
 }
 
-// In a tied row the recorded precision does not determine the choice. Puts the recorded choice
-// first, by less than that precision.
+// In a tied row the recorded precision does not determine the choice. Raises the logits of the
+// recorded choice by less than that precision, so that the replay makes this choice.
 void SettleTies(const RoutingCase& c, std::vector<double>* logits) {
   std::vector<double> highest(Index(c.tokens), -std::numeric_limits<double>::infinity());
   std::vector<uint8_t> chosen(logits->size(), 0);

@@ -15,8 +15,8 @@
 namespace plumbline::analysis {
 namespace {
 
-// Variance of log sums between sequences, as a part of that of independent rows, below which sums
-// may have been stored.
+// If the variance of log sums between sequences is below this share of that of independent rows,
+// the sums may have been stored.
 constexpr double kOwnSums = 0.5;
 
 constexpr size_t kFewestAxisRows = 32;

@@ -48,8 +48,8 @@ struct RoutingComparison {
     void Persist(Archive& a) { a(train, infer, found); }
   };
   // Flips of tokens that are tied on neither side and whose smaller top-k margin exceeds `factor` *
-  // difference, unless both sides chose by their own values and the differences of the token's
-  // other experts explain the flip; by key.
+  // difference; by key. Leaves out a flip if both sides chose by their own values and the
+  // differences of the token's other experts explain it.
   std::vector<Pair> large;
   // Tokens that may be routed differently, by key: their inputs to the layers above differ.
   std::vector<TokenKey> diverged;
