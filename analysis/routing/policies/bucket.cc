@@ -80,10 +80,10 @@ bool NoneBetween(const Queued& cell, size_t most, double from, double to, double
   return apart(from) <= kApart && apart(to) <= kApart;
 }
 
-// Returns true if some period separates the refused waits from the others. Between two periods no
-// wait is refused later than at the longer one, nor admitted sooner than at the shorter one. So
-// intervals that both ends exclude are skipped. If the search is given up, the bucket is not
-// excluded.
+// Returns true if some period separates the refused waits from the others. Between two periods the
+// smallest refused wait is at most that of the longer period, and the largest admitted wait is at
+// least that of the shorter one. So intervals that both ends exclude are skipped. If the search is
+// given up, the bucket is not excluded.
 bool Fits(const Queued& cell, size_t most) {
   constexpr int kMostTries = 1000;
   constexpr double kShortest = 0.25, kPieces = 32;

@@ -24,8 +24,9 @@ struct RuleDifference {
   RoutedToken train, infer;  // an example; not persisted
 
   uint64_t alike = 0;  // of the moved: the other side chose as this side's rule does
-  // True if the choices prove that the rules differ. If the other side applied this side's rule,
-  // unrecorded and with rounding errors, `alike` would be the larger number: 20 bits against it.
+  // True if the choices prove that the rules differ. If the other side used this side's rule
+  // without recording it, and choices differed only by rounding errors, `alike` would be the larger
+  // number. The choices must give 20 bits against that.
   bool proved() const;
   // RoutingComparison keeps the example (train, infer).
   void Persist(Archive& a) { a(parts, text, one_sided, tokens, moved, shown, alike); }
