@@ -122,7 +122,7 @@ std::string OfRawBits(const RoutingAnalysis& a, double bits) {
       leak->raw_bits);
 }
 
-// Returns a policy other than the named one that also gives every assignment.
+// Returns a text about another explanation that also gives every assignment, or "".
 std::string Rival(const RoutingAnalysis& a) {
   if (a.columns() && (a.column.positional || a.column.by_position))
     return "table: a function of the position gives the same assignments";
