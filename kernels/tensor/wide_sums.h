@@ -1,5 +1,5 @@
 // Adds the lanes' sums to the exact sums of a tensor. Host and device; a Sink is that of
-// tensor/tile.h, by value, since one with an address would be in memory.
+// tensor/tile.h, by value, because a sink whose address is taken would be in memory.
 #pragma once
 
 #include <cstdint>
