@@ -25,8 +25,8 @@ std::function<void(const grpc::Status&)> DescribeOnce(const std::string& server)
 std::function<void(const std::string&)> DescribeRejected(const std::string& server);
 
 // Returns a function that prints once, on standard error, that no server was reached, and why. It
-// prints at the first try, because a user who gave a wrong port is still watching. A missing server
-// is no error.
+// prints at the first try, because a user with a wrong port is still watching. A missing server is
+// no error.
 std::function<void(const grpc::Status&)> DescribeUnreachable(const std::string& server,
                                                              const std::string& caller = "");
 
