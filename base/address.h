@@ -20,8 +20,8 @@ inline bool IsAddress(std::string_view address) {
   return error == std::errc() && end == text.data() + text.size() && port >= 0 && port <= 65535;
 }
 
-// Returns true if the address stays on this host: 127.0.0.0/8, but not a name that merely begins
-// like it ("127.example.org").
+// Returns true if the address stays on this host: 127.0.0.0/8, but not a name that only begins like
+// this ("127.example.org").
 inline bool IsLoopbackAddress(std::string_view address) {
   if (IsSocketPath(address)) return true;
   std::string_view host = address.substr(0, address.rfind(':'));

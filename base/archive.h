@@ -1,22 +1,23 @@
-// Writes and reads the state of an object by one description of it:
+// Writes and reads the state of an object from one description:
 //
 //   void Persist(Archive& a) { a.Version(1); a(count_, mean_, by_rank_); }
 //
 // The same lines serve both directions, so they cannot differ. Supported are numbers, enums, bool,
 // strings; pair, tuple, array, C arrays; vector, deque, list; map, set and their unordered kinds;
-// optional; unique_ptr and shared_ptr. An object that several shared_ptrs point to is written once
-// and is one object again when it is read, cycles included. Supported is also any type with a
-// member `void Persist(Archive&)` or a function `void Persist(Archive&, T&)` in its own namespace
-// or in plumbline (analysis/frame/archive_proto.h has the one for protobuf messages).
+// optional; unique_ptr and shared_ptr. If several shared_ptrs point to one object, it is written
+// once, and reading creates one object again (this includes cycles). Supported is also any type
+// with a member `void Persist(Archive&)` or a function `void Persist(Archive&, T&)` in the type's
+// namespace or in plumbline (analysis/frame/archive_proto.h has the function for protobuf
+// messages).
 //
 // Bytes are little-endian. Numbers have their own width, counts are u64, floating numbers are
 // stored by their bits (a NaN keeps its payload), sets and maps in ascending order: equal states
 // give equal bytes.
 //
 // Reading accepts any bytes. It never crashes and allocates in proportion to its input. After the
-// first unexpected content it changes nothing more; error() then states what and where, and the
-// object may only be destroyed. Reading does not check that values are consistent (that an index
-// lies within its vector): the owner must protect the bytes by a checksum.
+// first unexpected content it changes nothing more. Then error() states the content and the place,
+// and the object may only be destroyed. Reading does not check that values are consistent (that an
+// index lies within its vector): the owner must protect the bytes by a checksum.
 //
 // Not thread-safe. Another program version may read the bytes: see Version.
 #pragma once
@@ -68,7 +69,7 @@ class Archive {
   const std::string& error() const { return error_; }
   // Returns the bytes that were written. The archive must not be used afterwards.
   std::string Take() { return std::move(out_); }
-  // Hands the bytes that the sink has not got to the sink.
+  // Passes the remaining bytes to the sink.
   void Drain();
   // Returns the number of bytes written, or counted, so far.
   size_t written() const { return counting_ ? counted_ : handed_on_ + out_.size(); }
@@ -84,7 +85,7 @@ class Archive {
   void MapOf(Map& map, const Make& make);
 
   // Writes the version `current`, or reads and returns the version that was written. It must be at
-  // most `current` (a later one is refused) and at least `oldest`.
+  // most `current` (a later version is refused) and at least `oldest`.
   uint32_t Version(uint32_t current, uint32_t oldest = 1);
 
   // Writes or reads the data of `body` under a name and with their length. The reader must read all
@@ -216,7 +217,8 @@ class Archive {
   std::string path_;  // names of the open sections
   std::string error_;
   std::map<std::pair<const void*, const void*>, uint64_t> places_;  // writing, by (object, type)
-  std::vector<std::shared_ptr<const void>> alive_;  // so that no address is used again
+  std::vector<std::shared_ptr<const void>> alive_;  // keeps the objects alive, so that no address
+                                                    // is used again
   std::vector<Known> known_;                        // reading, by place
 };
 

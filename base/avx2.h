@@ -1,5 +1,5 @@
-// Functions that use AVX2, next to code for any processor. Each is marked and is called only if the
-// processor has AVX2.
+// For functions that use AVX2, in programs for any processor. Each such function is marked, and is
+// called only if the processor has AVX2.
 #pragma once
 
 #if defined(__x86_64__)

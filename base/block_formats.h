@@ -1,5 +1,5 @@
-// Formats of block-scaled tensors (OCP Microscaling 1.0; NVFP4): elements too narrow for a DType,
-// and the scales of their blocks. Header only.
+// Formats of block-scaled tensors (OCP Microscaling 1.0; NVFP4): elements that are too narrow for a
+// DType, and the scales of their blocks. Header only.
 #pragma once
 
 #include <cmath>

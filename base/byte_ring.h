@@ -32,8 +32,8 @@ class ByteRing {
   bool valid() const { return data_ != nullptr; }
   uint64_t capacity() const { return mask_ + 1; }
 
-  // Returns the size of the largest record that fits into an empty ring, whatever the position of
-  // its head.
+  // Returns the size of the largest record that fits into an empty ring, at any position of its
+  // head.
   uint64_t max_record() const { return (mask_ + 1) / 2 - kKept - kAlign; }
 
   // For producers. Returns writable memory for `bytes` bytes aligned to kAlign, or nullptr if the

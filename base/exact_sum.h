@@ -27,8 +27,8 @@ class ExactSum {
 
   int Sign() const;  // -1, 0, 1
 
-  // Returns the sum divided by `divisor` > 0, rounded once into `t`; never rounded twice, whatever
-  // the magnitudes. Zero is +0; too small and too large values behave as in RoundToFormat. Floating
+  // Returns the sum divided by `divisor` > 0, rounded once into `t`; never rounded twice, for any
+  // magnitudes. Zero is +0; too small and too large values behave as in RoundToFormat. Floating
   // dtypes only.
   double RoundTo(DType t, RoundingMode mode = RoundingMode::kNearestEven,
                  uint32_t divisor = 1) const;

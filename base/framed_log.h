@@ -51,8 +51,8 @@ struct FramedLogOptions {
 };
 
 // Appends frames to one file. Not thread-safe. Nothing is buffered in the process: after Append
-// returns OK the frame is with the kernel and survives the death of the process (not of the host,
-// unless Sync is called).
+// returns OK, the kernel has the frame. The frame survives the death of the process, and after Sync
+// also a crash of the host.
 class FramedLogWriter {
  public:
   // Creates the file, or opens it to append after its last whole frame (an unfinished tail is cut
@@ -84,7 +84,7 @@ class FramedLogReader {
     kFrame,     // *type and *payload are set
     kEnd,       // clean end of file
     kTornTail,  // an unfinished last frame: the file may still be written. No damage
-    kDamaged,   // error() states what, where and what was expected; reading stops
+    kDamaged,   // error() states the place, what was found and what was expected; reading stops
   };
   // Opens a file. Returns InvalidArgument if it is no framed log; NotFound and others from the
   // system.
@@ -97,8 +97,8 @@ class FramedLogReader {
 
   virtual ~FramedLogReader() = default;
   // Reads the next frame. After kEnd and kTornTail, calling again tries the same place again (the
-  // writer may have continued). After kDamaged only Resume helps. Types that this version does not
-  // know are returned as they are.
+  // writer may have continued). After kDamaged only Resume helps. Frames of a type that this
+  // version does not know are returned unchanged.
   virtual Result Next(FrameType* type, std::string* payload) = 0;
   // Reads the next frame without its payload: checks it, but does not decompress it.
   virtual Result Skip(FrameType* type) = 0;

@@ -13,7 +13,7 @@
 //    12  payload    u32      CRC-32C of the stored payload
 //    16  checksum   u32      CRC-32C of bytes 0..15 of the frame header
 //
-// The frame header has a checksum of its own, to distinguish a damaged length from a file that ends
+// The frame header has a separate checksum, to distinguish a damaged length from a file that ends
 // early. A tail is unfinished only if its frame header is cut, or is correct and states more bytes
 // than the file has. A tail of zeros is unfinished too: file systems leave it after a host dies.
 //
@@ -90,7 +90,7 @@ inline void Encode(const FrameHeader& h, char* at) {
   Put(at + 16, Crc32c(at, 16));
 }
 
-// Returns true if the header is undamaged, by its own checksum.
+// Returns true if the header is undamaged, by the header's checksum.
 inline bool Undamaged(const char* at) { return Get<uint32_t>(at + 16) == Crc32c(at, 16); }
 
 inline FrameHeader Decode(const char* at) {
@@ -98,7 +98,7 @@ inline FrameHeader Decode(const char* at) {
           Get<uint8_t>(at + 9), Get<uint16_t>(at + 10), Get<uint32_t>(at + 12)};
 }
 
-// Returns the limit of a payload: its length field is a u32, whatever the caller allows.
+// Returns the limit of a payload: its length field is a u32, even if the caller allows more.
 inline uint64_t Limit(const FramedLogOptions& options) {
   return std::min<uint64_t>(options.max_payload, std::numeric_limits<uint32_t>::max());
 }

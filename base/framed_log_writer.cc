@@ -141,7 +141,7 @@ absl::StatusOr<std::unique_ptr<FramedLogWriter>> FramedLogWriter::Open(const std
   absl::StatusOr<std::unique_ptr<File>> file = OpenFile(path, O_RDWR | O_CREAT);
   if (!file.ok()) return file.status();
 
-  // A second descriptor, because the scan owns its own.
+  // The scan opens a second descriptor, which it closes.
   absl::StatusOr<std::unique_ptr<FramedLogReader>> scan = FramedLogReader::Open(path, options);
   if (!scan.ok()) return scan.status();
   FrameType type;

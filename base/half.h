@@ -67,7 +67,7 @@ enum class RoundingMode : uint8_t { kNearestEven, kNearestAway, kTowardZero, kDo
 
 namespace internal {
 
-// Returns true if a magnitude rounds up, whose whole part is odd or even and whose rest is `rest`
+// Returns true if a magnitude rounds up. Its whole part is odd or even, and its fraction is `rest`
 // of a unit (in [0, 1)).
 PLUMB_HD constexpr bool RoundsUp(double rest, bool odd, bool negative, RoundingMode mode) {
   switch (mode) {
@@ -102,7 +102,7 @@ PLUMB_HD constexpr bool IsWellInside(double a, const FloatFormat& f) {
 }
 
 // Returns the significand without its last `cut` bits (1 to 52), to nearest even or towards zero. A
-// carry out of it increases the exponent, as it should.
+// carry increases the exponent, which is correct.
 PLUMB_HD constexpr double RoundBits(double a, int cut, bool to_nearest) {
   const uint64_t bits = __builtin_bit_cast(uint64_t, a), one = uint64_t{1} << cut;
   const uint64_t up = to_nearest ? (one >> 1) - 1 + ((bits >> cut) & 1) : 0;
@@ -157,7 +157,7 @@ PLUMB_HD constexpr uint32_t EncodeSmall(float x, uint32_t overflow, uint32_t ove
   const uint32_t half = 1u << (shift - 1);
   uint32_t q = significand >> shift;
   if (rest > half || (rest == half && (q & 1u) != 0)) ++q;
-  // The leading one of q adds one to the exponent field; so does a carry out of the rounding.
+  // The leading one of q adds one to the exponent field. A carry of the rounding adds one too.
   const uint32_t above = e > kMinExponent ? static_cast<uint32_t>(e - kMinExponent) : 0u;
   const uint32_t code = (above << MantissaBits) + q;
   return sign | (code >= overflow ? overflow_result : code);
@@ -199,8 +199,8 @@ PLUMB_HD constexpr float E4M3ToFloat(uint8_t code) {
   if ((code & 0x7fu) == 0x7fu) return code & 0x80u ? -__builtin_nanf("") : __builtin_nanf("");
   return internal::DecodeFinite<4, 3>(code);
 }
-// Values that round to above 448 become NaN: the format has no infinity, and saturating would hide
-// the overflow.
+// Values whose rounded value exceeds 448 become NaN: the format has no infinity, and saturating
+// would hide the overflow.
 PLUMB_HD constexpr uint8_t FloatToE4M3(float x) {
   return static_cast<uint8_t>(internal::EncodeSmall<4, 3>(x, 0x7fu, 0x7fu, 0x7fu));
 }

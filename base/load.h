@@ -92,8 +92,8 @@ PLUMB_HD inline int64_t LoadInt64(const void* data, DType t, int64_t i) {
   }
 }
 
-// Returns element [i] or [i,j] of a host view, by its strides. The caller stays within the view's
-// shape.
+// Returns element [i] or [i,j] of a host view, by its strides. The indices must be within the
+// view's shape.
 inline double DoubleAt(const TensorView& v, int64_t i) {
   return LoadDouble(v.data, v.dtype, i * v.stride[0]);
 }

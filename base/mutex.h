@@ -33,7 +33,7 @@
 // Marks a member: it, or the object that it points to, may be used only while the mutex is held.
 #define PLUMB_GUARDED_BY(mutex) PLUMB_THREAD_ATTRIBUTE(guarded_by(mutex))
 #define PLUMB_PT_GUARDED_BY(mutex) PLUMB_THREAD_ATTRIBUTE(pt_guarded_by(mutex))
-// Marks a mutex: which one is taken first if both are taken.
+// Marks the order of two mutexes: which one must be taken first if both are taken.
 #define PLUMB_ACQUIRED_AFTER(...) PLUMB_THREAD_ATTRIBUTE(acquired_after(__VA_ARGS__))
 #define PLUMB_ACQUIRED_BEFORE(...) PLUMB_THREAD_ATTRIBUTE(acquired_before(__VA_ARGS__))
 // Marks a function: its caller holds the mutex, or must not hold it.
@@ -134,8 +134,8 @@ class PLUMB_SCOPED_CAPABILITY WriterLock {
   SharedMutex& mutex_;
 };
 
-// Waiting releases the lock's mutex. It is held again when a wait returns and while `done` is
-// evaluated. Annotate `done`: [this]() PLUMB_REQUIRES(mutex_) { return stopped_; }
+// Waiting releases the lock's mutex. The mutex is held again when a wait returns and while `done`
+// is evaluated. Annotate `done`: [this]() PLUMB_REQUIRES(mutex_) { return stopped_; }
 class CondVar {
  public:
   CondVar() = default;

@@ -1,6 +1,6 @@
 // exp and log with the same bits on every host and device: additions, multiplications and one
 // division in a fixed order, no fused operations (device code compiles with --fmad=false). The
-// library functions of glibc and CUDA differ in the last bit, and so would a test for ties.
+// library functions of glibc and CUDA differ in the last bit, so a test for ties would differ too.
 #pragma once
 
 #include <cstdint>

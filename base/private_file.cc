@@ -17,8 +17,8 @@ absl::Status CheckMode(const std::string& path, const struct stat& info, size_t 
   if (!S_ISREG(info.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": expected a regular file"));
   }
-  // Root may give a group access to a secret. Root itself also reads such a file: `plumbd
-  // --check-config` checks the files that the unit will read.
+  // Root may give a group access to a secret. Root also reads such a file: `plumbd --check-config`
+  // checks the files that the unit will read.
   const bool handed_over = info.st_uid == 0 && (geteuid() != 0 || info.st_gid != 0);
   const mode_t forbidden = handed_over ? 0027 : 0077;
   if ((info.st_mode & forbidden) != 0) {

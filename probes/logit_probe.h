@@ -17,7 +17,8 @@ namespace plumbline::probes {
 
 // As the trainer declared it (plumbline_logits_t); views are borrowed.
 struct LogitsCall {
-  LogitInput input;  // whole, or, if `gathered`, only the rows; absent if none is measured
+  LogitInput input;  // the whole tensors or, if `gathered`, only the rows; absent if no row is
+                     // measured
   TensorView rows;   // [m] u64, of the whole: the measured rows; absent: none
   struct Fields {
     double temperature = 0;  // NaN: not given
@@ -46,8 +47,8 @@ struct LogitScratch {
   std::vector<std::byte> memory;
 };
 
-// Replaces the call's tensors by those that the step measures; by none if it keeps no sample.
-// CheckCall was OK. The call then refers to `scratch`.
+// Replaces the call's tensors by those that the step measures. If the step keeps no sample, the
+// call then has none. CheckCall was OK. The call then refers to `scratch`.
 void Sample(const MeasureOptions& options, LogitScratch* scratch, LogitsCall* call);
 
 // Does the same for logits on a device: the call has only the rows, and `copies` bring them

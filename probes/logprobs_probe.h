@@ -1,8 +1,8 @@
 // The rollout probe: log-probabilities of sampled tokens, by sequence, of one side or both.
 //
 // Whole sequences are kept, selected by a hash of their id only: trainer and rollout process select
-// the same ones without communication. Each side keeps the share of ids below a threshold of its
-// own; both have the ids below the lower one.
+// the same ones without communication. Each side keeps the ids whose hash is below its threshold,
+// so both sides have the ids below the lower threshold.
 #pragma once
 
 #include <atomic>

@@ -43,7 +43,7 @@ void FillConfig(const MatmulCall& call, v1::MatmulConfig* out) {
   out->set_output_rounding(std::string(kOutputRoundings[f.output_rounding]));
 }
 
-// Fills scales as f32 numbers, whatever their stored format; `count` ones if a factor has none.
+// Fills scales as f32 numbers, from any stored format; `count` ones if a factor has none.
 absl::Status FillScales(const TensorView& view, int32_t format, int64_t rows, int64_t blocks,
                         v1::Tensor* out) {
   std::vector<float> scales(static_cast<size_t>(rows * blocks), 1.0F);

@@ -14,8 +14,8 @@ namespace plumbline::probes {
 // Checks shapes, dtypes and texts; the tensors may be on a device.
 absl::Status CheckCall(const MatmulCall& call);
 
-// Replaces the call's tensors by those that the step keeps, in `memory`; by none if it keeps none.
-// For host tensors; CheckCall was OK and Complete was called.
+// Replaces the call's tensors by those that the step keeps, in `memory`. If it keeps none, the call
+// then has none. For host tensors; CheckCall was OK and Complete was called.
 void Sample(const MeasureOptions& options, std::vector<std::byte>* memory, MatmulCall* call);
 
 // For a completed call, before Sample.

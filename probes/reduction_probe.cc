@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kTooLarge = "the sampled elements exceed the sample's bytes";
 
-// Returns the rows of a whole input: 1, or those of a buffer that stacks addends or ranks above the
-// output. 0: neither.
+// Returns the rows of a whole input: 1, or the number of addends or ranks if the buffer stacks
+// them. If neither fits the output, returns 0.
 int64_t WholeRows(const TensorView& input, const TensorView& output) {
   const int64_t in = input.elements();
   const int64_t out = output.elements();

@@ -52,9 +52,10 @@ struct ReductionScratch {
   std::vector<std::byte> input, output;
 };
 
-// Replaces the call's tensors by the sampled elements: of whole buffers, the site's own; of passed
-// elements, themselves; none if the step keeps none, or they exceed the bytes. CheckCall was OK and
-// Complete was called. Returns InvalidArgument for an offset beyond count.
+// Replaces the call's tensors by the sampled elements: from whole buffers, the elements at the
+// site's offsets; if the caller passed elements, all of these. If the step keeps none, or if they
+// exceed the bytes, the call then has none. CheckCall was OK and Complete was called. Returns
+// InvalidArgument for an offset beyond count.
 absl::Status Sample(const MeasureOptions& options, ReductionScratch* scratch, ReductionCall* call);
 
 // The copies from a device that a call's slot needs. The indices are the scratch's offsets.

@@ -88,7 +88,7 @@ absl::Status CheckExtents(const RoutingInput& in, int64_t tokens, int64_t expert
   return absl::OkStatus();
 }
 
-// Refuses a tensor on another device than the scores, or one that its device could not read.
+// Refuses a tensor that is on another device than the scores, or that its device could not read.
 absl::Status CheckPlace(size_t index, const TensorView& v, int device) {
   if (v.device != device) {
     const auto place = [](int d) {

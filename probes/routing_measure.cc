@@ -8,7 +8,7 @@
 namespace plumbline::probes {
 namespace {
 
-// Fills the parts that only the recorder knows of a router; FillRouting sets the rest.
+// Fills the parts of a router that only the recorder knows; FillRouting sets the others.
 void FillDeclared(const RoutingCall& call, v1::RoutingConfig* out) {
   out->set_capacity_kind(static_cast<v1::RoutingConfig::CapacityKind>(call.capacity_kind));
   out->set_capacity(call.capacity);

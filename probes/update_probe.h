@@ -20,9 +20,9 @@ namespace plumbline::probes {
 // Checks whether the call can be measured, from shapes and types alone.
 absl::Status CheckCall(const UpdateCall& call);
 
-// Returns the copies for a call that passes elements on a device. In a step that keeps none these
-// are the offsets, if they are on the device too: they are checked when the call is measured.
-// CheckCall was OK. Returns InvalidArgument for a host offset beyond count.
+// Returns the copies for a call that passes elements on a device. In a step that keeps no elements
+// these are only the offsets, if they are on the device too, because offsets are checked when the
+// call is measured. CheckCall was OK. Returns InvalidArgument for a host offset beyond count.
 absl::Status Carry(const UpdateCall& call, const MeasureOptions& options,
                    std::vector<CarriedCopy>* copies);
 

@@ -216,8 +216,8 @@ void PrepareForStreams(uint64_t max_streams) {
 }
 
 // Waits for SIGTERM or SIGINT, and returns it. For a relay it also notifies the watchdog, because a
-// relay has no thread of its own that could block. Reports from time to time which log lines were
-// left out: after a flood no other line may come.
+// relay has no thread that could block. Reports from time to time which log lines were left out:
+// after a flood no other line may come.
 int WaitForTheEnd(const sigset_t& signals, plumbline::server::Server* server,
                   const plumbline::server::ServiceManager& manager, bool relay) {
   constexpr std::chrono::microseconds kReport = std::chrono::seconds(1);
@@ -246,8 +246,8 @@ plumbline::server::Server::Watch WatchOf(const plumbline::server::ServiceManager
   return watch;
 }
 
-// Starts the server. If the disk is full, waits as a running server would; this happens only if it
-// could not open its files. Returns another error, or Cancelled after SIGTERM or SIGINT.
+// Starts the server. If the disk is full, waits as a running server does. This happens only if the
+// server could not open its files. Returns another error, or Cancelled after SIGTERM or SIGINT.
 absl::StatusOr<std::unique_ptr<plumbline::server::Server>> StartWhenThereIsRoom(
     const sigset_t& signals, const Config& config,
     const plumbline::server::ServiceManager& manager) {

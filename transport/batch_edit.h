@@ -1,8 +1,8 @@
 // Sealed batches: their bytes, and how parts are removed if a batch cannot be kept whole.
 //
-// A batch that loses evidence keeps its place, its progress and its declarations, and its own
-// losses count what it lost. So whichever version of a batch a server stores, the items that it
-// received and the losses that were reported to it add up to what was produced.
+// A batch that loses evidence keeps its place, its progress and its declarations, and its list of
+// losses counts the lost items. So for each version of a batch that a server may store, the
+// received items and the reported losses add up to the produced items.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,9 @@ void DropSamples(v1::Batch* batch, std::string_view cause);
 // counted without names.
 void DropEvidence(v1::Batch* batch, std::string_view cause, const SeriesSets& known);
 
-// Sums the losses of a batch by cause, without their sites, and removes its declarations. The rest
-// has no names that a server might have no space for. Returns false if nothing changed.
+// Sums the losses of a batch by cause, without their sites, and removes its declarations. The
+// remaining batch has no names for which a server might have no space. Returns false if nothing
+// changed.
 bool DropNames(v1::Batch* batch);
 
 // Merges a batch without evidence into an older one: sums losses of one cause and site, replaces

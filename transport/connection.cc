@@ -214,7 +214,7 @@ void Connection::Break() {
   Over();
 }
 
-// Handles a call that the other side ended. It is not cancelled, because that would hide the
+// Handles a call that the other side ended. Does not cancel the call, because that would hide the
 // reason.
 void Connection::Over() {
   if (!std::exchange(broken_, true)) over_since_ = Clock::now();

@@ -26,12 +26,12 @@ struct Unproduced {
   int64_t oldest_step = kNoStep;
 };
 
-// Messages in addition to batches: directives from the server, capsules to it. Every call comes
-// from the thread that runs the connection, and none may block.
+// Messages in addition to batches: directives from the server, capsules to the server. All
+// functions are called by the thread that runs the connection, and must not block.
 class SideChannel {
  public:
   virtual ~SideChannel() = default;
-  // Called when a server has accepted the stream. It requests again what it lacks.
+  // Called when a server has accepted the stream. The server requests missing capsules again.
   virtual void OnWelcome() = 0;
   virtual void OnDirective(const v1::Directive& directive) = 0;
   // Returns the next message to send while no batch waits; the connection fills in its stream id.
@@ -45,7 +45,7 @@ struct StreamConfig {
   uint64_t stream_id = 0;
   std::string tool_version;
   uint32_t reconnecting =
-      0;  // how many clients lose this server at once and dial it again: the world's ranks
+      0;  // number of clients that lose this server at once and dial it again: the world's ranks
   uint32_t backoff_first_ms = 200;  // between two tries, in a small world
   uint32_t backoff_last_ms = 5000;  // if the server is reachable and refuses
   uint32_t ack_timeout_ms = 30000;
@@ -56,7 +56,8 @@ struct StreamConfig {
   std::shared_ptr<SideChannel> side;                   // null: directives are ignored
   v1::Level stop_on = v1::LEVEL_UNSPECIFIED;           // level of findings that end the training
   std::chrono::steady_clock::time_point opened{};  // when the run was opened; gives the hello's age
-  std::function<void()> server_forgot;  // called if the server lost what it had acknowledged
+  std::function<void()> server_forgot;             // called if the server lost batches that it had
+                                                   // acknowledged
   // called with the acknowledged sequence; may be null
   std::function<void(uint64_t)> on_acknowledged;
   Credentials credentials;

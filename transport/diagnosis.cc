@@ -137,7 +137,7 @@ Diagnosis Diagnose(const std::string& target, const Credentials& credentials,
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return {Fault::kServer, TextOf(status)};
   Diagnosis found =
       credentials.tls() ? OverTls(target, credentials, status) : InTheClear(target, status);
-  // The connection works now: the text is the server's own, or the server has started meanwhile.
+  // The connection works now, so the text is from the server, or the server has started meanwhile.
   if (found.text.empty()) found.text = absl::StrCat(target, ": ", TextOf(status));
   return found;
 }

@@ -27,12 +27,12 @@ enum class Fault {
   kCertificateRefused,  // ... does not accept this client's certificate
   kNoToken,             // the server asks for a token, and this client has none
   kTokenRefused,        // ... does not know this client's token
-  kServer,              // the server was reached; the text is its own
+  kServer,              // the server was reached; the text is from the server
 };
 
 struct Diagnosis {
   Fault fault = Fault::kServer;
-  std::string text;  // one sentence without a full stop: the fact, then what fixes it
+  std::string text;  // one sentence without a full stop: the fact, then the fix
 };
 
 // Returns true if a host answers and no call can succeed until a setting, certificate or address is
@@ -40,8 +40,8 @@ struct Diagnosis {
 bool NeedsChange(Fault fault);
 
 // Diagnoses a call to `target` that ended with `status`, which must not be OK. If the status is
-// UNAVAILABLE, connects to `target` once more, for at most two seconds, to see what answers there.
-// Sends no secret. Thread-safe.
+// UNAVAILABLE, connects to `target` once more, for at most two seconds, to detect the protocol that
+// answers there. Sends no secret. Thread-safe.
 Diagnosis Diagnose(const std::string& target, const Credentials& credentials,
                    const grpc::Status& status);
 

@@ -1,4 +1,4 @@
-// Finds a server that is away: keeps a channel dialling, and polls it.
+// Waits for a server that is away: keeps a channel dialling, and polls the channel.
 //
 // gRPC advances a connection only while a thread polls it. Between two calls no thread does, except
 // gRPC's own check each 5 s. So a server that was back after a moment was found after 3 to 14 s.
@@ -17,7 +17,8 @@
 namespace plumbline::transport {
 
 // How the ranks of a world spread their dials, so that a server that all of them lost gets some 500
-// a second: how often each rank tries, and within what time its first try falls. Milliseconds.
+// a second: the time between tries of a rank, and the time within which its first try falls.
+// Milliseconds.
 struct DialPace {
   uint32_t retry_ms;
   uint32_t spread_ms;  // 0: at once

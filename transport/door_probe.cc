@@ -136,7 +136,7 @@ int NoteRequest(SSL* ssl, X509**, EVP_PKEY**) {
   return 0;  // continues without a certificate
 }
 
-// Continues whatever the certificate is; the result is judged later.
+// Continues with any certificate; the result is judged later.
 int GoOn(int, X509_STORE_CTX*) { return 1; }
 
 struct TlsClient {

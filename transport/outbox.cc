@@ -81,7 +81,9 @@ void Outbox::Acknowledge(uint64_t sequence) {
 
 void Outbox::ForgetThrough(uint64_t sequence) {
   while (!queue_.empty() && queue_.front().sequence != 0 && queue_.front().sequence <= sequence) {
-    if (spooled_ == 0 && OnDiskAlone() != 0) return;  // it follows those that are only on disk
+    if (spooled_ == 0 && OnDiskAlone() != 0)
+      return;  // this batch follows those that are only on
+               // disk
     settled_ += queue_.front().pushes;
     loaded_through_ = std::max(loaded_through_, queue_.front().sequence);
     Erase(0);
@@ -189,7 +191,7 @@ void Outbox::Shrink() {
   while (!roomy() && DropOldestEvidence()) MergeUnnumbered();
 }
 
-// Batches on disk have a number and a fixed content, so only later ones are dropped.
+// Batches on disk have a number and a fixed content, so only later batches are dropped.
 bool Outbox::DropOldestSamples() {
   for (size_t i = spooled_; i < queue_.size(); ++i) {
     if (queue_[i].batch.samples == 0) continue;

@@ -1,11 +1,11 @@
 // Batches that the server has not acknowledged yet: a bounded queue in memory, in order, and
-// optionally a spool on disk that follows it (transport/spool.h).
+// optionally a spool on disk (transport/spool.h).
 //
 // Without a spool, a batch gets its number when it is first sent, not when it is made. So batches
 // that were dropped unsent leave no gap, and batches that were emptied while the server is away
 // merge into one. Beyond its limits the queue drops the least valuable data first, oldest first:
-// raw rows, whose summaries stay; then the evidence of whole batches. The batch itself counts what
-// was dropped from it (batch_edit.h).
+// raw rows, whose summaries stay; then the evidence of whole batches. The batch counts the items
+// that were dropped from it (batch_edit.h).
 //
 // With a spool, every batch is numbered and written there before it is sent. Memory holds the
 // oldest batches; the others are read back when they are due. Only batches that the spool refuses
@@ -48,13 +48,13 @@ class Outbox {
     std::shared_ptr<const std::string> body;
     uint64_t unsent = 0;  // batches that wait to be sent after it
   };
-  // Returns the next batch to send on the present stream, numbered; nothing if all are sent or
-  // in-flight limits are reached.
+  // Returns the next batch to send on the present stream, numbered. If all batches are sent, or if
+  // a limit of batches in flight is reached, returns nullopt.
   std::optional<Numbered> TakeNext();
 
   // Begins a new stream. The server reports that it holds everything up to `acknowledged`: forgets
-  // that, and sends the rest again. Returns true if the server has lost what it acknowledged
-  // before; then the caller must declare its sites again.
+  // these batches, and sends the others again. Returns true if the server has lost batches that it
+  // acknowledged before; then the caller must declare its sites again.
   bool Restart(uint64_t acknowledged);
 
   // Removes everything up to `sequence`, which the server holds.

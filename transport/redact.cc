@@ -40,7 +40,7 @@ std::optional<size_t> Integers(const v1::Tensor& tensor) {
 }
 
 // Replaces each element by its hash, as i64. If the tensor cannot be read as integers, removes its
-// bytes: rules report it as malformed, as they would have anyway.
+// bytes. Rules report it as malformed in both cases.
 template <typename Hash>
 void HashTensor(v1::Tensor* tensor, const Hash& hash) {
   const std::optional<size_t> n = Integers(*tensor);

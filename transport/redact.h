@@ -3,7 +3,8 @@
 //
 // Equal ids stay equal under one key, in every message and process. Their order within a router
 // call is kept separately (RoutingSample.sequence_order). Expert choices, scores and
-// log-probabilities stay unchanged. What is hashed, and why: docs/decisions/0116-redaction.md.
+// log-probabilities stay unchanged. The hashed fields and the reasons:
+// docs/decisions/0116-redaction.md.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +37,8 @@ class Redactor {
   // Returns an identifier of the key that does not reveal it; never 0.
   uint64_t key_id() const { return key_id_; }
 
-  // Replaces what identifies text and sets redacted_key. Returns false, and changes nothing, if the
-  // evidence has a redacted_key already or holds no ids.
+  // Replaces ids that identify text, and sets redacted_key. Returns false, and changes nothing, if
+  // the evidence has a redacted_key already or holds no ids.
   bool Redact(v1::Evidence* evidence) const;
   // Redacts a whole batch. Returns how many items changed.
   uint64_t Redact(v1::Batch* batch) const;

@@ -232,7 +232,7 @@ Spool::Read Spool::Next() {
   return Lost(*segment);
 }
 
-// Gives up the rest of a segment that cannot be read.
+// Gives up the remaining part of a segment that cannot be read.
 Spool::Read Spool::Lost(const Segment& segment) {
   Read read;
   read.kind = Read::Kind::kLost;

@@ -40,10 +40,11 @@ class Spool {
   ~Spool();
 
   // Appends a batch; sequences must rise. Returns ResourceExhausted at the limit. Other errors come
-  // from the disk; then no write is tried for a second. A failed batch is not left half written.
+  // from the disk; after such an error, tries no write for one second. A failed batch is not left
+  // half written.
   absl::Status Append(uint64_t sequence, const SealedBatch& batch);
-  // Returns true if three quarters are used: the rest is for summaries, so raw rows of `bytes` must
-  // be dropped.
+  // Returns true if three quarters are used. The last quarter is for summaries, so raw rows of
+  // `bytes` must be dropped.
   bool Crowded(uint64_t bytes) const;
   // Returns why the last Append failed: "spool-full" or "spool-write".
   const char* refusal() const { return refusal_; }

@@ -112,7 +112,7 @@ absl::StatusOr<std::unique_ptr<SpoolLock>> SpoolLock::Make(const std::string& di
   if (fs::exists(wanted, error)) return Take(directory);
   const std::string made = (wanted.parent_path() / (".new-" + wanted.filename().string())).string();
   fs::create_directories(fs::path(made).parent_path(), error);
-  // Only the user may read a spool, whatever the trainer's umask is.
+  // Only the user may read a spool, for any umask of the trainer.
   if (!error && mkdir(made.c_str(), 0700) != 0 && errno != EEXIST)
     error = std::error_code(errno, std::generic_category());
   if (!error && chmod(made.c_str(), 0700) != 0)

@@ -4,7 +4,7 @@
 // The process that writes it holds a record lock (fcntl) on `lock`, which the kernel releases when
 // that process dies and which forked children do not inherit. A process that gets the lock may
 // deliver the batches and delete them. So a new directory gets its name after it is locked.
-// Directories of spools are 0700 and their files 0600, whatever the trainer's umask.
+// Directories of spools are 0700 and their files 0600, for any umask of the trainer.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ class SpoolLock {
   SpoolLock(const SpoolLock&) = delete;
   SpoolLock& operator=(const SpoolLock&) = delete;
 
-  // Deletes the lock file and the directory, which must hold nothing else. It is locked until then.
+  // Deletes the lock file and the directory, which must hold nothing else. The directory is locked
+  // until then.
   void RemoveDirectory();
 
  private:

@@ -95,8 +95,7 @@ bool StreamSender::Call(const std::shared_ptr<grpc::Channel>& channel, grpc::Sta
   return connection.welcomed();
 }
 
-// Waits. If the sender begins to finish meanwhile, returns early once, so that the next try follows
-// at once.
+// Waits. If finishing begins meanwhile, returns early once, so that the next try follows at once.
 void StreamSender::Wait(uint64_t ms) {
   const Clock::time_point again = Clock::now() + milliseconds(ms);
   const bool was_finishing = stop_conditions_.finishing();

@@ -30,7 +30,7 @@ class StreamSender {
   StreamSender(const StreamConfig& config, Outbox* outbox, StreamCounters* counters,
                StopConditions stop_conditions);
 
-  // Connects until the conditions end it. After a broken connection it tries again.
+  // Connects until the conditions end this. After a broken connection tries again.
   void Run();
 
   // Does the same, but also ends if the server refuses this stream. Returns OK if the outbox is
@@ -64,7 +64,7 @@ struct DeadSpools {
   // Called after each spool, delivered or not; may be null. `batches`: the number of batches in it.
   std::function<void(const Spool&, const absl::Status&, uint64_t batches)> report;
 };
-// Delivers the spools in `dir` whose processes are dead, each as its own stream under its own
+// Delivers the spools in `dir` whose processes are dead, each with its original stream id and
 // numbers, and deletes them. Returns how many are left: refused, or not delivered in time.
 uint64_t DeliverDeadSpools(const DeadSpools& dead_spools);
 

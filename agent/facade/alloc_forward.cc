@@ -86,8 +86,8 @@ PLUMBLINE_API void* pvalloc(size_t n) {
              : __libc_pvalloc(n);
 }
 
-// libc has no second name for this function. 0 is a correct answer: "nothing known beyond the
-// request".
+// libc has no second name for this function. 0 is a correct answer: it means that no extra space is
+// known.
 PLUMBLINE_API size_t malloc_usable_size(void* p) {
   return plumbline_process_allocator.malloc_usable_size_fn != nullptr
              ? plumbline_process_allocator.malloc_usable_size_fn(p)

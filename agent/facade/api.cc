@@ -191,13 +191,13 @@ plumbline_status_t CheckStep(Run* run, int64_t step) {
   return PLUMBLINE_OK;
 }
 
-// Ends a step that was left open.
+// Ends a step that is still open.
 plumbline_status_t BeginStep(Run* run, int64_t step) {
   if (OpenStep(run) == PLUMBLINE_CAPTURING) return Capturing("step_begin");
   plumbline_status_t status = CheckStep(run, step);
   if (status != PLUMBLINE_OK) return status;
   if (OpenStep(run) != PLUMBLINE_NO_STEP) EndStep(run);
-  // Under the mutex: an agent that another thread is opening gets this step once.
+  // Runs under the mutex, so that an agent which another thread is opening gets this step once.
   MutexLock lock(&run->mutex);
   __atomic_store_n(&run->last_step, step, __ATOMIC_RELAXED);
   __atomic_store_n(&run->head.step, static_cast<uint64_t>(step), __ATOMIC_RELAXED);
@@ -246,8 +246,8 @@ using namespace plumbline::facade;
 
 extern "C" {
 
-// Cheap: the agent library is loaded with the first observation, so a forked worker, or a trainer
-// that observes nothing, pays nothing.
+// This is cheap, because the agent library is loaded with the first observation. A forked worker,
+// or a trainer that observes nothing, has no cost.
 plumbline_status_t plumbline_open(const plumbline_open_options_t* options, plumbline_run_t** out) {
   ErrnoKeeper keeper;
   if (out == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "open: run is NULL");

@@ -18,7 +18,7 @@ plumbline_status_t CheckRouter(const plumbline_router_check_t* given,
   memset(&verdict, 0, sizeof(verdict));
   verdict.size = sizeof(verdict);
   if (!CopySized("check_router", given, &check)) return PLUMBLINE_INVALID_ARGUMENT;
-  // An older caller's verdict is shorter: fills the fields that it knows.
+  // An older caller's struct is shorter. Fills the fields that it has.
   uint32_t room = out->size;
   if (room < offsetof(plumbline_router_verdict_t, future_share)) {
     return Fail(PLUMBLINE_INVALID_ARGUMENT,
@@ -30,7 +30,7 @@ plumbline_status_t CheckRouter(const plumbline_router_check_t* given,
     return Fail(PLUMBLINE_INVALID_ARGUMENT, "check_router: %s is NULL",
                 check.route == nullptr ? "route" : "logits");
   }
-  WatchProcess();  // a fork must not meet a half-loaded library
+  WatchProcess();  // a forked child must not inherit a half-loaded library
   const plumbline_agent_table_t* agent = Agent();
   if (agent == nullptr) return PLUMBLINE_UNAVAILABLE;
   const plumbline_status_t status = agent->check_router(&check, &verdict, ThreadError());

@@ -18,7 +18,7 @@ uint64_t Word(const unsigned char* at, uint64_t bytes) {
 
 uint64_t Mixed(uint64_t sum, uint64_t word) { return (sum ^ word) * kPrime; }
 
-// Each step is injective in the word, and so is the combination of the lanes.
+// Each step is injective in the word. The combination of the lanes is injective too.
 uint64_t Checksum(const unsigned char* data, uint64_t bytes) {
   uint64_t lanes[kLanes];
   for (int i = 0; i < kLanes; ++i) lanes[i] = kPrime + static_cast<uint64_t>(i);
@@ -38,7 +38,7 @@ uint64_t Checksum(const unsigned char* data, uint64_t bytes) {
   return sum ^ (sum >> 29);
 }
 
-// Squares of fp32 fit into fp64, and so do their sums.
+// Squares of fp32 and their sums fit into fp64.
 double Squares(const float* data, uint64_t count) {
   double lanes[kLanes] = {};
   uint64_t i = 0;

@@ -14,7 +14,7 @@ namespace plumbline::facade {
 bool AgentInProcess(char* path, size_t bytes);
 
 // Fills the tables of other copies that are still empty: an agent binds to the table of the first
-// copy, whichever copy opens it.
+// copy, even if another copy opens it.
 void ShareAllocator(const plumbline_allocator_t& allocator);
 
 }  // namespace plumbline::facade

@@ -141,7 +141,7 @@ bool Acceptable(const plumbline_agent_table_t* table) {
   return false;
 }
 
-// In this order: the allocator of the agent's libraries must be set before they are opened.
+// The order matters: the allocator of the agent's libraries must be set before they are opened.
 bool Load() {
   if (const char* sanitizer = SanitizerInProcess()) {
     snprintf(g_reason.text, sizeof(g_reason.text),

@@ -1,5 +1,5 @@
-// plumbline/marks.h and steps.h: we own the memory, so that a trainer may continue to write after
-// the run's end.
+// plumbline/marks.h and steps.h: the library owns the memory, so that a trainer may continue to
+// write after the run's end.
 #include "plumbline/marks.h"
 
 #include <stdlib.h>

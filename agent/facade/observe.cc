@@ -59,7 +59,7 @@ plumbline_status_t Refusal(const char* call, const void* site, const char* what,
 template <typename Struct, typename Entry>
 plumbline_status_t Observe(plumbline_site_t* handle, int32_t kind, const char* name,
                            const Struct* given, const Struct& defaults, Entry entry) {
-  constexpr size_t kVerb = sizeof("observe_") - 1;  // the rest is the argument's name
+  constexpr size_t kVerb = sizeof("observe_") - 1;  // the remaining text is the argument's name
   plumbline_status_t status = Refusal(name, handle, name + kVerb, given);
   if (status != PLUMBLINE_OK) return status;
   Site* site = FromHandle(handle);
@@ -137,7 +137,7 @@ plumbline_status_t LookClosely(Run* run, uint32_t steps) {
 
 using Together = plumbline_status_t (*plumbline_agent_table_t::*)(void*, plumbline_error_t*);
 
-// If the agent is not loaded, no calls wait in it, and it is not loaded for this.
+// If the agent is not loaded, no calls wait in it, so this does not load it.
 plumbline_status_t CallTogether(const char* name, plumbline_run_t* handle, Together entry) {
   if (handle == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "%s: run is NULL", name);
   if (InForkedChild()) return PLUMBLINE_DISABLED;

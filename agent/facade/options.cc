@@ -52,7 +52,7 @@ constexpr Launcher kLaunchers[] = {{"RANK", "WORLD_SIZE"},
                                    {"SLURM_PROCID", "SLURM_NTASKS"},
                                    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}};
 
-// Rank and size come from one launcher: never mixed from two.
+// Rank and size come from one launcher, never from two.
 bool FromLauncher(int64_t* rank, int64_t* world_size) {
   for (const Launcher& launcher : kLaunchers) {
     const char* rank_text = Environment(launcher.rank);
@@ -64,7 +64,7 @@ bool FromLauncher(int64_t* rank, int64_t* world_size) {
   return true;
 }
 
-// Given values take precedence over the launcher, each number by itself.
+// Given values take precedence over the launcher, separately for each number.
 plumbline_status_t ResolveRanks(const plumbline_open_options_t& given,
                                 plumbline_agent_open_t* out) {
   int64_t rank = 0;
@@ -114,7 +114,7 @@ double ParseShare(const char* text) {
   return end != text && *end == '\0' ? value : -1.0;
 }
 
-// 0 stays 0: the agent has the default.
+// 0 stays 0, because the agent has the default.
 plumbline_status_t ResolveBudget(const plumbline_open_options_t& given,
                                  plumbline_agent_open_t* out) {
   double budget = given.budget;

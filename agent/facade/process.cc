@@ -22,7 +22,7 @@ pid_t g_pid = 0;
 void AtForkPrepare() { pthread_mutex_lock(&g_load_mutex); }
 void AtForkParent() { pthread_mutex_unlock(&g_load_mutex); }
 void AtForkChild() {
-  // Not an unlock: glibc compares the owner's thread id, which differs in the child.
+  // Does not unlock: glibc compares the owner's thread id, which differs in the child.
   const pthread_mutex_t fresh = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
   memcpy(&g_load_mutex, &fresh, sizeof(fresh));
   if (g_hooks.in_child != nullptr) g_hooks.in_child();
@@ -72,7 +72,8 @@ LoadLock::~LoadLock() { pthread_mutex_unlock(&g_load_mutex); }
 
 void WatchExit() {
   atexit(AtExit);
-  on_exit(NoteStatus, nullptr);  // runs before it: handlers run in reverse order of registration
+  on_exit(NoteStatus, nullptr);  // runs before AtExit, because handlers run in reverse order of
+                                 // registration
 }
 
 bool DisabledByEnvironment() {

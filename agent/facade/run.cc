@@ -84,7 +84,8 @@ bool Drained(Run* run, int64_t deadline_ms) {
 plumbline_status_t CloseAgentRun(Run* run, uint32_t timeout_ms) {
   const int64_t deadline = NowMs() + timeout_ms;
   if (!Drained(run, deadline)) {
-    // Closing during a call would free what it uses; the agent keeps the run until exit.
+    // Closing during a call would free memory that the call uses, so the agent keeps the run until
+    // exit.
     return Fail(PLUMBLINE_DEADLINE_EXCEEDED,
                 "close: calls of run \"%s\" were still running after %u ms", run->options.run,
                 timeout_ms);
@@ -150,8 +151,8 @@ plumbline_status_t Declare(Run* run, Site* site) {
   return status;
 }
 
-// Increments the counter first and reads the state then; CloseRun does it in the other order, so
-// one of the two sees the other.
+// Increments the counter first and reads the state then; CloseRun uses the reverse order, so one of
+// the two functions sees the other.
 AgentCall::AgentCall(Run* run) : run_(run), status_(PLUMBLINE_OK), errno_(errno) {
   if (StateOf(run) == RunState::kWaiting) OpenIfWaiting(run);
   __atomic_fetch_add(&run->in_flight, 1, __ATOMIC_SEQ_CST);
@@ -200,7 +201,7 @@ void AtExit(int exit_status) {
 }  // namespace
 
 plumbline_status_t NoteEnding(Run* run, const plumbline_ending_t* ending) {
-  if (StateOf(run) == RunState::kWaiting) return PLUMBLINE_OK;  // the agent does not know it
+  if (StateOf(run) == RunState::kWaiting) return PLUMBLINE_OK;  // the agent does not have this run
   AgentCall call(run);
   if (call.status() != PLUMBLINE_OK) return call.status();
   if (!PLUMBLINE_AGENT_HAS(&call.agent(), note_ending)) {

@@ -9,7 +9,7 @@
 namespace plumbline::facade {
 
 // Copies the caller's struct over *out, which holds the defaults of fields that the caller does not
-// know. Returns false, with the thread's error text, if the size is impossible or a newer field is
+// have. Returns false, with the thread's error text, if the size is impossible, or if a field is
 // set that this library does not know.
 template <typename T>
 bool CopySized(const char* what, const T* given, T* out) {

@@ -16,7 +16,8 @@ extern "C" plumbline_status_t plumbline_stop_order(plumbline_run_t* run, char* t
                                      : "text");
   }
   if (InForkedChild()) return PLUMBLINE_DISABLED;
-  if (StateOf(FromHandle(run)) == RunState::kWaiting) return PLUMBLINE_OK;  // no server knows of it
+  if (StateOf(FromHandle(run)) == RunState::kWaiting)
+    return PLUMBLINE_OK;  // no server has this run
   AgentCall call(FromHandle(run));
   if (call.status() != PLUMBLINE_OK) return call.status();
   if (!PLUMBLINE_AGENT_HAS(&call.agent(), stop_order)) {

@@ -1,4 +1,4 @@
-// Names that cross the boundary: they become protobuf strings, which must be UTF-8.
+// Names that are passed to the agent: they become protobuf strings, which must be UTF-8.
 #pragma once
 
 #include <cstddef>

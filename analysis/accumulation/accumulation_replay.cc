@@ -9,7 +9,7 @@
 namespace plumbline::analysis {
 namespace {
 
-// Kept in fp32 registers first, and stored from there: two roundings.
+// If the sum is first kept in fp32 registers and then stored, it is rounded twice.
 double RoundInto(double v, const AccumulationModel& m) {
   if (m.via_fp32) v = RoundToFormat(v, DType::kF32);
   return RoundToFormat(v, m.dtype, m.rounding);
@@ -153,7 +153,7 @@ AccumulationMatch MatchAccumulation(const Accumulation& a) {
     const bool family = std::all_of(c.members.begin(), c.members.end(), in_family);
     if (family) continue;
     if (&c == &*best) {
-      match.discriminating = 0;  // the accepted class itself has another family
+      match.discriminating = 0;  // the accepted class itself contains another family
       continue;
     }
     match.discriminating = std::min(match.discriminating, Differences(c.results, best->results));

@@ -8,7 +8,7 @@
 
 namespace plumbline::departure {
 
-// ln loss of each run at the points common to all runs of both sides, in order; all finite.
+// ln loss of each run, at the points that all runs of both sides have, in order; all finite.
 using Curves = std::vector<std::vector<double>>;
 
 struct Departure {

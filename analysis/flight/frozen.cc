@@ -298,8 +298,8 @@ class Look {
   }
 
   // Tests for ranks that wait for each other. If only collectives are involved, two groups are used
-  // in different orders. If only sends and receives are, no rank does the other side. Both together
-  // explain nothing: a small send ends before it is received, so its order means nothing.
+  // in different orders. If only sends and receives are involved, no rank runs the matching
+  // operation. If both are, there is no evidence: a small send ends before it is received.
   bool InACircle() {
     const std::vector<uint32_t> circle = FindCircle();
     if (circle.empty()) return false;
@@ -355,7 +355,7 @@ class Look {
     return true;
   }
 
-  // Returns ranks with something pending, each of which waits for the next. If there is no such
+  // Returns ranks with pending operations, where each rank waits for the next. If there is no such
   // circle, returns none.
   std::vector<uint32_t> FindCircle() const {
     std::set<uint32_t> over;  // visited: no circle begins there

@@ -118,7 +118,7 @@ bool RankRecord::Launched(const std::string& group, uint64_t sequence) const {
 }
 
 bool RankRecord::Completed(const std::string& group, uint64_t sequence) const {
-  // Prefer its own entry; else use the group's count.
+  // If the rank has an entry for this operation, use it. If not, use the group's count.
   if (const Op* op = Find(group, sequence)) return !op->pending;
   const auto view = groups.find(group);
   return view != groups.end() && view->second.last_completed >= 0 &&

@@ -40,7 +40,7 @@ struct Op {
 struct GroupView {
   int64_t last_enqueued = -1;  // the latest sequence number that it launched; -1 if not known
   int64_t last_completed = -1;
-  uint64_t oldest = UINT64_MAX;  // oldest recorded number; older ones were overwritten
+  uint64_t oldest = UINT64_MAX;  // oldest recorded sequence number; older entries were overwritten
   bool status_stated = false;    // from pg_status, not only from the recorded operations
 };
 

@@ -50,7 +50,7 @@ struct RunSummary {
   uint64_t evidence = 0;                  // items, including late ones
   uint64_t verdicts = 0;                  // number so far, from rules outside group meta
   // Number of earlier ends of the run: it was judged as a whole, then a process returned. A rule
-  // that settles its state at the end does so once per end. RunState stores it.
+  // that finishes its state at the end of a run does this once per end. RunState stores it.
   uint64_t ends = 0;
   bool meta_alone = false;  // no rule outside group meta is active
   // Not stored: meta_alone follows from the engine's rules; RunState stores ends.

@@ -30,8 +30,9 @@ struct SiteStep {
   // kNamedMissing. If there are none, empty.
   std::vector<uint32_t> missing_ranks;
   static constexpr size_t kNamedMissing = 64;
-  // True for what one rank reported after its step had been closed without it. It is alone, because
-  // the other ranks' items were judged then. Only for rules that request it (Rule::judges_late).
+  // True for evidence that one rank reported after the step had been closed without this rank. The
+  // step then has only this evidence, because the other ranks' items were judged before. Only for
+  // rules that request it (Rule::judges_late).
   bool late = false;
   std::vector<Item> items;
   // 0, or a small number unique to this (role, site) in this run and process. A rule may use it as

@@ -8,7 +8,7 @@
 
 namespace plumbline::analysis {
 
-// One value of each type. Each user has a type of its own, so that values cannot be confused.
+// One value of each type. Each user needs a separate type, so that values cannot be confused.
 // Belongs to one step: a copy of a step begins empty, so that no step finds results of another. Not
 // thread-safe.
 class StepCache {

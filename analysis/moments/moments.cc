@@ -45,8 +45,8 @@ constexpr double kRatchetExplained = 0.99;
 
 }  // namespace
 
-// Returns the smallest moment that has an effect: below it, its root is lost next to eps, or it
-// underflows.
+// Returns the smallest moment that has an effect. The root of a smaller one is lost next to eps, or
+// it underflows.
 double LeastMoment(const v1::UpdateConfig& config, DType t) {
   if (config.eps() > 0 && std::isfinite(config.eps())) return config.eps() * config.eps();
   return t == DType::kF16 ? 0 : PowerOfTwo(FormatOf(t).min_exponent);
@@ -64,7 +64,7 @@ Falling LookAtMoment(const UpdateCase& c, double least) {
     f.moved |= moved;
     if (!(v > least) || (g == 0 && !moved)) continue;
     f.informative.push_back(i);
-    // Closer to v, the required decay is too small for any format to show.
+    // If g^2 is closer to v, the required decay is too small to show in any format.
     if (!(g * g < 0.5 * v)) continue;
     ++f.all;
     if (!(after < v)) f.still.push_back(i);
@@ -72,7 +72,7 @@ Falling LookAtMoment(const UpdateCase& c, double least) {
   return f;
 }
 
-// Returns every way to compute the update, and how much of the record it explains.
+// Returns every arithmetic of the update, and how many elements of the record it explains.
 std::vector<MomentReplay> MomentReplays(const UpdateCase& c, const Falling& f, double beta2) {
   std::vector<double> betas = {beta2};
   if (!(beta2 > 0 && beta2 < 1)) betas.assign(kCustomary.begin(), kCustomary.end());

@@ -11,7 +11,8 @@
 
 namespace plumbline::analysis {
 
-inline constexpr size_t kMostInRow = 192;                       // items that are drawn in a row
+inline constexpr size_t kMostInRow = 192;                       // most items that are drawn in one
+                                                                // row
 inline constexpr size_t kMostPoints = 288, kMostOutliers = 32;  // of a scatter
 
 // Adds a list under `key`, with its numbers rounded to six significant digits.
@@ -23,12 +24,12 @@ void PutNumbers(google::protobuf::Struct& s, const std::string& key,
 std::vector<size_t> Evenly(size_t count, size_t most, std::vector<size_t> always = {});
 
 // Samples the points of a scatter plot as they arrive: each n-th, where n doubles so that at most
-// kMostPoints are kept, and the kMostOutliers points with the largest |far|. A function of the
-// points and their order. Not thread-safe.
+// kMostPoints are kept, and the kMostOutliers points with the largest |far|. The sample depends
+// only on the points and their order. Not thread-safe.
 class PointSample {
  public:
   struct Point {
-    double a = 0, b = 0, c = 0;  // defined by the owner
+    double a = 0, b = 0, c = 0;  // the meaning is defined by the caller
     double far = 0;              // distance from the bulk
     void Persist(Archive& archive) { archive(a, b, c, far); }
   };

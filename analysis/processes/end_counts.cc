@@ -16,7 +16,7 @@ bool Requested(const v1::Ending& e) {
   if (e.how() == v1::Ending::HOW_INTERRUPTED) return true;
   if (e.how() == v1::Ending::HOW_SIGNAL)
     return e.code() == kTerm || e.code() == kInt || e.code() == kHup;
-  // Frameworks that convert the signal to an exception.
+  // Some frameworks convert the signal to an exception.
   return e.type().find("SIGTERM") != std::string::npos ||
          e.type().find("SignalException") != std::string::npos ||
          e.type().find("KeyboardInterrupt") != std::string::npos;
@@ -84,7 +84,7 @@ const ProcessEnd* FirstOf(const Firsts& of) {
   }
   if (own != nullptr && gone != nullptr && own->newest_step != ProcessEnd::kNever &&
       gone->newest_step < own->newest_step - 1) {
-    return gone;  // it was stopped while the other continued
+    return gone;  // this process was stopped while the other continued
   }
   if (own != nullptr) return own;
   if (gone != nullptr) return gone;

@@ -9,7 +9,7 @@
 
 namespace plumbline::analysis {
 
-// Classification of an end. Those that indicate a cause more strongly come first.
+// Classification of an end. Kinds that indicate a cause more strongly come first.
 enum Kind { kOwn, kGoneKind, kFollower, kRequested, kThread, kKinds };
 
 using Firsts = std::array<const ProcessEnd*, kKinds>;

@@ -60,8 +60,8 @@ std::string Usual(const v1::RanksHung& h) {
   return text;
 }
 
-// Returns how long it lasts and what was usual; then which ranks ended, or which ranks wait for
-// which.
+// Returns how long the hang lasts and how long steps usually take. Then it lists the ranks that
+// ended, or the ranks that wait and the ranks that they wait for.
 std::string Explanation(const v1::RanksHung& h) {
   const bool one = h.ranks_size() == 1;
   std::string text = absl::StrFormat("Heartbeats arrive, but no step ended for %.1f s, %s.",
@@ -113,7 +113,7 @@ const char* CauseId(const v1::RanksHung& h) {
   }
 }
 
-// Draws the waits: ranks that are further wait for ranks that are not.
+// Draws the waits: ranks that have reached a later step wait for those that have not.
 void DrawWaits(const v1::RanksHung& h, v1::Finding& finding) {
   constexpr int kMostRanks = 64;  // per node, by number
   google::protobuf::Struct& waits = PutStruct(*finding.mutable_witness(), "waits");
@@ -132,8 +132,8 @@ void DrawWaits(const v1::RanksHung& h, v1::Finding& finding) {
   PutNumbers(waits, "to", {1});
 }
 
-// If a culprit and ranks that wait for it are known, it is an error at once. Without a known pace
-// it is unknown what is usual, so the level is at most one lower.
+// If a culprit and ranks that wait for it are known, returns an error at once. If the usual
+// duration of a step is not known, the level is one lower at most.
 v1::Level LevelOf(const v1::RanksHung& h, bool named) {
   if (WithoutPace(h)) return named ? v1::LEVEL_WARNING : v1::LEVEL_NOTE;
   return named || h.still_ns() >= h.error_ns() ? v1::LEVEL_ERROR : v1::LEVEL_WARNING;

@@ -20,8 +20,8 @@ inline constexpr char kRunDiedRule[] = "health/run-died";
 // Stored in checkpoints.
 enum class EndKind : uint8_t {
   kOpen = 0,         // its end is not known
-  kWell = 1,         // it sent a goodbye only
-  kStated = 2,       // ... and reported how it ends
+  kWell = 1,         // it sent only a goodbye
+  kStated = 2,       // it sent a goodbye and reported how it ends
   kGone = 3,         // no report: its connection ended with it
   kUnreachable = 4,  // it cannot be reached, but may be alive
 };
@@ -34,10 +34,11 @@ struct ProcessEnd {
   std::string host;
   EndKind way = EndKind::kOpen;
   v1::Ending stated;      // for kSaid; if very many reported, some have only `how` and the time
-  bool followed = false;  // its report indicates that another process left it: communication failed
+  bool followed = false;  // its report indicates that another process had ended: communication
+                          // failed
   int64_t newest_step = kNever;
   int64_t complete_through = kNever;
-  // The newest value of its loss, or of its first series.
+  // The name and newest value of its loss, or of its first series.
   std::string series;
   int64_t value_step = kNever;
   double value = 0;

@@ -30,7 +30,7 @@ v1::Verdict QuarantineVerdict(const std::string& run, const std::string& reason,
           "--drop RUN never judges it, and the server refuses its evidence.")
       .Witness("entry", static_cast<double>(entry));
   v1::Verdict verdict = found.Take();
-  // The engine does not set these fields for it.
+  // The engine does not set these fields for this finding.
   verdict.set_rule(kQuarantineRule);
   *verdict.mutable_site() = SiteOf(run);
   v1::Finding& finding = *verdict.mutable_finding();

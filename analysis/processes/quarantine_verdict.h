@@ -1,7 +1,7 @@
 // The finding about a run that is not judged, and its form in the journal. It does not follow from
-// evidence. So a server that quarantines a run records it as an update of the incident, which opens
-// it. Every later reader of the journal (a restart, an audit of the stored run) reports the same
-// from that alone.
+// evidence, so a server that quarantines a run records the finding as an update of the incident,
+// which opens the incident. Every later reader of the journal (a restart, an audit of the stored
+// run) reports the same from this update alone.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,13 @@ namespace plumbline::analysis {
 
 inline constexpr const char* kQuarantineRule = "meta/data-loss";
 
-// `reason` is why. `entry` is the journal entry up to which the run was judged.
+// `reason` is the reason of the quarantine. `entry` is the journal entry up to which the run was
+// judged.
 v1::Verdict QuarantineVerdict(const std::string& run, const std::string& reason, uint64_t entry);
 
-// Returns its form in the journal: an update without an action, by "plumbd", of the incident named
-// "quarantine:RUN" instead of by a fingerprint, so that it belongs to no other finding. Older
-// servers ignore an update without an action.
+// Returns the finding's form in the journal: an update without an action, by "plumbd", of the
+// incident named "quarantine:RUN" instead of by a fingerprint, so that it belongs to no other
+// finding. Older servers ignore an update without an action.
 v1::IncidentUpdate QuarantineUpdate(const std::string& run, const std::string& reason,
                                     uint64_t entry);
 // Returns the finding that the event opens. If it is another event, returns nullopt.

@@ -29,7 +29,7 @@ struct MatmulAnalysis {
   MatmulCase c;
   MatmulReplay replay;
   // Errors of D against the exact sums of the factors as they were used (after the cut that
-  // explains them), in BiasUnit(c.d_dtype), over the elements that are apart.
+  // explains them), in BiasUnit(c.d_dtype), over the elements whose errors are independent.
   SumErrors errors;
   BoundBreak worst;    // the furthest outside the bound
   int32_t beyond = 0;  // number of elements outside it

@@ -212,7 +212,7 @@ double MatmulMachine::Run(const MatmulModel& m, const MatmulTerms& t, int first,
 
 namespace {
 
-// Returns the number of products that are summed separately. If all are one sum, returns 0.
+// Returns the number of products that are summed separately. If there is only one sum, returns 0.
 int Chunk(const MatmulModel& m) { return m.part > 0 ? m.part : m.promote; }
 
 // Returns the sum so far plus a block's sum, which is scaled.
@@ -363,7 +363,7 @@ double RunBound(const MatmulModel& m, const MatmulTerms& t, double c, double exa
 }  // namespace
 
 double ErrorBound(const MatmulModel& m, const MatmulTerms& t, double c) {
-  // If a partial sum might overflow, or for sums in few bits, no useful bound is known.
+  // If a partial sum might overflow, or if sums keep few bits, no useful bound is known.
   constexpr double kSafe = 1e38;
   c = std::abs(c);
   const bool one_run = m.part == 0 && m.promote == 0;

@@ -22,12 +22,12 @@ enum class InputCut : uint8_t {
   kBf16Zero
 };
 
-// Where one scale per block of products (MXFP8, NVFP4, 128 x 128 tiles) is applied. Either to the
-// factors, which are rounded to f32 or bf16 with it before they are multiplied. Or to each block's
-// sum of the bare products, before it is added to an f32 sum: in one operation, after rounding the
-// product of sum and scale, or first by A's scale and then by B's. Or inside: each block's exact
-// sum with its scales is aligned and added, as in tensor cores that take scales (NVFP4, MXFP4,
-// MXFP8).
+// Where one scale per block of products (MXFP8, NVFP4, 128 x 128 tiles) is applied. kFactors,
+// kFactorsBf16: to the factors, which are rounded to f32 or bf16 before they are multiplied.
+// kFused, kRounded, kTwice: to each block's sum of unscaled products, before it is added to an f32
+// sum. This is done in one operation, after rounding the product of sum and scale, or first with
+// A's scale and then with B's. kInside: each block's exact scaled sum is aligned and added, as in
+// tensor cores that take scales (NVFP4, MXFP4, MXFP8).
 enum class BlockScaling : uint8_t { kFactors, kFactorsBf16, kFused, kRounded, kTwice, kInside };
 // How the factor of a finished sum (D = scale A B) is applied: in f32 and then stored, in one
 // rounding with the store, or as two factors in sequence.
@@ -47,13 +47,14 @@ struct MatmulModel {
     kPairwise,    // a tree over leaves of `leaf` products, each summed in sequence
     // Blocks of `block` products, as in tensor cores. Every product (and, if `addend_inside`, the
     // accumulator) is aligned to the block's largest exponent, and bits below 2^-fraction_bits of
-    // it are cut. The sum of those is exact and rounded once. A product's exponent is the sum of
-    // its factors' exponents, not normalised. A subnormal factor has the smallest exponent. With
+    // it are cut. The sum of these terms is exact and rounded once. A product's exponent is the sum
+    // of its factors' exponents, not normalised. A subnormal factor has the smallest exponent. With
     // BlockScaling::kInside a term is a block's scaled sum with its own exponent.
     kAligned,
   };
   // kSequential with a correction for the rounding loss (Kahan 1965; Neumaier 1974). It is so close
-  // to the exact sum that, if it were not a rival, the exact sum would be named.
+  // to the exact sum that it must be a separate candidate. Without it, the exact sum would be
+  // named.
   enum class Compensation : uint8_t { kNone, kKahan, kNeumaier };
   // Shape of the tree: neighbours joined, then neighbours of those; or halves, where the first is
   // the larger, whether or not K is a power of two.
@@ -74,7 +75,7 @@ struct MatmulModel {
   int promote = 0;  // n: partial sums of n products are added to an f32 sum, to nearest; 0 means no
   int part = 0;     // split-K: products per part, each summed separately; 0 means no split
   DType part_dtype = DType::kF32;    // dtype in which parts are stored
-  DType reduce_dtype = DType::kF32;  // dtype in which they are added, in sequence
+  DType reduce_dtype = DType::kF32;  // dtype in which the parts are added, in sequence
   bool addend_last = false;          // c is added to the finished sum, instead of being its start
   RoundingMode store = RoundingMode::kNearestEven;  // into D's dtype
   // Significand bits that the accumulator keeps between blocks if they are fewer than its dtype's,

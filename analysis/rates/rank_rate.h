@@ -44,7 +44,7 @@ class PrintGrain {
     return std::round(units) >= 1 && std::fabs(units - std::round(units)) <= 1e-9 * units;
   }
 
-  // Returns true if the value is the double that is nearest to a decimal of so many digits.
+  // Returns true if the value is the double that is nearest to a decimal with `decimals_` places.
   bool IsShort(double size) const {
     const double scale = std::pow(10.0, static_cast<double>(decimals_));
     return std::round(size * scale) / scale == size;

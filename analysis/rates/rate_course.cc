@@ -11,7 +11,8 @@ namespace {
 constexpr double kExact = 0.01;      // relative error up to which a slope is used
 constexpr double kWhole = 0.02;      // tolerance for an integer multiple
 constexpr double kMoves = 1e-4;      // of the maximum, over the fitted points
-constexpr double kContinues = 0.02;  // of the maximum: a resume continues if it begins within this
+constexpr double kContinues = 0.02;  // share of the maximum: a resume continues the course if it
+                                     // begins within this distance
 constexpr uint64_t kMostTimes = 1 << 20;
 
 // Converts the points for FitSlope.
@@ -58,8 +59,8 @@ bool MayBeAtBottom(const std::vector<RatePoint>& points) {
   if (points.end() - highest < kFew) return true;
   const double first = (points.end() - 3)->rate, second = (points.end() - 2)->rate;
   const double last = points.back().rate, step = second - last;
-  if (step == 0 &&
-      first == second)  // the rate is constant; if it has been for long, it is no cycle
+  if (step == 0 && first == second)  // the rate is constant; if it has been constant for long, the
+                                     // schedule is not cyclic
     return std::any_of(points.end() - kFew, points.end(),
                        [&](const RatePoint& p) { return p.rate != last; });
   return !(step > 0) || first - second >= kBends * step || last <= 1.5 * step;
@@ -124,7 +125,7 @@ void RateCourse::Keep(RatePoint point) {
   stride_ *= 2;
 }
 
-// Returns the whole course before the step. If the end is recent, it is exact there.
+// Returns the whole course before the step. If the step is recent, the course is exact near it.
 std::vector<RatePoint> RateCourse::PointsBefore(int64_t step) const {
   std::vector<RatePoint> points;
   const int64_t exact = recent_.empty() ? step : recent_.front().step;

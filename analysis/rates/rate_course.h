@@ -66,7 +66,7 @@ struct RateFaster {
 
 class RateCourse {
  public:
-  // Steps of one attempt ascend, and so do attempts. `rate` is finite and at least 0.
+  // Steps ascend within an attempt, and attempts ascend. `rate` is finite and at least 0.
   void Take(uint32_t attempt, uint32_t world_size, int64_t step, double rate);
 
   // Returns true if the attempt's next point is one at which neither Restart nor Faster test.
@@ -77,8 +77,8 @@ class RateCourse {
 
   // Tests the newest point, once per attempt. At its first point: at least half of the maximum
   // before the resume, and at least twice the last point, which is below half of the maximum. If a
-  // schedule did the same within the run, it is cyclic and does not count. Nor does one that may
-  // have been at the bottom of a cycle.
+  // schedule did the same within the run, it is cyclic and is not reported. If it may have been at
+  // the bottom of a cycle, it is not reported either.
   std::optional<RateRestart> Restart() const;
   // Tests the newest point: at least four times the value that was constant for at least three
   // points before it, at a quarter to a fiftieth of the maximum.

@@ -1,4 +1,4 @@
-// Texts of the findings on a rate's course. The rule sets what is missing here (layer, ranks).
+// Texts of the findings on a rate's course. The rule adds the layer and the ranks.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ FindingBuilder AlwaysZeroFinding(const std::string& op, const RankRate& rate,
 FindingBuilder AnewFinding(const std::string& op, const RateAnew& anew);
 FindingBuilder RewarmedFinding(const std::string& op, const RateRewarmed& rewarmed);
 FindingBuilder LeapFinding(const std::string& op, const RateLeap& leap);
-// The rate is NaN or negative in a few steps. If it is not, or if that was already reported,
-// returns nullopt.
+// The finding that the rate is NaN or negative in a few steps. If it is not, or if that was already
+// reported, returns nullopt.
 std::optional<FindingBuilder> OddFinding(const std::string& layer, const std::string& op,
                                          OddRate* odd);
 // Returns a pass or inconclusive verdict for a rate without a finding over this number of points.

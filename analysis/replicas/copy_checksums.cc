@@ -48,7 +48,7 @@ std::optional<v1::Verdict> CopyChecksums::Judge(const SiteStep& step) {
   Series& series = series_[key];
   if (by_value.size() == 1) {
     series = {.agreed = step.step, .agreements = series.agreements + 1};
-    // A pass per step would be endless output.
+    // One pass per step would be too much output.
     if (!std::has_single_bit(series.agreements)) return std::nullopt;
     return Pass("the copies on all ranks have the same checksum");
   }
@@ -61,7 +61,7 @@ std::optional<v1::Verdict> CopyChecksums::Judge(const SiteStep& step) {
   if (!series.parted) series.parted = step.step;
   if (std::includes(series.odd.begin(), series.odd.end(), odd.begin(), odd.end()))
     return std::nullopt;  // already reported
-  // If a further rank joins them, that is new, and its tensor may be another one.
+  // If a further rank joins them, this is a new finding, and the rank may differ in another tensor.
   series.odd = std::move(odd);
   series.ranks = ranks;
   series.majority = majority ? most : 0;

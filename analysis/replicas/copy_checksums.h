@@ -1,7 +1,7 @@
 // Judges the checksum of all weights, of which ranks must hold equal copies: one number per step in
 // the series "weights_checksum" (for a process group "weights_checksum.GROUP"), which run.watch
-// sends. It shows in which step copies diverged. The digest of a later observed tensor shows which
-// one it is.
+// sends. It shows in which step copies diverged. The digest of a tensor that is observed later
+// shows which tensor diverged.
 #pragma once
 
 #include <cstdint>

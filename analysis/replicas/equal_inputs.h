@@ -12,7 +12,7 @@
 
 namespace plumbline::analysis {
 
-// The result of one step: for each rank, the first one with the same values.
+// The result of one step: for each rank, the lowest rank with the same values.
 struct InputClasses {
   std::vector<uint32_t> ranks;
   std::vector<uint32_t> classes;

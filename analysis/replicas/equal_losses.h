@@ -12,9 +12,9 @@
 
 namespace plumbline::analysis {
 
-// One series of losses. The ranks are divided into classes of those that were equal in all steps so
-// far. If every rank is alone, it starts again. It also does so with another set of ranks, with
-// another attempt, and if twice the needed steps passed without enough different values.
+// One series of losses. Ranks that were equal in all steps so far form a class. The comparison
+// starts again if no class has two ranks, if the set of ranks or the attempt changes, or after
+// twice the needed steps without enough different values.
 class EqualLosses {
  public:
   static constexpr uint64_t kSteps = 64;  // steps in which they must be equal

@@ -1,6 +1,6 @@
 // Detects processes that train one model without a wrapper and never sum gradients. run.watch sends
 // a checksum of all weights before the first update ("unsummed/before") and after the 4th, 8th,
-// 16th, ... ("unsummed/after"). If something was summed over the processes after all, it sends
+// 16th, ... ("unsummed/after"). If some gradient was summed over the processes, run.watch sends
 // "unsummed/summed".
 #pragma once
 

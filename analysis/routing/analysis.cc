@@ -44,7 +44,7 @@ void NameByReplay(RoutingAnalysis& a, const RankedReplay& leak) {
 void NameByCapacity(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
   const bool clean = a.first_come.best.fits;
   const RankedReplay* leak = a.leak();
-  // It is not one capacity that refuses, or it may be either of two, so a name would be a guess.
+  // Either no single capacity refuses, or two policies are possible, so a name would be a guess.
   if (clean && !a.rival() && !a.rank_major_possible)
     return Name(a, "fifo-capacity", "first-come", 1);
   const bool one_capacity = !clean && a.saturation.contradiction.empty();
@@ -58,8 +58,8 @@ void NameByCapacity(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
               : Name(a, "random-capacity", "random-token-selection", a.explained_share);
 }
 
-// The flatten order is the one under which the queue shows no inversion. If several fit, it is the
-// metadata's.
+// Sets the flatten order to that of the queue without an inversion. If several fit, uses the order
+// of the metadata.
 void InferFlatten(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
   std::vector<std::string> fits;
   for (const std::string& order : a.first_come.exact_orders) {
@@ -116,7 +116,7 @@ void ListAssumptions(RoutingAnalysis& a) {
   }
 }
 
-// An expert that keeps nothing at all is not full, because a capacity keeps what fits.
+// An expert that keeps no token is not full, because with a capacity it keeps the tokens that fit.
 void SetAside(RoutingAnalysis& a, uint32_t world_size) {
   // Tokens of other ranks may have filled it.
   const bool others = world_size > 1 && a.c.pool_basis == PoolBasis::kUnrecorded;
@@ -130,7 +130,8 @@ void SetAside(RoutingAnalysis& a, uint32_t world_size) {
 
 // ---- refusals --------------------------------------------------------------------------------
 
-// If no single capacity of the pools explains the refusals, they may be those of pieces.
+// If no single capacity of the pools explains the refusals, the pools may have been routed in
+// pieces.
 void TryChunks(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
   constexpr size_t kMost = 8;
   int64_t tried = 0;
@@ -198,7 +199,7 @@ void AnalyseRefusals(RoutingAnalysis& a) {
   InferFlatten(a, queues);
 }
 
-// Keeps the tables of stored numbers that give the same as some leaking policy.
+// Keeps the tables of stored numbers that give the same choices as some leaking policy.
 void KeepStored(RoutingAnalysis& a) {
   if (a.columns()) {
     a.stored = std::move(a.column.stored);
@@ -209,7 +210,8 @@ void KeepStored(RoutingAnalysis& a) {
   }
 }
 
-// Another call of the step may exclude what one call leaves open, because its weights are the same.
+// The weights are the same in all calls of a step, so another call may exclude an explanation that
+// one call leaves open.
 void ExcludeStored(const std::vector<std::shared_ptr<RoutingAnalysis>>& calls) {
   std::map<std::string, StoredRules> rules;  // by policy
   for (const auto& a : calls) {
@@ -296,8 +298,8 @@ void Analyse(RoutingAnalysis& a, const RoutingCall& call, uint32_t world_size) {
   }
   if (a.token_axis.found(kProofBits)) Name(a, "unknown", "normalised-over-tokens", 1);
   using Basis = Saturation::Basis;
-  // With metadata, "no piece of a cut could do it" counts every holder. If some are unknown, there
-  // is no evidence.
+  // With a declared capacity, the test for pieces of a cut counts every token that an expert holds.
+  // If some are unknown, there is no evidence.
   if (a.saturation.basis == Basis::kDeclared)
     a.capacity_bits = a.firm_pools() || !a.c.holders_unknown ? HUGE_VAL : 0;
   if (a.saturation.basis == Basis::kExhibited) a.capacity_bits = a.saturation.bits;
@@ -309,7 +311,7 @@ void Analyse(RoutingAnalysis& a, const RoutingCall& call, uint32_t world_size) {
 }  // namespace
 
 const RankedReplay* RoutingAnalysis::leak() const {
-  // Exact ones come first, by bits.
+  // Exact replays come first, ordered by bits.
   return !ranked.empty() && ranked.front().exact && ranked.front().raw_bits > 0 ? &ranked.front()
                                                                                 : nullptr;
 }

@@ -28,7 +28,7 @@ struct RoutingAnalysis {
   // The recorded scores have the same sum for every expert: they were normalised over the tokens,
   // so a token's own scores depend on the others.
   bool normalised_over_tokens = false;
-  TokenAxis token_axis;  // likewise, with its evidence; or a replay of such a router
+  TokenAxis token_axis;  // the same, with its evidence; or a replay of a router that normalises so
 
   // The recorded scores of a sequence are all equal: they belong to the sequence, not to the
   // tokens.
@@ -47,11 +47,11 @@ struct RoutingAnalysis {
   LibraryTies library_ties;          // likewise
   CleanPatterns patterns;            // only tested if no replay fits
   PairCertificate certificate;       // likewise
-  // Likewise: bits for a draw among all candidates against own refusals.
+  // Only tested if no replay fits: bits for a draw among all candidates against own refusals.
   double own_refusal_bits = 0;
   std::vector<StoredNumbers>
-      stored;  // tables that give the same as a leaking replay that may be a proof
-  bool stored_excluded = false;  // ... and that other pools and calls of the step exclude
+      stored;  // tables that give the same choices as a leaking replay that may be a proof
+  bool stored_excluded = false;  // other pools and calls of the step exclude these tables
   // Equal counts may come from the data; only tested if capacity is not declared.
   bool structured = false;
   std::string inferred_pools;  // pools as the refusals show them ("... in chunks"); else empty
@@ -77,17 +77,19 @@ struct RoutingAnalysis {
   bool rival() const;
   // True if the kept set follows a score except for its ties, which decide almost all of it.
   bool by_ties() const;
-  // True if refusals that no policy explains are not the tokens' own. An expert that was hot and
-  // drops some of its input before its capacity refuses also leaves pairs. So `bits` must support a
-  // draw among all candidates; fewer if `bits` are a hint's, or if the configuration names a policy
-  // that is not a queue.
+  // True if refusals that no policy explains come from the capacity. A hot expert that drops some
+  // of its input before its capacity refuses also leaves pairs. So at least `bits` must support a
+  // draw among all candidates. Fewer bits are needed for a hint, or if the configuration names a
+  // policy that is not a queue.
   bool drawn(double bits) const;
-  // ... and inversions are evidence against every cause except capacity: at least `bits`, or 20
-  // with all refusals counted if not quite all of them may come from an own threshold.
+  // True if drawn(bits), and the inversions give at least `bits` against every cause except
+  // capacity. 20 bits with all refusals counted are also enough, if at least one bit remains
+  // without those that an own threshold may explain.
   bool pairs_speak(double bits) const;
-  // Bits of evidence of the inversions: experts below capacity refused nothing. If the number and
-  // the pools are recorded, so that full experts do not hold that number by chance: the kept are a
-  // draw among all, not the first of what own refusals left.
+  // Returns the bits of evidence of the inversions: experts below capacity refused nothing. If the
+  // capacity and the pools are recorded, full experts do not hold that number by chance. Then
+  // returns the bits for a draw among all candidates, against the first that own refusals left, if
+  // these are more.
   double pair_bits() const;
   bool drawn_by_count() const;  // the latter case
   // True if pools are recorded row by row.
@@ -96,10 +98,10 @@ struct RoutingAnalysis {
   // assignment is a proof. If there are none, returns an empty vector. Sentences, each with what to
   // record. `excluded_before` is true if calls of other steps exclude the stored tables.
   std::vector<std::string> doubts(bool excluded_before = false) const;
-  // Returns how the user can settle it, for a finding's fix.
+  // Returns how the user can decide between the explanations, for a finding's fix.
   std::string HowToSettle(bool excluded_before = false) const;
 
-  // bits that reach a prefix from what follows it, per layer and sequence; NaN if not known.
+  // Bits that reach a prefix from the tokens after it, per layer and sequence. NaN if not known.
   double leak_bits = 0;
 
   // The message that a joined call was decoded from (`c` borrows it). If the message came from one

@@ -12,7 +12,7 @@
 namespace plumbline::analysis {
 
 // For one site and mode. A single call with few full experts shows neither that one capacity
-// refuses nor which policy does. Several calls do, if they refuse at the same number and one
+// refuses nor which policy does. Several calls show both, if they refuse at the same number and one
 // leaking policy gives their refusals. Each refusing cell of another expert or with another number
 // of candidates counts (a repeated text has the same number), except the most valuable one, which
 // determined the capacity.

@@ -15,7 +15,7 @@ namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kMostCalls = 64;
-constexpr double kShownBits = 4;  // that a call refuses at one number
+constexpr double kShownBits = 4;  // bits of evidence that a call refuses at one number
 
 // Returns true if the numbers only rise, or only fall: a schedule.
 bool Monotone(const std::vector<int64_t>& numbers) {

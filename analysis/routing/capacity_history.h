@@ -1,6 +1,6 @@
-// Do the calls of one layer have one capacity? If calls of one size refuse at different numbers,
-// and the numbers follow how many tokens the experts were offered, the capacity is computed from
-// the batch: from later tokens too.
+// Tests whether the calls of one layer have one capacity. If calls of one size refuse at different
+// numbers, and these numbers follow the number of tokens that chose the experts, the capacity is
+// computed from the batch, including later tokens.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace plumbline::analysis {
 class CapacityHistory {
  public:
   void Take(const RoutingAnalysis& a);
-  // If calls of the size of `a` refused at another number, returns the verdict: a finding if that
-  // number follows the tokens by at least `hint_bits`, otherwise inconclusive. Call for calls that
-  // a queue explains.
+  // If calls of the size of `a` refused at another number, returns the verdict: a finding if at
+  // least `hint_bits` show that the number follows the tokens, otherwise inconclusive. Call for
+  // calls that a queue explains.
   std::optional<v1::Verdict> Judge(const RoutingAnalysis& a, double hint_bits) const;
 
   void Persist(Archive& a) { a(calls_); }

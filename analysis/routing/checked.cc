@@ -31,7 +31,7 @@ bool MayBoth(const RoutingAnalysis& a, const std::string& stated) {
   if (ShowsInChoices(a.policy) || ShowsInChoices(stated))
     return Among(a.policy, "expert-choice", "sequence-top-k") &&
            Among(stated, "expert-choice", "sequence-top-k");
-  // What looks like a draw may follow a score that was not recorded, or that was rounded.
+  // A set that looks random may follow a score that was not recorded, or that was rounded.
   if (Among(a.policy, "random-capacity", "tie-order-capacity"))
     return Among(stated, "random-capacity", "tie-order-capacity") || stated == "score-capacity";
   return false;

@@ -13,14 +13,14 @@ namespace plumbline::analysis {
 std::string PolicyDiffers(const RoutingAnalysis& a);
 
 // Returns the verdict if nothing contradicts it. If experts keep nothing, or if the policy is
-// recorded as another, a pass becomes inconclusive, and a finding states what is recorded
-// otherwise.
+// recorded as another, a pass becomes inconclusive, and a finding states which recorded facts
+// differ.
 v1::Verdict Checked(const RoutingAnalysis& a, v1::Verdict verdict);
 
 // Return parts of a sentence. CapacityBits: " and 3.1 that one capacity refuses". If the
 // configuration states it, an empty string.
 std::string CapacityBits(const RoutingAnalysis& a);
-// AgainstOwnRefusals: "3.1 against refusals of the tokens' own", or that those explain more.
+// AgainstOwnRefusals: "3.1 against refusals of the tokens' own", or that own refusals explain more.
 std::string AgainstOwnRefusals(const RoutingAnalysis& a);
 
 // Returns what a balanced assignment shows.

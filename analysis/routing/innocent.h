@@ -1,5 +1,5 @@
 // Verdicts of moe-future-leak on calls without an inversion, and on calls that a clean policy
-// explains: what passes, and why the rest does not.
+// explains. They state why a call passes, or why it is inconclusive.
 #pragma once
 
 #include "analysis/routing/analysis.h"

@@ -57,8 +57,8 @@ std::string StoredRuleDoubt(const RoutingAnalysis& a) {
   return absl::StrCat("A stored rule also gives every assignment: ", rule.name(), ".");
 }
 
-// Returns true if full experts cut where scores leave a gap. A stored threshold may have been on
-// the recorded scores, whatever replays it.
+// Returns true if full experts cut where scores leave a gap. The threshold may apply to the
+// recorded scores, even if the replay uses another key.
 bool ChoicesCutInGaps(const RoutingAnalysis& a, const RankedReplay& leak) {
   const bool lowest = leak.priority == RankedReplay::Priority::kLowestScore;
   return CutsInGaps(a.c, a.saturation, leak.key, ByOf(leak), lowest) ||

@@ -2,7 +2,7 @@
 // leaves. Such a rule is a bar per expert, a number of places per expert and choice rank, or a list
 // of ids. Over one pool each leaking policy equals some stored rule of that form, and the only
 // counter-evidence is that the rule's number would be a coincidence. If every sequence has the same
-// tokens (permutations of one list), it is no coincidence.
+// tokens (permutations of one list), equal numbers are no coincidence.
 #pragma once
 
 #include <string>

@@ -12,7 +12,8 @@
 //
 // The order is (attempt, step), then the bytes of the site's (layer, op), which is the order in
 // which rules receive a run's evidence. Steps of two roles close independently, so the order is
-// independent of arrival only within a role. Therefore k is counted per role, and roles share too.
+// independent of arrival only within a role. Therefore k is counted per role, and each role gets a
+// share of the budget.
 #pragma once
 
 #include <cstdint>

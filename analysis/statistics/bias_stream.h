@@ -19,8 +19,8 @@
 //       conditional mean within the budget given the earlier ones. If a tensor has few elements and
 //       all are drawn, the mean of one step exceeds .05 ulp by chance, and (a) alone would report
 //       that as a bias.
-// So b_i is the larger of b and the value of (a), which gives the smaller bet and is valid under
-// each reading. If a bias is real, the two differ only while chance works against it.
+// So b_i is the larger of b and the value of (a). This gives the smaller bet and is valid under (a)
+// and (b). If a bias is real, the two differ only while chance works against it.
 //
 // Requirements on the caller:
 // - Draws must be fresh. Element indices come from a hash of (run, step, site), so a step that

@@ -1,8 +1,8 @@
 // Standard errors over contexts. Tokens with the same context share the difference between the two
 // programs: the same prompt drawn again, or one prefix served thousands of times. Then d is the
 // same number each time, and a thousand sequences through one context are one observation of its
-// noise, whatever their number of tokens. A standard error over sequences alone would take a slope
-// from that one draw as certain.
+// noise, for any number of tokens. A standard error over sequences alone would take a slope from
+// that one draw as certain.
 //
 // So each estimate has a second sandwich, over contexts: the sums of ClusterSums, grouped by a
 // token's context key. The larger of the two errors is used. Contexts are grouped into kBuckets by
@@ -36,8 +36,8 @@ inline ContextKey ContextKeyOf(uint64_t bits) {
   return (bits ^ (bits >> 31)) | 1;
 }
 
-// Returns by which factor Student's t with `clusters` - 1 degrees has its tail further out than a
-// normal distribution at `look` deviations (Wallace 1959).
+// Returns the factor by which the tail of Student's t with `clusters` - 1 degrees is further out
+// than that of a normal distribution, at `look` deviations (Wallace 1959).
 inline constexpr double kFarLook = 5, kNearLook = 2.6;
 inline double StudentFactor(double clusters, double look = kFarLook) {
   const double df = clusters - 1, c = (8 * df + 3) / (8 * df + 1);

@@ -32,7 +32,7 @@ struct SumError {
 SumError ErrorOf(double y, const ExactSum& s, double sum_squares, DType out, uint32_t divisor = 1);
 
 // Returns the factor on e, and the name of the unit. Sums kept in f32 or f64 are judged in ulp of
-// bf16, in which gradients are used; their own ulp is irrelevant.
+// bf16, in which gradients are used; the ulp of f32 or f64 is irrelevant.
 double BiasUnitScale(DType out);
 const char* BiasUnit(DType out);  // "ulp" or "bf16 ulp"
 
@@ -51,8 +51,8 @@ struct SumErrors {
   uint64_t drawn() const { return judged.size() + zero_sum.size() + aside; }
 };
 
-// What a running sum lost of its addends. An addend is lost if the sum did not move: after ==
-// before and x != 0. Non-finite values are ignored.
+// The part of its addends that a running sum lost. An addend is lost if the sum did not move: after
+// == before and x != 0. Non-finite values are ignored.
 struct LostMass {
   uint64_t adds = 0;  // number of non-zero addends
   uint64_t lost = 0;  // of `adds`: those lost

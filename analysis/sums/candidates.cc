@@ -51,7 +51,8 @@ std::vector<int> AdderNodes(const SummationTree& tree) {
 }
 
 // Tests whether every addition of two values rounds like the one that was measured. Three steps of
-// the table distinguish all modes. If one does not, *odd names the first.
+// the table distinguish all modes. If some addition rounds differently, sets *odd to a text about
+// the first.
 absl::Status EveryAdder(Prober* prober, const SummationTree& tree,
                         const std::vector<int>& precisions, const RoundingTable& expected,
                         std::string* odd) {
@@ -183,7 +184,7 @@ void SetInputs(const InputBits& bits, SumModel* model) {
 std::vector<SumModel> WithBlocks(const SumModel& model, const std::optional<Alignment>& block) {
   if (model.tree.WidestNode() < 3) return {model};
   std::vector<SumModel> models;
-  for (const int precision : {24, 53, 0}) {  // 0 means as the probes measured it
+  for (const int precision : {24, 53, 0}) {  // 0: the precision that the probes measured
     for (const RoundingMode mode : kAdderModes) {
       models.push_back(model);
       SumModel& last = models.back();

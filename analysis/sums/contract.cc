@@ -221,7 +221,7 @@ Contract ContractOf(const Fingerprint& f) {
   c.order = f.order;
   c.tree_hash = f.tree_hash;
   if (f.verdict != Verdict::kVerified)
-    return c;  // if the arithmetic does not replay, the contract has none
+    return c;  // if the replay fails, the contract has no arithmetic
   const Arithmetic& a = f.model.arithmetic;
   c.arithmetic = f.arithmetic;
   c.accumulator = SumFormatName(f.model.accumulator());

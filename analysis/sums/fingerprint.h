@@ -48,7 +48,7 @@ struct Fingerprint {
   DType output = DType::kF32;
   Verdict verdict = Verdict::kNoOrder;
   std::string evidence;  // why it is not verified; empty if it is
-  SumModel model;        // has no nodes if there is no order
+  SumModel model;        // without nodes if no order was found
   std::string order;     // the tree in words
   std::string tree_hash;
   std::string arithmetic;  // in words; if not verified, of the best model

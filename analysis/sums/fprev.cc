@@ -40,7 +40,8 @@ class Revealer {
   absl::StatusOr<std::vector<int>> Build(Leaves group, int outside, int parent) {
     std::vector<int> children;
     const size_t whole = group.size();
-    // Blocks repeat. If one of this size was taken for single addends, one pivot less is enough.
+    // Blocks repeat. If a block of this size was taken for single addends, one pivot less is
+    // enough.
     const int enough = std::max(options_.trusted_pivots - (repeated_.count(whole) != 0 ? 1 : 0), 1);
     int blind = 0;
     while (!group.empty()) {
@@ -76,9 +77,10 @@ class Revealer {
     return children;
   }
 
-  // Returns which element of a group to probe. Sums mostly begin at one end. A probe of that leaf
-  // distinguishes most others at once, while a random one leaves half of a fold. If one end does
-  // not, tries the other end, then random ones, which no order can defeat, then the first again.
+  // Returns which element of a group to probe. Sums mostly begin at one end. A probe of the leaf at
+  // that end distinguishes most other leaves at once, while a random leaf leaves half of a fold. If
+  // the first end does not distinguish them, tries the other end, then random leaves, which work
+  // for any order, then the first end again.
   size_t Pick(size_t count) {
     if (way_ == Way::kFirst) return 0;
     if (way_ == Way::kLast) return count - 1;
@@ -90,7 +92,7 @@ class Revealer {
     way_ = way_ == Way::kFirst ? Way::kLast : way_ == Way::kLast ? Way::kRandom : Way::kFirst;
   }
 
-  // Joins what the pivot meets, in order of size.
+  // Joins the subtrees that are added to the pivot's, in order of size.
   absl::StatusOr<int> Climb(int pivot, const std::map<int, Leaves>& met) {
     int node = pivot;
     int size = 1;
@@ -134,7 +136,8 @@ class Revealer {
                                    pivot, others, &sizes);
       if (!s.ok()) return s;
     }
-    // Ones are on the group alone. If the one outside is lost too, the whole parent is lost.
+    // Ones are on the group alone. If the leaf outside the group is lost too, the whole parent is
+    // lost.
     if (!whole && outside >= 0) {
       for (int& size : sizes) {
         if (size == static_cast<int>(ones.size())) size = parent;

@@ -18,7 +18,7 @@ class InputProbe {
     prober_.Fill(0);
   }
 
-  // Returns what is left of value - 1.
+  // Returns value - 1, as the sum computes it.
   absl::StatusOr<double> Rest(Operand operand, double value) {
     prober_.SetFactors(leaf_, operand == Operand::kA ? value : 1,
                        operand == Operand::kA ? 1 : value);

@@ -47,7 +47,7 @@ std::vector<SumModel> NearVariants(const SumModel& model) {
   return variants;
 }
 
-// Keeps the better model. Accepts the first that is right on every sample.
+// Keeps the better model. Accepts the first model that is right on every sample.
 void Consider(const SumModel& model, const Answers& answers, SearchResult* best) {
   const auto samples = static_cast<int>(answers.y.size());
   const int matches = Matches(model, answers, best->accepted ? 0 : samples - best->matches);

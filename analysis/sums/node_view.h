@@ -24,7 +24,7 @@ class NodeView {
   int next() const { return next_; }  // a leaf that the parent adds to this node; -1 at the root
 
   // Returns the result if `first` and `second` enter by two children and -first is added next. At
-  // the root, subtracts `first` here.
+  // the root, this function subtracts `first` itself.
   absl::StatusOr<double> Kept(Prober* prober, double first, double second) const {
     prober->Set(leaf(0), first);
     prober->Set(leaf(1), second);

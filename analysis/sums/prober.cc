@@ -77,8 +77,8 @@ absl::StatusOr<int> Capacity(Prober* prober, double unit, Random* random) {
   return std::min(needed, output);
 }
 
-// Tests whether every partial sum of units is lost next to the large value. A sum that is odd in
-// its last unit, with every bit set, is returned whole or not at all, never rounded.
+// Tests whether every partial sum of units is lost next to the large value. If a sum has every bit
+// set, down to its last unit, the result contains all of it or nothing of it, never a rounded part.
 absl::StatusOr<bool> Absorbs(Prober* prober, const ProbeScale& scale, Random* random) {
   const int n = prober->target().n;
   const int bits = std::min(scale.capacity_log2, FormatOf(prober->target().input).precision);
@@ -140,7 +140,7 @@ absl::StatusOr<int> TryPairs(Prober* prober, const ProbeScale& scale, Random* ra
 // works.
 absl::StatusOr<ProbeScale> ModularScale(Prober* prober, int precision, Random* random) {
   ProbeUnit room = UnitOf(prober->target());
-  room = {room.unit / 4, room.room + 2};  // halves of the unit are not needed here
+  room = {room.unit / 4, room.room + 2};  // this probe uses no halves of the unit
   const int shown = std::min(precision, FormatOf(prober->target().output).precision);
   ProbeScale scale{.unit = room.unit, .masks = false};
   const auto capacity = Capacity(prober, scale.unit, random);

@@ -1,8 +1,8 @@
 // Structured probes of a sum whose order is known: precision, rounding, and which bits are cut.
 //
-// Each probe measures one node v of the tree from outside. v gets 2^k from a leaf of one child and
-// a small d from a leaf of another. A leaf that v's parent adds next brings -2^k, which leaves
-// exactly the part of d that v kept. All other addends are zero.
+// Each probe measures one node v of the tree from outside. A leaf under one child of v is 2^k, and
+// a leaf under another child is a small d. A leaf that v's parent adds next is -2^k, so that
+// exactly the part of d that v kept is left. All other addends are zero.
 #pragma once
 
 #include <array>
@@ -28,8 +28,9 @@ struct Determinism {
 absl::StatusOr<Determinism> TestDeterminism(Prober* prober, uint64_t seed, int repeats);
 
 // T1. Returns the significand bits that each inner node keeps, in the order of the tree's nodes.
-// The root has no parent, so it gets the widest precision of its children. If these are all leaves,
-// it gets what the output can show. If a node showed no valid precision, its entry is 0.
+// The root has no parent, so it gets the widest precision of its children. If its children are all
+// leaves, it gets the precision that the output can show. If a node showed no valid precision, its
+// entry is 0.
 absl::StatusOr<std::vector<int>> NodePrecisions(Prober* prober, const SummationTree& tree);
 
 // T2. The result of 2^p + d, less 2^p, for d = .5 1 1.5 3 -.5 -1.5, and the same at -2^p with -d.

@@ -31,8 +31,9 @@ SumModel PlainModel(const Target& target, SummationTree tree, const SumFormat& f
 // Returns a text such as "f32 adds, nearest-even; products fused; ..."
 std::string ArithmeticInWords(const SumModel& model);
 
-// Adds up one input as the model defines. Keeps scratch memory: not thread-safe, so use one per
-// thread. The model must outlive it. Overflow gives infinities, which propagate as in IEEE 754.
+// Adds up one input as the model defines. Keeps scratch memory: not thread-safe, so use one replay
+// per thread. The model must outlive the replay. Overflow gives infinities, which propagate as in
+// IEEE 754.
 class Replay {
  public:
   explicit Replay(const SumModel& model);

@@ -1,4 +1,4 @@
-// The order of a sum: which addends meet where.
+// The order of a sum: which addends are joined at which node.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ class SummationTree {
   std::vector<Node> nodes_;
 };
 
-// Complete trees, for tests and as models to compare with. n >= 2.
+// Return complete trees, for tests and as models to compare with. n >= 2.
 SummationTree LeftFold(int n);
 SummationTree Pairwise(int n);  // halves, the first one larger
 // Returns a tree in which n addends form `lanes` strided folds (addend i in lane i mod lanes),

@@ -113,10 +113,10 @@ class TreeWriter {
       const std::vector<int>& children = Children(v);
       const int trunk = Trunk(v);
       if (children.size() == 2 && trunk < 0) {
-        // Two halves, or the first two parts of a fold if what follows has their size.
+        // Handles two halves, or the first two parts of a fold if the next part has their size.
         const int half = tree_.SizeOf(children[0]);
         if (items->empty() || tree_.SizeOf(items->back()[0]) != half) return v;
-        // The direction is that of the rest of the fold.
+        // The direction is that of the remaining fold.
         const int next = tree_.FirstOf(items->back()[0]);
         const bool up = next > tree_.FirstOf(children[1]);
         items->push_back({children[up ? 1 : 0]});
@@ -133,7 +133,7 @@ class TreeWriter {
     return v;
   }
 
-  // Describes several values that are added at once, without what they are added to.
+  // Describes several values that are added at once, without the sum to which they are added.
   Part AtOnce(const std::vector<int>& values) const {
     if (values.size() == 1) return Describe(values[0]);
     std::vector<Part> parts;

@@ -152,7 +152,8 @@ std::optional<v1::Verdict> JudgeBlockTensor(const Item& item, const std::string&
     return Inconclusive(absl::StrCat("few-blocks: fewer than ", kFewBlocks, " blocks with a value"),
                         std::move(details));
   }
-  // A fault of many blocks gives the cause. Lost mass without such a fault gives only the place.
+  // If many blocks have one fault, report it as the cause. If mass is lost without such a fault,
+  // only the place is known.
   const uint64_t worst = std::max({fit->stale(), fit->clipped(), fit->spent()});
   const bool blocks = Share(worst, fit->blocks()) >= kShareOfBlocks;
   if (!blocks && !(ShareLost(*fit) >= kMassLost))

@@ -25,8 +25,8 @@ struct NonFiniteSighting {
   size_t sites = 0;
   std::optional<int64_t> finite_step;    // the last step in which this site was observed and finite
   std::optional<int64_t> finite_weight;  // the same for the whole weight at a step's end
-  // What was observed before it, and what was not. For a weight: which of its moments have such a
-  // value too.
+  // Which values were observed before it, and which were not. For a weight: which of its moments
+  // have such a value too.
   std::string in_front;
 
   void Persist(Archive& a) {
@@ -41,7 +41,7 @@ struct NonFiniteSighting {
   // Returns "unknown" if nothing indicates a cause.
   std::string Cause(bool backed_off) const;
   double Confidence(bool backed_off) const;
-  // Fills the place, witness, details and assumptions of its finding.
+  // Fills the place, witness, details and assumptions of the finding.
   void Fill(v1::Verdict& verdict) const;
 
  private:

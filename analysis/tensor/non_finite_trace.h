@@ -33,15 +33,16 @@ struct Observation {
   // Rows of probabilities that may be all NaN, if nothing else is non-finite.
   uint64_t whole_rows = 0;
 
-  // Counts from the network may be anything. If the sum would overflow, it is the largest value.
+  // Returns the sum of the counts. They come from the network, so if the sum overflows, returns the
+  // largest value.
   uint64_t non_finite() const;
   // True for -inf alone where a mask would put it, or for fully masked rows of probabilities.
   bool mask_like() const;
   // True for values of the backward pass or the optimizer, which a too large loss scale overflows.
   bool gradient_like() const;
-  // True if it existed before the step computed anything, whenever it was observed.
+  // True if the value existed before the step computed anything, at whatever time it was observed.
   bool at_start() const { return what == kWeightBefore; }
-  // True if it is computed from the loss: a gradient, or a value derived from it.
+  // True if it is computed from the loss: a gradient, or a value derived from a gradient.
   bool after_loss() const;
   void Persist(Archive& a) {
     a(layer, op, what, rank, call, order, dtype, count, nan, pos_inf, neg_inf, unsorted, amax);
@@ -54,8 +55,8 @@ struct FirstSeen {
   const Observation* observation = nullptr;  // of the lowest rank that observed it there
   std::vector<uint32_t> ranks;               // all ranks whose first it is, ascending
   size_t finite_ranks = 0;  // ranks that made the same observation and found finite values
-  // True if some rank's own first cannot be ordered relative to it, because the two ranks share no
-  // site (stages of a pipeline).
+  // True if the first observation of some rank cannot be ordered relative to this one, because the
+  // two ranks share no site (stages of a pipeline).
   bool apart = false;
 };
 
@@ -65,12 +66,13 @@ class NonFiniteTrace {
   void Take(const SiteStep& step, const Item& item);
 
   // Returns the first observation with a NaN or an infinity, ignoring those that look like masks.
-  // Each rank's own first is a weight that had it at the step's start, else the one of the lowest
-  // order. Between ranks the order numbers mean nothing, because one may observe more than another.
-  // What either rank observed at the other's site decides. If they share no site, forward values
-  // come before gradients; forward values are ordered by name (numbers in names by value),
-  // gradients in reverse. If some such observation has no order, they are ordered by name, call and
-  // rank. If there is none, returns nullopt.
+  // Within a rank, a weight that was non-finite at the step's start comes first, else the
+  // observation with the lowest order. Orders of different ranks are not comparable, because one
+  // rank may observe more sites than another. Two ranks are compared by what each of them observed
+  // at the other's site. If they share no site, forward values come before gradients; forward
+  // values are ordered by name (numbers in names by value), gradients in reverse. If some
+  // non-finite observation has no order, all are ordered by name, call and rank. If there is none,
+  // returns nullopt.
   std::optional<FirstSeen> First() const;
   bool ordered() const;
 

@@ -252,7 +252,7 @@ bool DropoutFactor(const std::vector<ProbabilityRow>& rows) {
 
 bool OneFactor(const std::vector<ProbabilityRow>& rows) {
   // The ranges of factors that the rows allow have a common factor. If some row exceeds its bound,
-  // it is not one.
+  // the tensor is not a softmax.
   double low = -INFINITY, high = INFINITY, least = INFINITY, most = 0;
   bool beyond = false;
   for (const ProbabilityRow& row : rows) {

@@ -53,8 +53,8 @@ bool OneFloor(const std::vector<ProbabilityRow>& rows);
 // largest value. So the row was divided by 1/largest, and p/largest was summed, up to one rounding
 // each. In bf16 or fp16 a sequential sum stops growing when one more addend is less than half a
 // unit. If the replay gives 1/largest within a rounding of p, and the row's sum exceeds one by 5 %
-// and by 4 bounds, the row is `stopped`. A row scaled by a factor looks so only if the factor is
-// exactly this one. All rows above one must be stopped.
+// and by 4 bounds, the row is `stopped`. A row scaled by another factor does not match. All rows
+// above one must be stopped.
 bool StoppedNormaliser(const std::vector<ProbabilityRow>& rows);
 
 // Returns true if all rows have one sum other than one, although they differ: a factor was applied.

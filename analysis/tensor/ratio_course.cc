@@ -136,7 +136,7 @@ bool RatioCourse::Hovers() const {
 
 bool RatioCourse::MayBeSchedule() const {
   if (run_.side >= 0) return false;
-  // As for the rate: below a tenth of the ratio's own maximum it may be a decay.
+  // As for the rate: if the ratio is below a tenth of its maximum, it may be a decay.
   return run_.rising() || !(run_.mean() >= highest_ - 1);
 }
 

@@ -90,11 +90,11 @@ class RatioCourse {
   bool rated() const { return run_unrated_ == 0; }
   // True if the ratio was inside before and the gradient's norm fell as far or further, or is 0.
   // Then the loss has been minimised, or gradients vanish, and the rate is not wrong. (An
-  // optimizer's epsilon changes nothing of a fall except what lies below it.)
+  // optimizer's epsilon affects only values below it.)
   bool FellWithGradient() const;
   // True if the ratio was inside before, and the part of its fall that the gradient does not
   // explain is at most a factor of two and twice the deviation of the points inside. That is noise
-  // around the limit, which may last for long.
+  // around the limit. It may last long.
   bool Hovers() const;
   // True if no rate is known and a decay or a warm-up would look like this run.
   bool MayBeSchedule() const;

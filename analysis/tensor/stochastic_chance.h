@@ -1,6 +1,6 @@
-// Tests whether stochastic rounding could have made an update. Under it, most elements of a small
-// update do not move either. But those that move compensate for them, so nothing is lost on
-// average, and the update is correct.
+// Tests whether stochastic rounding could have made an update. With stochastic rounding, most
+// elements of a small update do not move. The elements that move compensate for the others, so
+// nothing is lost on average, and the update is correct.
 #pragma once
 
 #include "analysis/sample/sample.h"

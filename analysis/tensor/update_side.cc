@@ -16,7 +16,7 @@ const double kLogChance = std::log(1e-9);
 struct Side {
   const char* words;
   RoundingMode mode;
-  bool away = false;  // from zero, which is no rounding mode of its own
+  bool away = false;  // from zero, which is not a separate rounding mode
 };
 constexpr std::array<Side, 4> kSides = {{{"toward zero", RoundingMode::kTowardZero},
                                          {"away from zero", RoundingMode::kUp, true},

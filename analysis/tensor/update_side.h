@@ -23,9 +23,9 @@ struct OneSidedStore {
   std::vector<size_t> listed;  // indices of a few informative elements
 };
 
-// Found if at least 64 elements had to be rounded, 99 % of them lie on one side, at least 16 of
-// these where the nearest value is on the other side, 16 moved at all, and the probability under
-// stochastic rounding is below 1e-9.
+// Finds such a side if all these conditions hold: at least 64 elements had to be rounded; 99 % of
+// them were stored on that side; for at least 16 of these the nearest value is on the other side;
+// 16 elements moved; the probability under stochastic rounding is below 1e-9.
 OneSidedStore FindOneSidedStore(const UpdateCase& c);
 
 }  // namespace plumbline::analysis

@@ -11,7 +11,7 @@ namespace plumbline::timeline {
 
 struct Bottleneck {
   // "cable": communication that is not hidden. "bubble": the same in a pipeline, where it waits for
-  // other stages. "gpu-traffic": the GPU runs its own kernels. "host": not a bottleneck of a
+  // other stages. "gpu-traffic": the GPU runs the rank's kernels. "host": not a bottleneck of a
   // cluster; the GPU waits for its host. (A timeline does not show memory.)
   std::string_view id;
   double share = 0;  // of the window

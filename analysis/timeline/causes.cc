@@ -22,7 +22,7 @@ HostSide::HostSide(const Columns& columns) : in_(columns) {
     if (count > most) busiest_ = thread;
     most = std::max(most, count);
   }
-  // The first kernel from each event on.
+  // Finds the first kernel at or after each event.
   next_kernel_.resize(in_.gpu.size());
   auto next = static_cast<uint32_t>(in_.gpu.size());
   for (size_t i = in_.gpu.size(); i-- > 0;) {

@@ -18,7 +18,7 @@ namespace plumbline::timeline {
 const Launch* FindLaunch(const Columns& columns, const GpuWork& work);
 
 // The threads that launch work, and how they spent their time. The columns must be sorted (Reduce)
-// and must outlive it.
+// and must outlive this object.
 class HostSide {
  public:
   explicit HostSide(const Columns& columns);
@@ -32,13 +32,13 @@ class HostSide {
   // tenth of the gap), returns synchronisation.
   v1::TimelineGap::Cause CauseOfGap(const Interval& gap, size_t ender) const;
 
-  // WaitedForLaunch returns for how long of the gap the event that ends it was not launched yet. If
-  // that is not known, returns 0.
+  // Returns the part of the gap during which the event that ends the gap was not launched yet. If
+  // this is not known, returns 0.
   static int64_t Overlap(const Interval& gap, const Launch& launch);
   int64_t WaitedForLaunch(const Interval& gap, const GpuWork& ender) const;
 
   // Returns the spans of class `i` on launching threads, within [first, last), and the name of the
-  // one that covers most of `gap`. If none covers any of it, the name of the longest.
+  // one that covers most of `gap`. If no span overlaps `gap`, returns the name of the longest.
   struct Class {
     Intervals all;
     uint32_t name = 0;
@@ -59,7 +59,8 @@ class HostSide {
   const Columns& in_;
   std::map<uint32_t, uint64_t> launches_;  // number of kernel launches, by thread
   std::map<uint32_t, Thread> threads_;
-  std::vector<uint32_t> next_kernel_;  // by GPU event: index of the first kernel from it on
+  std::vector<uint32_t> next_kernel_;  // by GPU event: index of the first kernel at or after the
+                                       // event
   uint32_t busiest_ = 0;
 };
 

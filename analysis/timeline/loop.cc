@@ -128,8 +128,8 @@ class LoopColumns {
     return number;
   }
 
-  // Cuts at each step's end. All work is launched by the loop's thread, long before, so no gap
-  // waits for a launch.
+  // Cuts at each step's end. All work is recorded as launched long before by the loop's thread, so
+  // no gap waits for a launch.
   void AddWork(const Intervals& set, bool communicates) {
     const uint32_t plain = Name(communicates ? "collective" : "work");
     size_t step = 0;
@@ -149,8 +149,8 @@ class LoopColumns {
     }
   }
 
-  // Adds one operation of almost no length per name at every step's end. The operations between two
-  // gaps of one name are counted, so this makes them count steps.
+  // Adds one operation of almost no length per name at every step's end. The reduction counts the
+  // operations between two gaps of one name. With these operations its count is a number of steps.
   void CountSteps() {
     waits_.Index();
     for (const LoopStep& step : steps_) {

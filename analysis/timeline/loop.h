@@ -15,8 +15,9 @@
 
 namespace plumbline::timeline {
 
-// Layers of the site "timeline" for such timelines: of a run without a GPU, and of one whose GPUs
-// may work on while the loop waits (it is not known whether they are idle then).
+// Layers of the site "timeline" for timelines of a loop. The first is for a run without a GPU. The
+// second is for a run whose GPUs may continue to work while the loop waits (it is not known whether
+// they are idle then).
 inline constexpr std::string_view kLoopLayer = "loop";
 inline constexpr std::string_view kLoopOfGpuLayer = "loop of a GPU";
 
@@ -26,7 +27,7 @@ struct LoopSpan {
   std::string name;
 };
 
-// From the end of the previous step to its own end.
+// Lasts from the end of the previous step to the end of this step.
 struct LoopStep {
   int64_t number = 0;
   int64_t start = 0, end = 0;
@@ -37,7 +38,7 @@ struct LoopStep {
 bool ReportsLoop(v1::Span::Kind kind, std::string_view name);
 
 // Returns the columns of these steps. Spans may be in any order, but only of the loop's thread.
-// Data loading within an evaluation or a checkpoint belongs to that.
+// Data loading within an evaluation or a checkpoint counts as part of the evaluation or checkpoint.
 Columns ColumnsOfLoop(const std::vector<LoopStep>& steps, const std::vector<LoopSpan>& spans);
 
 }  // namespace plumbline::timeline

@@ -125,8 +125,8 @@ class Reduction {
     });
   }
 
-  // A serving process waits for its next batch, and for the GPU, whenever there is nothing to do,
-  // so that does not explain a gap.
+  // A serving process waits for its next batch, and for the GPU, when there is nothing to do, so
+  // such a wait does not explain a gap.
   void LeaveOutRequests() {
     constexpr uint8_t kOfRequests = kDataLoading | kSynchronisation;
     for (HostSpan& span : in_.spans) span.classes &= static_cast<uint8_t>(~kOfRequests);

@@ -9,8 +9,9 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr double kLearnt = 4;  // standard deviations by which the loss must have fallen before
-constexpr double kKept = 0.5;  // share of that fall that the new attempt still has
+constexpr double kLearnt = 4;  // standard deviations by which the loss must have fallen in the
+                               // previous attempt
+constexpr double kKept = 0.5;  // share of that fall that the new attempt must keep
 
 }  // namespace
 

@@ -39,7 +39,7 @@ v1::Verdict MomentsGone(uint32_t rank, const std::vector<std::string>& gone,
                         const StateCounts& before, const StateCounts& now);
 // For falling schedule steps; both checkpoints have them.
 v1::Verdict ScheduleAnew(uint32_t rank, const StateCounts& before, const StateCounts& now);
-// The optimizer's steps are those since the checkpoint of step `lost`, which has no state of it.
+// The optimizer's steps count from the checkpoint of step `lost`, which has no optimizer state.
 v1::Verdict StateLost(uint32_t rank, int64_t lost, const StateCounts& now);
 // Both checkpoints have both steps, and `ratio` schedule steps per optimizer step became `other`.
 v1::Verdict OtherRatio(uint32_t rank, double ratio, double other, const StateCounts& before,

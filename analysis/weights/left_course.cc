@@ -9,7 +9,7 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr double kOpposedCosine = -0.3;   // a loss of its own opposes a task's by less, as a rule
+constexpr double kOpposedCosine = -0.3;   // a separate loss usually opposes the task's loss by less
 constexpr double kLeastLeftShare = 0.05;  // less changes the update little
 constexpr uint64_t kFewestLeftLooks = 8;
 constexpr double kMostlyOpposed = 0.9;  // share of the looks

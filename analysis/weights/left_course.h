@@ -1,4 +1,5 @@
-// The gradients that one optimizer gets, and the loss of another one has left in them.
+// Tests gradients that the loss of another optimizer has left before the optimizer's own backward
+// pass adds to them.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,11 @@
 
 namespace plumbline::analysis {
 
-// What run.watch reports of a backward pass that adds to gradients which the pass of another
-// optimizer's update has left.
+// Series that run.watch reports if a backward pass adds to gradients that the pass for another
+// optimizer has left.
 inline constexpr char kLeftCosine[] = "left/cosine";  // between what was left and what is added
-inline constexpr char kLeftShare[] = "left/share";    // the norm of what was left, of that added
+inline constexpr char kLeftShare[] = "left/share";    // norm of the gradient that was left, divided
+                                                      // by the norm of the added one
 
 // Of one rank. Not thread-safe.
 class LeftCourse {

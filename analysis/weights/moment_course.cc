@@ -79,7 +79,7 @@ void MomentCourses::Compare(const StepEnd& step, const Open& open, MomentCourse&
   const double beta2 = course.beta2 > 0 ? course.beta2 : kCustomaryBeta2;
   const double steps = optimizer_step_.value_or(static_cast<double>(step.step));
   const bool anew = course.last.size() != open.values.size() || course.dtype != open.dtype;
-  // Its average is still filling, or it is another tensor: start with it.
+  // The average is still filling, or the tensor is another one, so start again with it.
   if (anew || course.checkpoints == 0 || !(steps >= kFilled / (1 - beta2))) {
     if (!(steps >= kFilled / (1 - beta2))) ++course.early;
     course.checkpoints = steps >= kFilled / (1 - beta2) ? 1 : 0;

@@ -17,7 +17,7 @@ constexpr double kLargestEpsilon = 1e-6;  // largest value in use
 constexpr double kCorrections = 0.1;
 
 constexpr size_t kFewestOthers = 4;  // gradients that have a median
-// Of the median: what rounding leaves of a gradient that is 0.
+// Share of the median that rounding may leave of a gradient that is 0.
 constexpr double kRounding = 0x1p-20, kRounding16 = 0x1p-12;
 
 double MedianOfMany(std::vector<double> values) {

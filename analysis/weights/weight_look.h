@@ -25,9 +25,10 @@ struct ObservedWeight {
   bool gradient = false;  // finite and not zero
   double gradient_amax = 0;
   bool poisoned = false;
-  bool updated = false;  // an optimizer's update of it was observed
+  bool updated = false;  // an update of this weight by an optimizer was observed
 
-  // Of the optimizer's state. Not set if it has none, or if it is not finite (`poisoned`).
+  // Of the optimizer's state. Not set if the optimizer has no state, or if the state is not finite
+  // (`poisoned`).
   std::optional<Digest> moment;  // the first moment: exp_avg, momentum_buffer
   uint32_t moment_rank = 0;
   double moment_amax = 0;
@@ -52,14 +53,15 @@ struct ObservedWeight {
   void TakeMoment(std::string_view op, const v1::TensorSummary& summary, uint32_t rank);
 };
 
-// What the gradients of a step have in common: is one of them a rounding error next to them, as
-// of a bias whose gradient is 0 by symmetry?
+// Summary of a step's gradients. Used to test whether one of them is only a rounding error, as for
+// a bias whose gradient is 0 by symmetry.
 class UsualGradients {
  public:
-  // Of the weights of one step, by name. Of few weights nothing is a rounding error.
+  // Takes the weights of one step, by name. With few weights, no gradient counts as a rounding
+  // error.
   void Take(const std::map<std::string, ObservedWeight>& weights);
 
-  // By the gradient, or by the first moment of one that has none.
+  // Uses the gradient, or the first moment if the weight has no gradient.
   bool IsRounding(const ObservedWeight& weight) const;
 
  private:

@@ -15,7 +15,7 @@ bool IsWordHead(std::string_view name);       // "lm_head.weight"
 bool IsPositionTable(std::string_view name);  // "wpe.weight"
 bool IsKeyOrValue(std::string_view name);     // a projection to keys or values
 
-// Returns true if a word of the name is that of a tensor with one axis: a bias, a gain, a norm's
+// Returns true if a word of the name is used for tensors with one axis: a bias, a gain, a norm's
 // weight.
 bool IsOneAxisByName(std::string_view layer);
 

@@ -26,7 +26,7 @@ struct ZeroCourse {
   int64_t moved_first = 0;
   uint64_t before = 0;
   uint64_t zero_before = 0;
-  // Steps of the longest row of zeros that ended, including one at the beginning.
+  // Number of steps of the longest row of zeros that has ended. A row at the beginning counts too.
   int64_t longest = 0;
   // The weight of the gradient: its last state, and when it last changed in a way that decay does
   // not explain.

@@ -1,4 +1,4 @@
-// Finds the first element in which two tensors differ in any bit, whatever their layouts.
+// Finds the first element in which two tensors differ in any bit, for any layouts.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace plumbline::audit {
 
 struct BitDifference {
   std::string text;  // "element [3, 4] is 0.25 in A, 0.5 in B (12 of 64 differ)"; empty if equal
-  std::string how;   // if equal, but not rank after rank: how the parts were joined
+  std::string how;   // how the parts were joined, if the tensors are equal but not rank after rank
 };
 
 // Compares two tensors whose dtypes are supported. If one side is sharded, the shards are first

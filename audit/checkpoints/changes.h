@@ -27,7 +27,7 @@ struct ChangeGroup {
 struct CheckpointChanges {
   std::vector<TensorChange> tensors;  // tensors of both sides, in the order of A's files
   std::vector<std::string> only_a, only_b;
-  std::vector<std::string> unfitted;  // patterns of the map that match no name of A
+  std::vector<std::string> unfitted;  // patterns of the map that match none of A's names
   std::vector<std::pair<std::string, std::string>> renamed;  // pairs of `only_a` and `only_b` with
                                                              // the same bits
   std::vector<ChangeGroup> layers, roles;                    // groups of weights; layers in the

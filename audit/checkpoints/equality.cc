@@ -97,8 +97,8 @@ bool IsConversion(const CheckpointSide& a, const CheckpointSide& b, const NamesM
   return names.Renames() || a.ranks.size() != b.ranks.size() || FormsOf(a) != FormsOf(b);
 }
 
-// Compares two tensors if the type of one is unsupported: by type, shape and what else is known
-// without their elements.
+// Compares two tensors if the type of one is unsupported: by type, shape and other properties that
+// are known without their elements.
 void CompareUnread(const ComparedTensor& a, const ComparedTensor& b, Equality* out) {
   const StoredTensor& of_a = a.parts[0].place;
   const StoredTensor& of_b = b.parts[0].place;
@@ -123,7 +123,7 @@ void CompareUnread(const ComparedTensor& a, const ComparedTensor& b, Equality* o
   }
 }
 
-// Reports what the map leaves out, and its patterns that match nothing.
+// Reports the names that the map leaves out, and its patterns that match nothing.
 void ReportTheMap(const NamesMap& names, const CheckpointSide& a, const LeftOut& left_out,
                   Equality* out) {
   for (const std::string& pattern : names.LeavingOut()) {

@@ -1,5 +1,5 @@
-// Checks whether two checkpoints are equal in every bit of every tensor, whatever their layouts and
-// names.
+// Checks whether two checkpoints are equal in every bit of every tensor, even if their layouts and
+// names differ.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,8 @@ struct Equality {
   uint64_t bytes = 0;            // bytes of the equal tensors
   uint64_t values = 0;           // number of equal values that are not tensors
   std::vector<Unequal> unequal;  // in the order of A's files, then of B's
-  // What only one side has and cannot be compared, and what the map leaves out.
+  // Kinds of tensors that only one side has, so that they cannot be compared, and tensors that the
+  // map leaves out.
   std::vector<std::string> aside;
   std::vector<std::string> unread;  // tensors of both sides that could not be compared, with the
                                     // reason
@@ -34,7 +35,7 @@ struct Equality {
   bool conversion = false;
   bool kinds_aside = false;  // true if tensors of some kind were set aside
 
-  // Returns true if all that both sides have was compared and is equal.
+  // Returns true if everything that both sides have was compared and is equal.
   bool equal() const { return unequal.empty() && unread.empty(); }
 };
 

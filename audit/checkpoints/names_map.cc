@@ -16,14 +16,14 @@ namespace {
 
 constexpr size_t kMostMapBytes = size_t{16} << 20;
 
-// Matches a name and returns the texts of the pattern's stars, each as short as the rest allows.
+// Matches a name and returns the texts of the pattern's stars, each as short as possible.
 bool Fits(std::string_view pattern, std::string_view name, std::vector<std::string>* stars) {
   size_t star = pattern.find('*');
   if (star == std::string_view::npos) return pattern == name;
   if (name.substr(0, star) != pattern.substr(0, star)) return false;
   name.remove_prefix(star);
   // The text between two stars is searched from the left: the earliest match leaves the most text
-  // for the rest.
+  // for the remaining pattern.
   for (;;) {
     pattern.remove_prefix(star + 1);
     star = pattern.find('*');

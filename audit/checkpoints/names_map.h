@@ -1,4 +1,4 @@
-// Which name of A is which name of B (plumb diff --map): TOML with a table of names.
+// Maps names of A to names of B (plumb diff --map): TOML with a table of names.
 //
 //   [names]
 //   "layers.*.attention.wq.weight" = "model.layers.*.self_attn.q_proj.weight"
@@ -47,7 +47,7 @@ class NamesMap {
   bool leaves_out_ = false;
 };
 
-// What a map left out: for each pattern the names, and the first of them.
+// The names that a map left out: for each pattern their number, and the first of them.
 struct LeftOut {
   struct Names {
     std::string first;

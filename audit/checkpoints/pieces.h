@@ -1,5 +1,4 @@
-// Pairs the same elements of two tensors, whatever the layouts: merged or sharded, dense or
-// strided.
+// Pairs the same elements of two tensors, for any layouts: merged or sharded, dense or strided.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +28,8 @@ struct Layout {
   std::string how;             // set by InterleavedLayouts: the blocks of the parts
 };
 
-// Lays one part over many, or many over as many. Parts are joined along the one axis on which their
-// extents add up. Parts that have the shape of the whole are copies of it.
+// Pairs one part with many, or many parts with as many. Parts are joined along the one axis on
+// which their extents add up. Parts that have the shape of the whole are copies of it.
 Layout LayOver(const std::vector<TensorPart>& a, const std::vector<TensorPart>& b);
 
 // Returns the block layouts of one whole tensor against equal parts of its first axis. A rank holds

@@ -34,10 +34,9 @@ struct ComparedTensor {
 struct CheckpointSide {
   std::string path, run;
   int64_t step = 0;
-  std::optional<int64_t>
-      reported_step;  // step stated by the content, whatever the file names state
-  size_t steps = 1;   // number of steps found; the newest was taken
-  Inputs inputs;      // the files, with their problems
+  std::optional<int64_t> reported_step;  // step stated by the content, not by the file names
+  size_t steps = 1;                      // number of steps found; the newest was taken
+  Inputs inputs;                         // the files, with their problems
   std::vector<WholeCheckpoint> ranks;
   std::vector<ComparedTensor> tensors;  // in the order of the files
   std::vector<double> rates;

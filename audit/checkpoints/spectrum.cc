@@ -22,7 +22,7 @@ double Dot(const Block& block, size_t i, size_t j) {
   return sum;
 }
 
-// Orthonormalises by modified Gram-Schmidt, twice. A vector that depends on those before it becomes
+// Orthonormalises by modified Gram-Schmidt, twice. A vector that depends on earlier vectors becomes
 // zero.
 void Orthonormalise(Block* block) {
   for (size_t j = 0; j < kVectors; ++j) {

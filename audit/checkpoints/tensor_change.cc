@@ -37,7 +37,8 @@ std::vector<int64_t> IndexOf(const Box& box, size_t n) {
 class ChangeMeter {
  public:
   ChangeMeter(const Layout& layout, TensorChange* out) : out_(*out) {
-    // If the pieces of ranks are not joined, each piece has its own rows: rows are not counted.
+    // If the pieces of ranks are not joined, each piece has different rows, so rows are not
+    // counted.
     const bool rows = layout.shape.size() >= 2 && (!layout.copies || layout.pieces.size() == 1);
     if (!rows || layout.shape[0] < 2 || static_cast<uint64_t>(layout.shape[0]) > kMostRowsOfChange)
       return;

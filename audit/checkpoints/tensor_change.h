@@ -24,7 +24,7 @@ struct TensorChange {
   TensorKind kind = TensorKind::kModel;
   std::vector<int64_t> shape;
   std::string dtype_a, dtype_b;
-  std::string wrong;  // why it was not compared; empty if it was
+  std::string wrong;  // why the tensor was not compared; empty if it was
   uint64_t count = 0;
   uint64_t differ = 0;      // elements with different values (if the dtypes are equal: different
                             // bits)

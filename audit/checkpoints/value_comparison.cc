@@ -35,7 +35,7 @@ std::string ElementOf(const std::string& bytes, size_t i, const NumpyValue& of) 
   return ElementText(reinterpret_cast<const std::byte*>(element.data()), of.dtype, 0);
 }
 
-// Returns an array's bytes in row-major order, whatever the stored order.
+// Returns an array's bytes in row-major order, for any stored order.
 std::string BytesByRows(const Value& value, const NumpyValue& array) {
   const std::string bytes = value.tree().bytes(array.bytes);
   if (!array.columns_first) return bytes;
@@ -58,8 +58,8 @@ std::string BytesByRows(const Value& value, const NumpyValue& array) {
   return out;
 }
 
-// Returns true for values that count as lost if they are missing, whatever they hold: None, an
-// empty container, a number.
+// Returns true for values that count as lost if they are missing, even if they are None, an empty
+// container or a number.
 bool IsPlain(const Value& value) {
   switch (FormOfValue(value.file(), value.id)) {
     case ValueForm::kDict:
@@ -79,8 +79,8 @@ std::string_view SectionOf(std::string_view name) {
   return dot == std::string_view::npos ? "" : name.substr(0, dot);
 }
 
-// Returns a predicate: should a name that these entries lack be among them? Below the outermost
-// dicts it always should.
+// Returns a predicate. It returns true if a name that these entries lack was expected among them.
+// Below the outermost dicts every name is expected.
 auto NextToOthers(const std::string& place, const std::vector<ValueEntry>& entries) {
   absl::flat_hash_set<std::string_view> sections;
   for (const ValueEntry& entry : entries) {
@@ -170,8 +170,8 @@ void ValueComparison::ReportAlone(const ValueEntry& entry, const std::string& na
   }
 }
 
-// A schedule that stores one of its own bound methods also pickles itself and its optimizer. Such
-// methods are skipped.
+// If a schedule stores a bound method of itself, the pickle contains the schedule and its optimizer
+// again. Such methods are skipped.
 bool ValueComparison::SkipMethods(const Value& a, const Value& b, const std::string& place) {
   const std::string of_a = MethodOf(a.tree(), a.id);
   if (of_a.empty() || of_a != MethodOf(b.tree(), b.id)) return false;
@@ -299,7 +299,7 @@ void ValueComparison::CompareCalls(const Value& a, const Value& b, const std::st
   }
 }
 
-// If both calls have a single argument, compares it at the call's own place, so that a counter's
+// If both calls have a single argument, compares it at the place of the call, so that a counter's
 // keys have no extra level.
 void ValueComparison::CompareParts(const Value& a, const Value& b, const std::string& place) {
   const auto single = [](const Value& value) {

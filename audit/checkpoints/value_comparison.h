@@ -16,8 +16,8 @@
 
 namespace plumbline::audit {
 
-// Adds what it finds to an Equality. Visits each pair of values once, however often the pickles
-// refer to it, so that the work is linear in their bytes. Not thread-safe.
+// Adds the results to an Equality. Visits each pair of values once, even if the pickles refer to it
+// often, so that the work is linear in their bytes. Not thread-safe.
 class ValueComparison {
  public:
   // `reported`: last parts of the names of values that were already compared.
@@ -67,7 +67,7 @@ class ValueComparison {
   PieceReader& reader_;
   LeftOut& left_out_;
   Equality& out_;
-  ValueCounter counter_;  // counts what is set aside
+  ValueCounter counter_;  // counts values that are set aside
   ValueCounter lost_;     // counts single values that are missing
   absl::Status status_;
   size_t visits_ = 0;

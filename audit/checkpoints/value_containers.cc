@@ -38,7 +38,7 @@ void ValueComparison::CompareLists(const Value& a, const Value& b, const std::st
 }
 
 // Compares dicts of which some values were not kept. If both sides lack the same values, compares
-// all entries. Otherwise entries that only one side has are left open.
+// all entries. Otherwise entries that only one side has are not compared.
 void ValueComparison::CompareDicts(const Value& a, const Value& b, const std::string& place) {
   if (CompareAllRuns(a, b)) return CompareEntries(EntriesOf(a), EntriesOf(b), place);
   LeaveOpen(place);
@@ -62,7 +62,7 @@ bool ValueComparison::CompareAllRuns(const Value& a, const Value& b) {
   return true;
 }
 
-// Returns true if both runs stand for the same values.
+// Returns true if both runs consist of the same values.
 bool ValueComparison::CompareRuns(const Value& a, const Value& b, const std::string& place) {
   const bool both = a.tree().Is(a.id, PickleKind::kRun) && b.tree().Is(b.id, PickleKind::kRun);
   if (!both || !AreSameRuns(a, b)) {

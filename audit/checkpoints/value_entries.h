@@ -42,7 +42,7 @@ struct Alone {
   void Add(const Alone& more);
 };
 
-// If there are values, adds "not compared: WHOSE 3 values (first, ...)".
+// If there are values, adds the text "not compared: WHOSE 3 values (first, ...)".
 void SetAside(const std::string& whose, const Alone& alone, Equality* out);
 
 // Returns the runs of plain values that were not kept (PickleRun) of a container of one value each,

@@ -111,7 +111,7 @@ std::string NameOfBoth(std::string name) {
 
 }  // namespace
 
-// ---- names of what is called ----
+// ---- names of called functions ---------------------------------------------------------------
 
 std::string CalleeName(const PickleTree& tree, PickleId id) {
   const std::string name(tree.callee(id));

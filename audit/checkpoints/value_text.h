@@ -35,7 +35,7 @@ std::string ScalarText(const PickleTree& tree, PickleId id);
 // tensor", "a call of x.Y".
 std::string DescribeValue(const TorchFile& file, PickleId id);
 
-// Returns a key that is equal if the values are equal, whatever the order of sets. Long keys are
+// Returns a key that is equal if the values are equal, for any order of sets. Long keys are
 // replaced by a digest. Used for dict keys and items of sets.
 std::string ValueKey(const PickleTree& tree, PickleId id);
 

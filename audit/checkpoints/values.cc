@@ -87,7 +87,7 @@ void ReportAlone(const Alone& only_a, const Alone& only_b, Equality* out) {
 class SideValues {
  public:
   SideValues(const CheckpointSide& side, const char* name) : side_(side), name_(name) {
-    // A distributed checkpoint stores each value once, whatever the number of its parts.
+    // A distributed checkpoint stores each value once, for any number of parts.
     whole_ = !side.ranks.empty() && !side.ranks[0].files.empty() &&
              IsDistributedPart(side.ranks[0].files[0].path);
   }
@@ -97,7 +97,7 @@ class SideValues {
     const std::span<const WholeCheckpoint> all(side_.ranks);
     return OpenRank(whole_ ? all : all.subspan(rank, 1), name_, out);
   }
-  // If the numbers of ranks differ, sets aside what ranks other than the first hold differently.
+  // If the numbers of ranks differ, sets aside values of ranks other than the first that differ.
   absl::Status SetRanksAside(const NamesMap& names, PieceReader* reader, LeftOut* left_out,
                              Equality* out) const {
     Equality within;

@@ -1,4 +1,4 @@
-// Compares what a checkpoint holds in addition to the tensors that are compared by name: states of
+// Compares the values of a checkpoint other than the tensors that are compared by name: states of
 // schedulers, scalers and random generators, counters, texts, arguments.
 #pragma once
 

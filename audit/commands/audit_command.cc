@@ -82,7 +82,7 @@ bool IsInput(const AuditArguments& arguments, const std::string& output) {
   return false;
 }
 
-// Returns the report in the form of --format. With --follow and without --output JSON is one line.
+// Returns the report in the form of --format. With --follow and without --output, JSON is one line.
 std::string Render(const AuditArguments& arguments, const AuditResult& result) {
   if (arguments.format == "json") {
     const bool line = arguments.follow && arguments.output.empty();
@@ -130,8 +130,8 @@ std::string HoldTo(const std::vector<std::string>& files, std::vector<std::strin
 }
 
 // Prints the problems of the inputs, one line per file, so that they are visible even if the report
-// goes elsewhere. If no rule gave a verdict, prints the reason too. A text report has both; where
-// the user sees it, neither is repeated.
+// is written to a file. If no rule gave a verdict, prints the reason too. A text report has both,
+// so if the user sees the report, they are not repeated.
 void DescribeProblems(const AuditArguments& arguments, const AuditResult& result) {
   const bool shown = arguments.format == "text" && arguments.output.empty();
   if (shown && OutputsAreOne()) return;

@@ -72,7 +72,7 @@ int DiffCheckpoints(const DiffCheckpointsArguments& arguments) {
   const bool failed = failed_a || failed_b;
   const bool json = arguments.format == "json";
   std::string text;
-  bool equal = true, open = false;  // open: some could not be compared
+  bool equal = true, open = false;  // open: some tensors could not be compared
   {
     TensorProgress progress(**a, arguments.quiet);
     const auto at = [&](size_t done) { progress.At(done); };

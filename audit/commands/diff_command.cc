@@ -1,7 +1,7 @@
 // plumb diff A B: compares two recorded runs, or two groups of runs. If both paths hold only
 // checkpoints, compares these (diff_checkpoints.h). Returns exit status 0 if they were compared,
-// whatever differs. With --expect-equal, returns 1 if something differs; with --fail-on, 1 if B is
-// worse. Returns 2 on bad usage, an input that could not be read whole, or if nothing could be
+// even if they differ. With --expect-equal, returns 1 if something differs; with --fail-on, 1 if B
+// is worse. Returns 2 on bad usage, an input that could not be read whole, or if nothing could be
 // compared.
 #include <unistd.h>
 

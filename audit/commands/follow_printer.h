@@ -16,9 +16,10 @@ class FollowPrinter {
   enum class Format { kText, kJson };
   FollowPrinter(Format format, TextStyle style) : format_(format), style_(style) {}
 
-  // Returns what to print for the current findings. A new finding is printed whole, as JSON
+  // Returns the text to print for the current findings. A new finding is printed whole, as JSON
   // {"event":"found","time":…,"finding":{…}}. A finding with another level or title is printed on
-  // one line ("changed"), and so is one that is gone ("withdrawn"). If nothing changed, returns "".
+  // one line ("changed"). A finding that is gone is also printed on one line ("withdrawn"). If
+  // nothing changed, returns "".
   std::string Update(const std::vector<const v1::Finding*>& findings);
 
  private:

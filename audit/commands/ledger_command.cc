@@ -1,5 +1,5 @@
-// plumb ledger FILE: judges what stacked multipliers are worth. Returns exit status 0 if nothing at
-// or above --fail-on was found, 1 if something was, 2 on bad usage or an invalid ledger.
+// plumb ledger FILE: judges the gain of stacked multipliers. Returns exit status 0 if nothing at or
+// above --fail-on was found, 1 if something was, 2 on bad usage or an invalid ledger.
 #include <unistd.h>
 
 #include <filesystem>

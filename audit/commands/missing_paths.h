@@ -5,7 +5,7 @@
 
 namespace plumbline::audit {
 
-// Prints a line to standard error for each input, none of which exists, with the nearest name in
+// Call if no input exists. Prints a line to standard error for each input, with the nearest name in
 // its folder. Returns the exit status.
 int ReportMissing(const AuditResult& result);
 

@@ -82,7 +82,8 @@ absl::Status TakeModel(const PlanArguments& a, plan::ModelShape* shape, PlanRepo
   return absl::OkStatus();
 }
 
-// Reads the data sheet first. If the GPU has none, the options must give its peak, memory and link.
+// Reads the GPU's data sheet first. If there is no data sheet for the GPU, the options must give
+// its peak, memory and link.
 absl::Status TakeCluster(const PlanArguments& a, plan::Cluster* c) {
   const auto gpu = FindGpu(a.gpu);
   const bool reported = !a.peak.empty() && !a.memory.empty() && !a.domain_link.empty();

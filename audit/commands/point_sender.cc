@@ -16,7 +16,7 @@ constexpr uint64_t kFirstStream = 0x73656e64000001;
 
 PointSender::PointSender(std::string server) : server_(server), sender_(std::move(server)) {
   const auto runs = Client(server_).Runs(kQuerySeconds);
-  if (!runs.ok()) return;  // if it persists, the sender reports why
+  if (!runs.ok()) return;  // if the error persists, the sender reports the reason
   for (const v1::RunInfo& run : runs->runs()) {
     const bool over = run.ranks_finished() >= run.ranks_seen();
     if (!over && run.newest_step() >= 0) held_[run.run()] = {run.attempt(), run.newest_step()};

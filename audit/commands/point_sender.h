@@ -17,13 +17,14 @@ namespace plumbline::audit {
 // sent later. Not thread-safe.
 class PointSender {
  public:
-  // Requests once from the server what it holds of runs that continue; that is not sent again.
+  // Asks the server once which points it holds of runs that continue. These are not sent again.
   explicit PointSender(std::string server);
 
   // Sends new points of whole steps; if `all`, also of unfinished steps. Returns true if nothing is
   // left.
   bool Send(FollowedAudit& audit, bool all);
-  // Sends the rest and a goodbye when the files are at their end. See EvidenceSender::Finish.
+  // Call when the files are at their end. Sends the remaining points and a goodbye. See
+  // EvidenceSender::Finish.
   bool Finish(FollowedAudit& audit, std::chrono::milliseconds patience);
   // Returns true if the server will never accept the points. Left returns the reason.
   bool hopeless() const { return !sender_.hopeless().empty(); }
@@ -36,7 +37,7 @@ class PointSender {
   const std::string server_;
   EvidenceSender sender_;
   std::map<std::string, std::pair<uint32_t, int64_t>>
-      held_;  // what the server holds, by run: attempt and step
+      held_;  // the newest attempt and step that the server holds, by run
   std::map<const FollowedPoints*, std::unique_ptr<PointCursor>> cursors_;
   bool all_given_ = false;
 };

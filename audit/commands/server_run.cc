@@ -34,7 +34,8 @@ std::vector<std::string> SettingsOf(const v1::ReadRunHeader& header,
   return settings;
 }
 
-// Feeds what the server kept of a run to an engine, in the order in which the server judged it.
+// Passes the server's stored data of a run to an engine, in the order in which the server judged
+// it.
 class Replay {
  public:
   Replay(const ServerRunOptions& options, const std::function<void(const AuditProgress&)>& progress)
@@ -107,7 +108,7 @@ class Replay {
 
   // Returns a gap as a line of the report.
   static std::string Words(const v1::Gap& gap) {
-    if (gap.run().empty() && gap.step_last() == 0)  // it is unknown which runs and steps
+    if (gap.run().empty() && gap.step_last() == 0)  // the runs and steps of the gap are unknown
       return absl::StrCat("expected the complete journal, found ", gap.reason());
     const std::string items =
         gap.items() > 0 ? absl::StrCat(gap.items(), " items are") : "evidence is";
@@ -170,7 +171,7 @@ class Replay {
                  absl::StrCat("expected series sets, found: ", std::string(added.message())));
   }
 
-  // Reports what the server had not judged yet.
+  // Reports data that the server had not judged yet.
   void End(const v1::ReadRunEnd& end) {
     progress_.files_done = 1;
     if (end.not_judged_live() == 0) return;

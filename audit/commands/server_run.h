@@ -1,4 +1,4 @@
-// plumb audit --server ADDR --run RUN: judges again what a server holds of a run.
+// plumb audit --server ADDR --run RUN: judges again a run that a server holds.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,10 @@ struct ServerRunOptions {
   bool collect_series = false;  // for a format that plots series
 };
 
-// Judges the run's batches and events in the order in which the server judged them. What the server
-// does not hold (gaps), and what it has not judged itself yet, are problems of the one input.
-// Returns an error if the server cannot be reached, keeps no journal or has nothing of the run, or
-// if rules or settings are wrong.
+// Judges the run's batches and events in the order in which the server judged them. Data that the
+// server does not hold (gaps), or has not judged yet, are problems of the single input. Returns an
+// error if the server cannot be reached, keeps no journal or has nothing of the run, or if rules or
+// settings are wrong.
 absl::StatusOr<AuditResult> AuditServerRun(
     const ServerRunOptions& options, const std::function<void(const AuditProgress&)>& on_progress);
 

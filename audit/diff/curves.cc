@@ -264,8 +264,8 @@ bool SamePlaces(const Runs& a, const Runs& b) {
 }
 
 // Compares folders. A run's folder may hold a log, event files and tables, each recorded as a run
-// with its own name. Runs at the same place in both folders are compared; otherwise all runs of a
-// format with all of the other side.
+// with its own name. Runs at the same place in both folders are compared. If places differ, all
+// runs of a format are compared with all of the other side.
 void CompareFolders(const DiffSide& a, const DiffSide& b, std::vector<SeriesDiff>* out) {
   const auto of_a = ByFormat(a), of_b = ByFormat(b);
   for (const auto& [format, runs] : of_a) {
@@ -287,7 +287,8 @@ bool AreFolders(const DiffSide& a, const DiffSide& b) {
   return a.paths.size() == 1 && b.paths.size() == 1 && (several(a) || several(b));
 }
 
-// The only series of this role that has two points or more; empty: there is none, or more than one.
+// Returns the only series of this role that has two points or more. If there is none or more than
+// one, returns "".
 std::string OnlyOf(const RecordedRun& run, SeriesRole role, const SeriesRoles& roles) {
   std::string only;
   for (const auto& [name, points] : run.series) {

@@ -43,10 +43,10 @@ struct SeriesDiff {
 // three values or more there.
 bool EndsEarly(const SeriesDiff& series);
 
-// Compares the series that every run of both sides has, by name. If there is none, and each side is
-// one path that holds runs of the same names (a folder with a log, event files, a table), compares
-// run by run. If no loss has a common name, and each side is one run with one loss of training,
-// compares these, and so their evaluation losses: "loss | lm loss".
+// Compares the series that every run of both sides has, by name. If no series is in every run, and
+// each side is one path that holds runs of the same names (a folder with a log, event files, a
+// table), compares run by run. If no loss has a common name, and each side is one run with one loss
+// of training, compares these, and so their evaluation losses: "loss | lm loss".
 std::vector<SeriesDiff> CompareSeries(const DiffSide& a, const DiffSide& b);
 
 }  // namespace plumbline::audit

@@ -33,7 +33,8 @@ Texts AgreedSettings(const DiffSide& side) {
   return agreed;
 }
 
-// Returns what differs between both sides. If `lone`, also what only one side has.
+// Returns the entries that differ between both sides. If `lone`, also returns those that only one
+// side has.
 std::vector<TextDifference> Differences(const Texts& a, const Texts& b, bool lone) {
   std::vector<TextDifference> out;
   for (const auto& [name, value] : a) {
@@ -47,7 +48,7 @@ std::vector<TextDifference> Differences(const Texts& a, const Texts& b, bool lon
   return out;
 }
 
-// Returns the models that results follow and the measured biases, by rule and site.
+// Returns the models that explain results, and the measured biases, by rule and site.
 Texts Numerics(const DiffSide& side) {
   Texts out;
   const auto name = [](const std::string& rule, const v1::FindingSite& site) {

@@ -31,7 +31,7 @@ struct DiffResult {
                                                    // reports
   uint64_t findings_in_both = 0;
   std::vector<TimeDifference> times;
-  bool compared = false;  // true if something of both sides was compared
+  bool compared = false;  // true if something was compared
 };
 
 // A loss of B that ends above that of A.

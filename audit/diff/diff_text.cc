@@ -44,7 +44,7 @@ class DiffWriter : TextBlocks {
   }
 
  private:
-  // ---- the two sides, and what could not be read of them ----
+  // ---- the two sides, and inputs that could not be read --------------------------------------
 
   void Side(const char* name, const DiffSide& side) {
     std::string text = absl::StrCat(name, "  ", Plural(side.runs.size(), "run"));

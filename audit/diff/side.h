@@ -47,7 +47,7 @@ struct DiffSide {
 // paths. Returns RunAudit's errors.
 absl::StatusOr<DiffSide> ReadSide(const std::vector<std::string>& paths, AuditOptions options = {});
 
-// Limits per side; what is beyond is counted.
+// Limits per side; runs, series and values beyond them are counted.
 inline constexpr uint64_t kMostDiffPoints = 20'000'000;
 inline constexpr size_t kMostDiffSeries = 4096, kMostDiffSettings = 20'000, kMostDiffRuns = 1024,
                         kMostDiffSets = 65536;

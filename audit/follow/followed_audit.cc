@@ -16,9 +16,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBetweenFolders{400};
-constexpr int kShare = 9;  // a pass over all files is followed by this many times its length
-                           // without one
-constexpr int kFoldersShare = 19;                      // the same for searching folders
+constexpr int kShare = 9;  // after a pass over all files, the next one waits kShare times as long
+                           // as the pass took
+constexpr int kFoldersShare = 19;                      // same for searching folders
 constexpr uint64_t kWholeStream = 0x666f6c6c6f770001;  // plus one for each format
 constexpr uint64_t kNewStream = 0x666f6c6c6f778001;
 
@@ -165,8 +165,9 @@ bool FollowedAudit::ReportNew(bool all) {
   for (size_t i = 0; i < points_.size(); ++i) {
     for (auto& [name, run] : points_[i]->runs().runs) {
       const int64_t through = all ? INT64_MAX : points_[i]->Through(run);
-      // Points of steps that were judged, as of a rank that writes in blocks, and values that
-      // changed since make all stale. The engine would count such points as lost.
+      // If a point of a judged step arrives late (a rank may write its log in blocks), or if a
+      // value has changed, everything must be judged again. The engine would count such points as
+      // lost.
       for (v1::Batch batch; cursors_[i]->Next(&run, through, &batch);) {
         const bool late = cursors_[i]->TakeLate();
         stale_ |= late || !judgement_->Add(std::move(batch)).ok();

@@ -16,7 +16,7 @@
 
 namespace plumbline::audit {
 
-// Finish returns what RunAudit would return for all that was read. Files of scalars are read
+// Finish returns the same as RunAudit for all files that were read. Files of scalars are read
 // incrementally. Files of other formats are read whole when they have changed, in at most a tenth
 // of the time, so their findings are delayed accordingly. Not thread-safe.
 class FollowedAudit {
@@ -26,7 +26,7 @@ class FollowedAudit {
   // Returns InvalidArgument if rules or settings are wrong.
   static absl::StatusOr<std::unique_ptr<FollowedAudit>> Create(const AuditOptions& options);
 
-  // Reads and judges what is new. Returns true if the findings may have changed.
+  // Reads and judges new content. Returns true if the findings may have changed.
   bool Look();
   // Returns the current findings. Findings that the evidence no longer shows are removed.
   const rules::Report& report() const { return judgement_->report(); }
@@ -40,7 +40,7 @@ class FollowedAudit {
   // Returns true if there are files of formats that have no points.
   bool others() const { return !others_.empty(); }
 
-  // Judges all that was read as a whole, because the files are at their end. The last call.
+  // Judges everything as a whole, because the files are at their end. The last call.
   AuditResult Finish();
 
  private:

@@ -62,7 +62,8 @@ void FollowedPoints::Place() {
   }
   std::vector<FilePlace> places = PlaceFiles(paths, format_.by_folder, options_);
   for (size_t i = 0; i < read.size(); ++i) {
-    // With a new file next to it, a file's run may get another name, or the file another run.
+    // If a new file appears in the folder, a known file's run may get another name, or the file may
+    // belong to another run.
     again_ |= read[i]->sink != nullptr && !SamePlace(read[i]->place, places[i]);
     read[i]->place = std::move(places[i]);
   }
@@ -112,8 +113,7 @@ void FollowedPoints::Order() {
   });
 }
 
-// ---- one file
-// -------------------------------------------------------------------------------------
+// ---- one file --------------------------------------------------------------------------------
 
 bool FollowedPoints::Open(File* file) {
   file->open = format_.open(file->report, options_);
@@ -131,7 +131,7 @@ bool FollowedPoints::ReadOn(File* file) {
   return file->report->records != records || runs_->points != points;
 }
 
-// Closes a file of which no more will come under this name. What it held stays counted.
+// Closes a file that will not grow under this name. Its points stay counted.
 void FollowedPoints::Shut(File* file) {
   if (file->open == nullptr) return;
   file->open->Close(file->sink.get());
@@ -152,7 +152,7 @@ bool FollowedPoints::WrittenAnew(const File& file) const {
   return both > 0 && head.compare(0, both, file.head, 0, both) == 0;
 }
 
-// Reads what is new in one file. Returns true if there was anything.
+// Reads new content of one file. Returns true if there was any.
 bool FollowedPoints::Look(File* file) {
   if (!file->copy_of.empty()) return false;
   const std::optional<FileStamp> stamp = StampOf(file->report->path);
@@ -162,7 +162,8 @@ bool FollowedPoints::Look(File* file) {
   const bool replaced =
       !first && (!file->stamp->SameFile(*stamp) || stamp->size < file->stamp->size);
   const bool document = file->report->path.ends_with(".json");
-  // If all will be read again, read this document then: it may replace one that was read.
+  // If all files will be read again, reads this document then, because it may replace one that was
+  // read.
   if (document && first && again_) return false;
   bool any = false;
   if (file->dormant || (document && !first) || (replaced && WrittenAnew(*file))) {
@@ -170,7 +171,9 @@ bool FollowedPoints::Look(File* file) {
     return false;
   }
   if (replaced) {
-    if (file->open != nullptr) any = ReadOn(file);  // what was appended before it was replaced
+    if (file->open != nullptr)
+      any = ReadOn(file);  // content that was appended before the file was
+                           // replaced
     Shut(file);
     file->head = HeadOf(file->report->path);
     if (format_.begun != nullptr) file->begun = format_.begun(file->report->path, file->head);
@@ -190,8 +193,7 @@ bool FollowedPoints::Look(File* file) {
   return any || document;
 }
 
-// ---- all of them
-// ----------------------------------------------------------------------------------
+// ---- all of them -----------------------------------------------------------------------------
 
 // Reads all again. The longer it takes, the longer the wait until it may be repeated.
 void FollowedPoints::ReadAgain() {
@@ -237,7 +239,7 @@ bool FollowedPoints::Poll() {
 void FollowedPoints::NoteLanes() {
   const Clock::time_point now = Clock::now();
   for (const auto& [name, run] : runs_->runs) {
-    const int64_t newest = NewestStep(run);  // before what came now
+    const int64_t newest = NewestStep(run);  // newest step before the current arrival
     for (const auto& [rank, lane] : run.lanes) {
       Lane fresh;
       for (const PointSeries& series : lane.series) {

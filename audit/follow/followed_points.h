@@ -35,20 +35,21 @@ class FollowedPoints {
 
   // Adds files. The reports must outlive this object.
   void Add(const std::vector<InputReport*>& fresh);
-  // Reads what is new. Returns true if there was anything.
+  // Reads new content. Returns true if there was any.
   bool Poll();
   // Returns true once after points became invalid.
   bool TakeAnew() { return std::exchange(anew_, false); }
 
   const PointFormat& format() const { return format_; }
   PointRuns& runs() { return *runs_; }
-  // Returns the newest step that is considered complete. If nothing came for a moment, that is the
-  // newest step of all; otherwise the step before that of the slowest rank. Does not wait for a
-  // rank without points for seconds.
+  // Returns the newest step that is considered complete. If nothing came for a moment, this is the
+  // newest step of all ranks; otherwise it is the step before the newest step of the slowest rank.
+  // Does not wait for a rank that had no points for seconds.
   int64_t Through(const RunPoints& run) const;
   // Returns true if the rank is further from the newest step of its run than it ever was when one
-  // of its values arrived. Ranks may differ because logs are written in blocks. If only little of
-  // the rank arrived since files are followed, the distance must exceed all that it reported.
+  // of its values arrived. Ranks may differ because logs are written in blocks. If few points of
+  // the rank arrived since the files are followed, the distance must exceed the number of steps
+  // that it reported.
   bool FellSilent(const std::string& run, uint32_t rank) const;
   // Returns the number of points dropped because of the limits.
   uint64_t left_out() const;
@@ -76,8 +77,9 @@ class FollowedPoints {
     uint64_t points = 0;
     Clock::time_point at{};  // time of the newest points
     int64_t first = 0;       // step of the attempt
-    int64_t lag = 0;         // the most steps that it was after the others when something came
-    uint64_t arrivals = 0;   // how often something came
+    int64_t lag = 0;         // largest number of steps between the rank and the newest step of the
+                             // run, at the arrival of a point
+    uint64_t arrivals = 0;   // number of arrivals
   };
 
   void Place();

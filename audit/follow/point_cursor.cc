@@ -6,8 +6,8 @@
 namespace plumbline::audit {
 namespace {
 
-// Beyond this many combinations of series, each series is a set of its own, so that the
-// declarations of a stream are bounded.
+// Beyond this many combinations of series, each series is a separate set, so that the declarations
+// of a stream are bounded.
 constexpr size_t kMostSets = 4096;
 
 }  // namespace
@@ -43,14 +43,14 @@ void PointCursor::Forget() {
   }
 }
 
-// Collects what the next batch may hold of each series.
+// Collects the points of each series that the next batch may hold.
 void PointCursor::Gather(RunPoints* run, State* state, int64_t limit) {
   parts_.clear();
   uint32_t source = 0;
   for (auto& [rank, lane] : run->lanes) {
     for (PointSeries& series : lane.series) {
       Place& place = state->places[&series];
-      // Points of an earlier attempt that are left came too late.
+      // Remaining points of an earlier attempt came too late.
       if (place.attempt < state->attempt) {
         const SeriesChunk* before = series.Chunk(place.attempt);
         late_ |= before != nullptr && state->attempt != state->skip_attempt &&
@@ -91,7 +91,8 @@ void PointCursor::Begin(const RunPoints& run, uint32_t attempt, v1::Batch* batch
     *batch->add_sources() = PointSource(run, rank, attempt);
 }
 
-// Returns the number of a combination of series. If it is new, declares it in the batch.
+// Returns the number of a combination of series. If the combination is new, declares it in the
+// batch.
 uint64_t PointCursor::SetOf(const std::vector<Part*>& columns, v1::Batch* batch) {
   std::string key;
   for (const Part* part : columns)

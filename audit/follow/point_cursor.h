@@ -30,7 +30,7 @@ class PointCursor {
   // Returns a batch of new points: of the newest attempt up to `through`, of earlier attempts all.
   // The batch states that the steps up to there are complete. Returns false if there are none.
   bool Next(RunPoints* run, int64_t through, v1::Batch* batch);
-  // Returns a batch that ends the run. Returns false if nothing of the run was ever returned.
+  // Returns a batch that ends the run. Returns false if no batch of the run was returned.
   bool Goodbye(const RunPoints& run, v1::Batch* batch);
   // Returns true once after points came for steps that had been reported as complete.
   bool TakeLate() { return std::exchange(late_, false); }

@@ -74,7 +74,7 @@ v1::Verdict NotOnStack(const std::string& name, bool has_stack) {
       .Take();
 }
 
-// The runs of an entry that reports mention, and their open findings.
+// The runs of an entry that have a report, and their open findings.
 struct Open {
   bool reported = false;
   size_t count = 0;

@@ -93,7 +93,7 @@ class LedgerReader {
     file_.ledger.runs.push_back(std::move(run));
   }
 
-  // Reads a report. Its path is relative to the ledger's folder.
+  // Reads a report. The report's path is relative to the ledger's folder.
   void Report(const toml::node& node, const std::string& named) {
     const std::string path = (std::filesystem::path(file_.path).parent_path() / named).string();
     auto read = reports_.find(path);
@@ -130,8 +130,8 @@ class LedgerReader {
     return mistake_.ok() ? runs : std::vector<size_t>();
   }
 
-  // Rejects two runs of one scale and seed: each would be a pair with the same run of the other
-  // arm.
+  // Rejects two runs of one scale and seed: each of them would be paired with the same run of the
+  // other arm.
   void OneOfASeed(const toml::table& table, const char* key, const std::vector<size_t>& arm) {
     std::map<std::pair<double, int64_t>, size_t> seen;
     for (const size_t r : arm) {

@@ -17,7 +17,8 @@ struct OpenFinding {
 struct LedgerFile {
   std::string path;
   ledger::Ledger ledger;
-  std::vector<std::string> on;  // for each multiplier: what it was measured on top of, as text
+  std::vector<std::string> on;  // for each multiplier: the multipliers that were active when it was
+                                // measured, as text
   // For each run: whether it names a report, and the report's findings on causality and precision
   // of level warning or error that are not suppressed.
   std::vector<bool> has_report;
@@ -31,8 +32,8 @@ struct LedgerFile {
 absl::StatusOr<LedgerFile> ReadLedger(const std::string& path);
 absl::StatusOr<LedgerFile> ParseLedger(const std::string& text, const std::string& path);
 
-// Returns the open findings of a report of plumb audit, or an error that describes what is wrong
-// with it.
+// Returns the open findings of a report of plumb audit, or an error that describes the fault of the
+// report.
 absl::StatusOr<std::vector<OpenFinding>> ReadOpenFindings(const std::string& path);
 
 }  // namespace plumbline::audit

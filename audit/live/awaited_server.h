@@ -1,4 +1,4 @@
-// What a command prints while no server answers.
+// Prints that a command waits, while no server answers.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,11 @@
 
 namespace plumbline::audit {
 
-// Returns true if the same request would meet the same refusal again.
+// Returns true if the same request would be refused again.
 bool Permanent(const absl::Status& status);
 
-// Waits until a server answers or refuses, or `stopped` returns true: false. If none answers within
-// 5 s, prints "plumb COMMAND: waiting for SERVER ..." and returns true.
+// Waits until a server answers or refuses, or `stopped` returns true, and returns false. If no
+// server answers within 5 s, prints "plumb COMMAND: waiting for SERVER ..." and returns true.
 bool ReportThatWeWait(const std::string& command, Client& client, const std::string& server,
                       const std::function<bool()>& stopped);
 

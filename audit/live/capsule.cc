@@ -1,4 +1,4 @@
-// plumb capsule: writes what a finding is judged from into a directory.
+// plumb capsule: writes the evidence of a finding into a directory.
 #include <unistd.h>
 
 #include <algorithm>
@@ -166,7 +166,7 @@ class Fetch {
     }
   }
 
-  // Reads the whole run once, and keeps what belongs to the finding.
+  // Reads the whole run once, and keeps the evidence that belongs to the finding.
   int Judged(CapsuleDirectory* directory) {
     const auto read =
         client_.ReadRun(finding_.site().run(), [this](const v1::ReadRunResponse& message) {
@@ -197,7 +197,7 @@ class Fetch {
     return Finish(directory, "journal");
   }
 
-  // Returns a note that one call may pass although the finding stands.
+  // Returns a note that one call may pass although the finding is right.
   std::string LessThanTheFinding() const {
     const v1::FindingSite& site = finding_.site();
     return absl::StrCat("It is one call of step ", info_.step(), ", the finding is of ",
@@ -208,7 +208,7 @@ class Fetch {
                         "judged, if it still has it.\n");
   }
 
-  // ---- what was written, and what to do next ----
+  // ---- the files that were written, and the next command -------------------------------------
 
   int Finish(CapsuleDirectory* directory, std::string_view origin) {
     if (auto s = directory->Finish(finding_, std::string(origin), info_); !s.ok())

@@ -72,7 +72,8 @@ absl::Status CapsuleDirectory::Add(const v1::Batch& batch) {
   for (const v1::Evidence& e : batch.evidence()) {
     const auto bytes = DumpOf(batch.sources(0), e);
     if (!bytes.ok()) return AddRecord(batch);
-    // The first call has the bare name, later ones have their number in it.
+    // The file of the first call has the plain name; those of later calls have the number of the
+    // call in the name.
     char call[32];
     std::snprintf(call, sizeof(call), ".%04u", e.call());
     File file;

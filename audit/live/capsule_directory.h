@@ -1,6 +1,6 @@
 // Writes a capsule as a directory: finding.json, a file for each call of each rank, and
-// manifest.json with their digests. It is written under a temporary name and renamed, so that it is
-// whole or absent.
+// manifest.json with their digests. The directory is written under a temporary name and renamed, so
+// that it is whole or absent.
 #pragma once
 
 #include <cstdint>

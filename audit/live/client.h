@@ -37,8 +37,9 @@ class Client {
   absl::StatusOr<v1::QuerySeriesResponse> QuerySeries(const v1::QuerySeriesRequest& request,
                                                       double timeout_seconds);
 
-  // Reads all that the server's journal holds of a run. Calls `on_message` for each message until
-  // it returns false (OK) or the stream ends. If it ends before its last message, returns DataLoss.
+  // Reads everything that the server's journal holds of a run. Calls `on_message` for each message
+  // until it returns false (OK) or the stream ends. If it ends before its last message, returns
+  // DataLoss.
   absl::Status ReadRun(const std::string& run,
                        const std::function<bool(const v1::ReadRunResponse&)>& on_message);
 
@@ -46,7 +47,7 @@ class Client {
                                                     double timeout_seconds);
   absl::StatusOr<v1::RequestCapsuleResponse> RequestCapsule(
       const v1::RequestCapsuleRequest& request, double timeout_seconds);
-  // Like ReadRun: the info first, then what the capsule holds.
+  // Like ReadRun: first the info, then the content of the capsule.
   absl::Status ReadCapsule(const std::string& fingerprint,
                            const std::function<bool(const v1::GetCapsuleResponse&)>& on_message);
 
@@ -54,8 +55,8 @@ class Client {
   // status) or Cancel is called (Cancelled).
   absl::Status Watch(const v1::WatchIncidentsRequest& request,
                      const std::function<bool(const v1::IncidentEvent&)>& on_event);
-  // Waits for a server, by polling: one that comes back is found within half a second. Returns true
-  // if it is connected.
+  // Waits for a server, by polling: a server that comes back is found within half a second. Returns
+  // true if it is connected.
   bool AwaitServer(double seconds);
   // If a call found that this server is a relay, returns the address of the server above; otherwise
   // "".

@@ -146,7 +146,7 @@ struct Route {
 };
 
 // Checks that the server has caught up, so that a finding of an earlier doctor is not mistaken for
-// this one's.
+// a finding of this doctor.
 bool CheckAnswers(Client& client, const std::string& address, const v1::ServerInfo& info,
                   Report& report) {
   if (const auto caught_up = AwaitCaughtUp(client, address, 10); !caught_up.value_or(true)) {
@@ -177,8 +177,8 @@ Route CheckRelay(const std::string& address, const std::string& upstream, Report
   return route;
 }
 
-// Checks the server. `asked`: the user named it. If not, its absence is no failure, because records
-// need no server.
+// Checks the server. `asked`: the user named the server. If not, a missing server is no failure,
+// because records need no server.
 Route CheckServer(Client& client, const std::string& address, bool requested, Report& report) {
   if (auto s = client.Health(3); !s.ok()) {
     if (requested) {
@@ -207,7 +207,7 @@ Route CheckServer(Client& client, const std::string& address, bool requested, Re
   return {answers, answers ? &client : nullptr, nullptr};
 }
 
-// ---- what can be hooked --------------------------------------------------------------------
+// ---- the libraries that can be hooked --------------------------------------------------------
 
 // Returns the Python of the environment in which a wheel was installed:
 // PREFIX/lib/pythonX.Y/site-packages/plumbline/bin/plumb.

@@ -10,8 +10,8 @@ namespace plumbline::audit {
 namespace {
 
 constexpr int kTokens = 256;
-// Each sequence has its own capacity and its own demand for each expert, so no stored rule explains
-// all sequences.
+// Sequences differ in capacity and in the demand for each expert, so no stored rule explains all
+// sequences.
 constexpr int kSequences = 4;
 constexpr int kLength = kTokens / kSequences;
 constexpr int kExperts = 6;
@@ -27,7 +27,7 @@ float Noise(uint32_t i) {
 }
 
 // Returns the expert that a token prefers: about three sixteenths of the tokens prefer each of five
-// experts, the rest the last one. Five experts are full.
+// experts, and the remaining tokens prefer the last expert. Five experts are full.
 int WantedExpert(int token) {
   constexpr uint32_t kOtherDraws = 1u << 20;
   const auto draw = static_cast<int>(16 * Noise(kOtherDraws + static_cast<uint32_t>(token)));

@@ -10,8 +10,8 @@ inline constexpr const char* kDoctorRun = "plumb-doctor";
 inline constexpr const char* kDoctorRule = "causality/moe-future-leak";
 
 // Returns one finished step of one rank: 256 tokens in four sequences, 6 experts, top-1. In each
-// sequence an expert keeps the 8 tokens with the highest scores, whatever their positions, so a
-// token can lose its place to a later one.
+// sequence an expert keeps the 8 tokens with the highest scores, at any position, so a token can
+// lose its place to a later token.
 v1::Batch DoctorBatch(uint64_t stream_id);
 
 }  // namespace plumbline::audit

@@ -125,7 +125,7 @@ void AddRouting(const v1::Routing& routing, Dump* dump) {
   dump->Add("region", s.has_region(), s.region());
 }
 
-// Returns true for a sum or a mean whose site is named so: the metadata has one word for both.
+// Returns true for a sum or a mean whose site has that name: the metadata has one word for both.
 bool HasDump(const v1::Reduction& reduction, const v1::Site& site) {
   const v1::ReductionCall& call = reduction.call();
   const char* op = call.op() == v1::ReductionCall::OP_SUM   ? "sum"

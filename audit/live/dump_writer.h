@@ -1,5 +1,5 @@
-// Writes one call's evidence as a file that plumb audit reads: a safetensors dump if its kind has
-// one that holds everything, otherwise a run record.
+// Writes one call's evidence as a file that plumb audit reads: a safetensors dump if a dump of its
+// kind can hold everything, otherwise a run record.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace plumbline::audit {
 
 // Returns a safetensors dump (docs/tensor_dumps.md). Returns Unimplemented if no dump would hold
-// all that was measured: for tensors and updates the sampled elements are not the tensor; logits
+// the whole measurement: for tensors and updates the sampled elements are not the tensor; logits
 // and log-probabilities are stored as sums; a dump cannot name the site of a collective that is not
 // a sum.
 absl::StatusOr<std::string> DumpOf(const v1::Source& source, const v1::Evidence& evidence);

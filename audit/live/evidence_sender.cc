@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Limits of what is queued in memory, in addition to what the caller keeps.
+// Limits of the queue in memory, in addition to the data that the caller keeps.
 constexpr uint64_t kMostWaiting = 16u << 20;  // bytes
 constexpr uint64_t kMostBatches = 512;
 

@@ -15,7 +15,7 @@
 
 namespace plumbline::audit {
 
-// Not thread-safe: make all calls from one thread.
+// Not thread-safe. All calls must come from one thread.
 class EvidenceSender {
  public:
   // `server` is HOST:PORT. The first Push starts the connection, which announces the sources of
@@ -25,7 +25,7 @@ class EvidenceSender {
   EvidenceSender(const EvidenceSender&) = delete;
   EvidenceSender& operator=(const EvidenceSender&) = delete;
 
-  // Returns true if another batch can be queued. The caller keeps what it does not push.
+  // Returns true if another batch can be queued. The caller keeps batches that it does not push.
   bool room() const;
   // Queues a batch of any stream. Its series sets are distinguished by that stream's id.
   void Push(v1::Batch batch);

@@ -31,10 +31,10 @@ struct WatchOptions {
   double status_seconds = 60;  // prints a status line after this time without an event; 0: never
 };
 
-// Prints incidents as they happen. Reconnects when the server goes away, and continues where it
-// was. SIGINT and SIGTERM end it with 0. Returns 2 if the server refused the request, or, with
-// `once`, if the server could not be reached or does not know the run. Without `once`, it waits for
-// both.
+// Prints incidents as they happen. If the connection breaks, reconnects and continues after the
+// last event. SIGINT and SIGTERM end it with 0. Returns 2 if the server refused the request, or,
+// with `once`, if the server could not be reached or does not know the run. Without `once`, waits
+// for the server and for the run.
 int RunWatch(const WatchOptions& options);
 
 struct QueryOptions {
@@ -44,12 +44,13 @@ struct QueryOptions {
   v1::Level min_level = v1::LEVEL_UNSPECIFIED;
   std::string finding;          // only the incident with this finding, which is shown; empty: all
   std::string format = "text";  // or "json"
-  // Of plumb runs: a state as it is printed, a part of the name, the order (empty: the server's).
+  // Only for plumb runs: a state as it is printed, a part of the name, the order (empty: the
+  // server's).
   std::string state, filter, sort;
   double timeout_seconds = 10;
 };
 
-// Each prints what the server holds. Returns 0, or 2 if the server could not be reached or does not
+// Each prints data of the server. Returns 0, or 2 if the server could not be reached or does not
 // know the run.
 int RunRuns(const QueryOptions& options);
 // Retries (`retry`) or drops a run in quarantine. Returns 0, or 2 if the server refused.
@@ -103,14 +104,14 @@ struct CapsuleOptions {
   std::string finding;  // fingerprint, or its first digits
   std::string output;   // a directory that is empty or does not exist
   bool anew = false;    // capture again, even if the server holds a capsule
-  bool judged = false;  // use what the journal holds of the finding's steps instead
+  bool judged = false;  // use the journal's evidence of the finding's steps instead
   bool quiet = false;
   double timeout_seconds = 60;  // time to wait for the ranks
 };
 
-// Fetches what a finding is judged from into a directory that plumb audit can judge again. Returns
-// 0 if it is complete. Returns 2 if nothing came, or some ranks are missing: what came is written,
-// and what is missing is printed.
+// Fetches the evidence of a finding into a directory that plumb audit can judge again. Returns 0 if
+// the evidence is complete. Returns 2 if nothing came, or if some ranks are missing: then writes
+// the evidence that came, and prints the missing ranks.
 int RunCapsule(const CapsuleOptions& options);
 
 struct DoctorOptions {

@@ -1,8 +1,8 @@
 // plumb-load-check LIBRARY: loads libplumbline.so as a trainer would, opens a run that records to a
 // scratch directory, and closes it, which loads the agent too. Prints the library's version.
 //
-// A program of its own: plumb links protobuf itself, and one process can register Plumbline's
-// messages only once.
+// This is a separate program because plumb links protobuf itself, and one process can register
+// Plumbline's messages only once.
 #include <dlfcn.h>
 
 #include <cstdint>

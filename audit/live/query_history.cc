@@ -98,7 +98,7 @@ std::string UserName() {
   return user != nullptr ? user->pw_name : absl::StrCat("uid ", geteuid());
 }
 
-// Returns the length of a unit in nanoseconds; 0 if it is none.
+// Returns the length of a unit in nanoseconds; 0 if it is not a unit.
 int64_t LengthOf(char unit) {
   switch (unit) {
     case 's':

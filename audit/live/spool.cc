@@ -38,13 +38,14 @@ std::string Whose(const v1::Source& source) {
                       Printable(source.host()), ", pid ", source.pid());
 }
 
-// Returns the folder of the spools: that of a record has them in a subfolder.
+// Returns the folder of the spools: in the folder of a record they are in a subfolder.
 std::string SpoolsOf(const std::string& dir) {
   const std::string below = dir + "/spool";
   return transport::FindSpools(dir).empty() && Readable(below) ? below : dir;
 }
 
-// If no server answers, prints which one the command waits for. Runs a thread during its lifetime.
+// If no server answers, prints for which server the command waits. Runs a thread during its
+// lifetime.
 class Awaited {
  public:
   Awaited(const std::string& server, const std::string& spools) {

@@ -18,8 +18,8 @@ struct SpoolCommandOptions {
 // if `dir` cannot be read.
 int RunSpoolList(const SpoolCommandOptions& options);
 
-// Sends every spool whose process is dead, as its own stream with its own sequence numbers, so that
-// nothing arrives twice, then deletes it. Returns 0 if nothing is left; 1 if something is, and
+// Sends every spool whose process is dead, with the spool's stream id and sequence numbers, so that
+// nothing arrives twice, then deletes it. Returns 0 if no spool is left. Otherwise returns 1 and
 // prints the reason.
 int RunSpoolSend(const SpoolCommandOptions& options);
 

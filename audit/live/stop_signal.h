@@ -1,4 +1,4 @@
-// Calls a callback on Ctrl-C, SIGTERM or a deadline, on a thread of its own.
+// Calls a callback on Ctrl-C, SIGTERM or a deadline, on a separate thread.
 #pragma once
 
 #include <atomic>

@@ -44,8 +44,8 @@ void WatchLine(const std::string& message) {
   std::fprintf(stderr, "plumb watch: %s\n", Printable(message).c_str());
 }
 
-// Prints a line each time that no event came for some seconds, so that a quiet watch is not taken
-// for a dead one. Its thread ends with it.
+// Prints a line each time that no event came for some seconds, so that the user sees that the watch
+// is alive. Its thread ends with the object.
 class QuietLines {
  public:
   explicit QuietLines(double seconds) : seconds_(seconds) {
@@ -185,7 +185,7 @@ int RunWatch(const WatchOptions& options) {
       request.set_book(event.book());
       const std::string text = printer.Event(event);
       std::fwrite(text.data(), 1, text.size(), stdout);
-      // If the reader of standard output has closed it (`| head`), end.
+      // If the reader has closed standard output (`| head`), end.
       reader_gone = std::fflush(stdout) != 0;
       return !reader_gone && !(options.once && caught_up);
     });

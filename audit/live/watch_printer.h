@@ -1,4 +1,4 @@
-// Formats what plumb watch prints for each event. Uses no network.
+// Formats the output of plumb watch for each event. Uses no network.
 #pragma once
 
 #include <cstdint>
@@ -56,11 +56,11 @@ std::string TimeText(int64_t unix_ns);
 // Returns one event as one line of JSON that ends with a newline.
 std::string EventJson(const v1::IncidentEvent& event);
 // Returns an incident on one line: {"id":…,"state":…,"count":…,"fingerprint":…,"cause":…,"sites":…,
-// "opened":…,"updated":…,"findings":[…] (the first 64),"finding":{…}, the one that shows}. If a
-// person set the state, also their name and reason.
+// "opened":…,"updated":…,"findings":[…] (the first 64),"finding":{…}, the one that is displayed}.
+// If a person set the state, also their name and reason.
 std::string IncidentJson(const v1::Incident& incident, const v1::IncidentStatus& status = {});
-// Returns the incident's fingerprint. Older servers have one incident per finding: then the
-// finding's.
+// Returns the incident's fingerprint. Older servers have one incident per finding; then returns the
+// fingerprint of the finding.
 const std::string& FingerprintOf(const v1::Incident& incident, const v1::IncidentStatus& status);
 // Returns the sites as text output shows them.
 IncidentSites SitesOf(const v1::IncidentStatus& status);

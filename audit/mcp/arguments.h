@@ -8,8 +8,9 @@
 namespace plumbline::audit::mcp {
 
 // Returns an error message such as "run: expected a string, found an array", or "" if the arguments
-// are valid. Supports what our schemas use: an object with required and optional properties;
-// strings (maxLength, enum), integers (minimum, maximum), booleans, arrays of strings (maxItems).
+// are valid. Supports the features that our schemas use: an object with required and optional
+// properties; strings (maxLength, enum), integers (minimum, maximum), booleans, arrays of strings
+// (maxItems).
 std::string CheckArguments(const Json& schema, const Json& arguments);
 
 // Each returns the argument; if it is absent, its default.

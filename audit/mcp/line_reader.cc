@@ -34,7 +34,7 @@ McpLineReader::Got McpLineReader::Next(std::string* line) {
       return Got::kLine;
     }
     scanned_ = buffer_.size();
-    if (buffer_.size() - begin_ > most_bytes_) {  // the rest is not kept
+    if (buffer_.size() - begin_ > most_bytes_) {  // the remaining bytes are not kept
       skipping_ = true;
       begin_ = buffer_.size();
     }

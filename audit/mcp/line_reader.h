@@ -22,7 +22,7 @@ class McpLineReader {
   const int fd_;
   const size_t most_bytes_;
   std::string buffer_;
-  size_t begin_ = 0;    // of what was not returned yet
+  size_t begin_ = 0;    // of the bytes that were not returned yet
   size_t scanned_ = 0;  // no line end before this offset
   bool skipping_ = false;
 };

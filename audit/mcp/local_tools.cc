@@ -66,7 +66,8 @@ std::string FullId(const std::string& rule) {
   std::string found;
   const auto consider = [&](std::string_view id) {
     if (id.substr(id.find('/') + 1) != rule) return;
-    found = found.empty() ? std::string(id) : rule;  // if there is a second one: neither
+    found = found.empty() ? std::string(id) : rule;  // a second rule has the name, so return
+                                                     // neither
   };
   for (const rules::CatalogueEntry& entry : rules::Catalogue()) consider(entry.info->id);
   for (const rules::PlannedRule& planned : rules::PlannedRules()) consider(planned.id);

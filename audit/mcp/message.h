@@ -31,8 +31,8 @@ absl::StatusOr<Json> ParseMessage(std::string_view line);
 std::optional<Json> IdOf(const Json& message);
 
 Json ResultMessage(const Json& id, Json result);
-// Returns an error message. If the id could not be read, it has none (the protocol's schema has no
-// null id).
+// Returns an error message. If the id could not be read, the message has no id (the protocol's
+// schema has no null id).
 Json ErrorMessage(const std::optional<Json>& id, const Refusal& refusal);
 Json NotificationMessage(const char* method, Json params);
 

@@ -91,7 +91,8 @@ class Counter {
   }
 
   double Embeddings() {
-    // Families differ in their defaults; these tie the embeddings.
+    // The default depends on the family: these families share one table for input and output
+    // embeddings.
     const bool ties = type_ == "gpt2" || type_.rfind("gemma", 0) == 0 || type_ == "opt" ||
                       type_ == "bloom" || type_ == "falcon" || type_ == "mpt" ||
                       type_ == "starcoder2" || type_ == "gpt_bigcode";
@@ -193,7 +194,7 @@ absl::StatusOr<CountedModel> ReadModel(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": at byte ", error.byte, ": expected JSON"));
   }
-  // Models of images and text have the language model's part in a sub-object.
+  // In models of images and text, the language model's values are in a sub-object.
   for (const char* part : {"text_config", "llm_config", "language_config"}) {
     if (config.is_object() && config.contains(part) && config[part].is_object()) {
       const ConfigJson inner = config[part];

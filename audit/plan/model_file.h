@@ -10,7 +10,7 @@
 namespace plumbline::audit {
 
 struct CountedModel {
-  plan::ModelShape shape;          // its sequence is the longest that the model accepts
+  plan::ModelShape shape;          // `sequence` is the longest that the model accepts
   std::vector<std::string> notes;  // assumptions
 };
 

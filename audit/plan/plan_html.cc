@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kWidth = 640, kHeight = 260, kLeft = 70, kBottom = 40, kTop = 20, kRight = 110;
 
-// Both axes are logarithmic. The batch goes from a sixteenth to sixteen times the crossover or the
-// plan's own batch.
+// Both axes are logarithmic. The axis of the batch ranges from a sixteenth to sixteen times the
+// crossover or the plan's batch.
 class CrossoverPlot {
  public:
   explicit CrossoverPlot(const plan::Plan& plan) : plan_(plan) {

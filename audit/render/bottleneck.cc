@@ -38,7 +38,7 @@ std::vector<timeline::Bottleneck> BottlenecksOf(const AuditResult& result) {
 
 namespace {
 
-// Returns the straggler that the report names; null if none.
+// Returns the straggler that the report names. If there is none, returns null.
 const v1::Finding* Straggler(const AuditResult& result) {
   for (const v1::Finding* finding : result.findings()) {
     const bool named = finding->rule() == "performance/straggler" && !finding->suppressed();

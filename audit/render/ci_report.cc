@@ -40,7 +40,7 @@ std::string MarkdownCell(std::string_view text) {
                                                                       {"\n", " "}});
 }
 
-// Escapes the text of a workflow command, and a property of it.
+// Escapes the text or a property of a workflow command.
 std::string CommandText(std::string_view text) {
   return absl::StrReplaceAll(ValidUtf8(text), {{"%", "%25"}, {"\r", "%0D"}, {"\n", "%0A"}});
 }

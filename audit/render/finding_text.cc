@@ -19,8 +19,8 @@ constexpr size_t kHeadLines = 2;     // the level, rule and site; the title
 
 std::string ValueText(const google::protobuf::Value& value);
 
-// Returns the keys in sorted order, because map fields have none, so that a finding always has the
-// same text.
+// Returns the keys in sorted order, because map fields have no order, so that a finding always has
+// the same text.
 std::vector<std::string> SortedKeys(const google::protobuf::Struct& fields) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : fields.fields()) keys.push_back(key);

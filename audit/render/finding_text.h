@@ -52,7 +52,7 @@ struct IncidentSites {
   uint64_t count = 1;
   std::vector<std::string> named;  // the first sites; there may be more
   std::string fingerprint;
-  std::vector<std::string> symptoms = {};  // what else the same fault shows, one line each
+  std::vector<std::string> symptoms = {};  // other symptoms of the same fault, one line each
 };
 std::string RenderIncident(const v1::Finding& shown, const IncidentSites& sites,
                            const TextStyle& style);

@@ -46,7 +46,7 @@ class HtmlPage {
   std::string Render() {
     std::string body = Summary();
     body += Findings();
-    body += Losses();  // losses that no finding has plotted
+    body += Losses();  // losses that are not in the plot of a finding
     body += Inputs();
     body += Groups("Inconclusive", InconclusiveGroups(result_), result_.coverage.inconclusive);
     body += Groups("Passed", PassedGroups(result_), std::nullopt);

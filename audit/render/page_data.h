@@ -12,7 +12,7 @@ namespace plumbline::audit {
 // incidents and some losses. Thread-safe.
 std::string PageData(const AuditResult& result);
 
-// Returns what the report is about: its run, the number of runs, or its file; empty if unknown.
+// Returns the subject of the report: its run, the number of runs, or its file; empty if unknown.
 std::string ReportTitle(const AuditResult& result);
 
 }  // namespace plumbline::audit

@@ -16,7 +16,7 @@ std::string RuleListText(const TextStyle& style, bool planned);
 // "title", "options"}]}; status is "built" or "planned".
 std::string RuleListJson(bool planned);
 
-// Return Markdown: the rule's own page and its options; for a planned rule, what is known of it.
+// Return Markdown: the rule's own page and its options; for a planned rule, the known facts.
 std::string RulePage(const rules::RuleInfo& info);
 std::string PlannedPage(const rules::PlannedRule& rule);
 

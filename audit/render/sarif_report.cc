@@ -88,7 +88,7 @@ class SarifRun {
   static Sarif Rule(const std::string& id) {
     Sarif rule = {{"id", ValidUtf8(id)}};
     const rules::CatalogueEntry* entry = rules::FindRule(id);
-    if (entry == nullptr) return rule;  // the rule is of a newer server
+    if (entry == nullptr) return rule;  // a newer server has this rule, but this plumb does not
     const rules::RuleInfo& info = *entry->info;
     const std::string page = RulePage(info);
     rule["shortDescription"] = {{"text", info.title}};
@@ -283,7 +283,8 @@ class SarifRun {
     return properties;
   }
 
-  // Returns true if any result can state whether it is suppressed: then all must (3.27.23).
+  // Returns true if any result can state whether it is suppressed. Then all results must state it
+  // (3.27.23).
   bool SuppressionsKnown() const {
     return !result_.suppressions.empty() ||
            std::any_of(chosen_.shown.begin(), chosen_.shown.end(),

@@ -18,8 +18,8 @@ struct TextStyle {
 };
 
 // Returns the style for a file descriptor: colour and width of a terminal, unless NO_COLOR is set
-// to a non-empty value. Otherwise, and for -1 (a file): plain, 100 columns. Uses Unicode if the
-// locale of the environment is UTF-8.
+// to a non-empty value. If it is no terminal, or -1 (a file), the style is plain with 100 columns.
+// Uses Unicode if the locale of the environment is UTF-8.
 TextStyle StyleFor(int fd);
 
 using plumbline::Printable;

@@ -38,7 +38,7 @@ std::string FindingCounts(const std::vector<const v1::Finding*>& findings) {
   return suppressed == 0 ? out : out + ", " + std::to_string(suppressed) + " suppressed";
 }
 
-// Returns "5 of 7 rules judged; not judged: health/loss-stall, drift/staleness", from their
+// Returns "5 of 7 rules judged; not judged: health/loss-stall, drift/staleness", from the rules'
 // verdicts.
 std::string RuleCounts(const AuditResult& result) {
   std::map<std::string, bool> judged;

@@ -41,7 +41,7 @@ struct AuditResult {
   rules::Coverage coverage;
   std::vector<std::string> notes;                // on the inputs as a whole, for display
   bool nothing_there = false;                    // no named path exists
-  bool judged_any = true;                        // there is a verdict, even an inconclusive one
+  bool judged_any = true;                        // there is a verdict (an inconclusive one counts)
   SeriesCollector series;                        // empty unless requested
   std::vector<SeenTimeline> timelines;           // empty unless requested; in reading order
   Selection selection;                           // selects findings of `report`
@@ -58,7 +58,7 @@ struct AuditProgress {
 };
 
 // Runs an audit. Returns InvalidArgument if rules or settings are wrong, before anything is read.
-// Problems of the inputs are in the result: what could be read is judged. `on_progress` is called
+// Problems of the inputs are in the result; the readable part is judged. `on_progress` is called
 // often.
 absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
                                      const std::function<void(const AuditProgress&)>& on_progress);

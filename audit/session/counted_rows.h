@@ -1,5 +1,4 @@
-// What files state of their steps, added to findings: that logged rows were counted, that steps
-// fall back.
+// Adds facts about steps to findings: that logged rows were counted, that steps fall back.
 #pragma once
 
 #include <deque>
@@ -13,8 +12,8 @@ namespace plumbline::audit {
 // a logged row.
 void StateCountedRows(const std::deque<InputReport>& inputs, rules::Report* report);
 
-// Adds to findings on a loss or a norm that begin where the steps of their run fall back by a few
-// rows that they begin at a resume.
+// If a finding on a loss or a norm begins where the steps of its run fall back by a few rows, adds
+// that it begins at a resume.
 void StateFallBacks(const std::deque<InputReport>& inputs, rules::Report* report);
 
 }  // namespace plumbline::audit

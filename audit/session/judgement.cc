@@ -17,8 +17,8 @@
 namespace plumbline::audit {
 namespace {
 
-// Reads sources side by side, always on from the one furthest back, so that the engine joins
-// ranks with few steps open.
+// Reads sources in parallel. Always continues with the source that is at the lowest step, so that
+// the engine joins ranks with few open steps.
 class Merge {
  public:
   // `on_batch` is called with each batch before the engine adds it.
@@ -125,8 +125,7 @@ std::vector<std::string> NotesOn(const std::map<std::string, std::set<uint32_t>>
   return notes;
 }
 
-// If inputs were refused, that is the reason why nothing was judged; it replaces the reason about
-// probes.
+// If inputs were refused, this is why nothing was judged. It replaces the reason about probes.
 v1::Verdict OfRefusedInputs(v1::Verdict verdict) {
   v1::Finding& finding = *verdict.mutable_finding();
   finding.set_explanation("Inputs were refused (see Inputs), and there was no other input.");
@@ -135,7 +134,7 @@ v1::Verdict OfRefusedInputs(v1::Verdict verdict) {
 }
 
 // Lowers the level if other runs were judged: a folder may hold a file without judged series, such
-// as a table of accuracies. It is an error only if nothing at all was judged.
+// as a table of accuracies. It is an error only if no run was judged.
 v1::Verdict NextToOthers(v1::Verdict verdict) {
   verdict.mutable_finding()->set_level(v1::LEVEL_NOTE);
   return verdict;
@@ -152,7 +151,7 @@ bool HoldsJudgedSeries(const std::deque<InputReport>& inputs, const SeriesRoles&
   });
 }
 
-// Returns what identifies a verdict of ReportSoFar: it stays the same while only its counts grow.
+// Returns a key of a verdict of ReportSoFar. The key stays the same while only the counts grow.
 std::string KeyOf(const std::string& run, const v1::Finding& finding) {
   const v1::FindingSite& site = finding.site();
   return absl::StrCat(run, "\n", site.op(), "\n", site.step_first(), "\n",

@@ -27,18 +27,19 @@ class Judgement {
   // often, and continues from `progress`.
   void Read(std::vector<std::unique_ptr<Source>> sources,
             const std::function<void(const AuditProgress&)>& on_progress, AuditProgress progress);
-  // Judges the sentences of a log: how it ends, if it does not end well, and its loss scaler. Its
-  // run has the file's name, or is the only one. Call after Read.
+  // Judges the sentences of a log: its end, if the run did not end well, and the messages of a loss
+  // scaler. The run has the file's name, or is the only run. Call after Read.
   void ReportSentences(const std::string& path);
   // Adds one batch.
   absl::Status Add(v1::Batch batch);
-  // Between batches: reports what Finish would report of series of no role, and of ranks that fell
-  // silent if `may` permits it. False: what was reported so holds no more, so that all is to be
-  // judged anew.
+  // Call between batches. Reports what Finish would report on series of no role, and on silent
+  // ranks if `may` permits it. Returns false if an earlier report is no longer true, so that
+  // everything must be judged again.
   bool ReportSoFar(const RankEnds::May& may);
-  // ReportSoFar reported something, which is not reported again by Finish if all is judged anew.
+  // True if ReportSoFar reported something. If everything is judged again, Finish does not report
+  // it.
   bool reported_so_far() const { return !reported_so_far_.empty(); }
-  // From now on what is read of ranks' times is kept for the result.
+  // From now on keeps the ranks' times that are read, for the result.
   void KeepTimelines() { keep_timelines_ = true; }
 
   const rules::Report& report() const { return result_.report; }

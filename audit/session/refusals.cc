@@ -69,8 +69,8 @@ std::string_view FirstLineWithNumber(std::string_view text) {
   return {};
 }
 
-// A file that a tool writes next to one that is read. It is identified by its name, unless a reader
-// reads it.
+// A file that a tool writes next to a readable file. It is identified by its name, if no reader
+// accepts it.
 struct KnownName {
   std::string_view ending, found;
 };

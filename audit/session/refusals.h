@@ -12,13 +12,13 @@ bool LooksLikeText(std::string_view head);
 // probably meant to read.
 bool LooksLikeLog(std::string_view path, std::string_view head);
 
-// Identifies a file of an aim repository (.aim), a store that is not supported, and returns what
-// works instead.
+// Identifies a file of an aim repository (.aim), a store that is not supported, and returns the
+// alternative.
 bool IsOfAim(std::string_view path);
 std::string RefusalOfAim(std::string_view path);
 
-// Returns ", found ..." for the refusal of a file: what it is, and what works instead. For a text,
-// it has the first line with a number, and an example of a line that is read.
+// Returns ", found ..." for the refusal of a file: its kind, and the alternative. For a text, it
+// has the first line with a number, and an example of a line that is read.
 std::string RefusalOf(std::string_view path, std::string_view head);
 
 }  // namespace plumbline::audit

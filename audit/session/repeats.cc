@@ -40,7 +40,7 @@ std::string FolderOfFile(const std::string& path) {
   return folder.string();
 }
 
-// Returns the logger of each run. A run of several formats has no logger of its own.
+// Returns the logger of each run. A run of several formats has no single logger.
 std::map<std::string, Logger> LoggersOf(const std::deque<InputReport>& inputs) {
   std::map<std::string, size_t> formats;
   for (const Reader* reader : ScalarReaders())
@@ -95,7 +95,7 @@ CauseKey KeyOf(const v1::Finding& finding, const SeriesRoles& roles) {
           site.ranks().empty() ? 0 : site.ranks(0)};
 }
 
-// ---- weights that follow a loss, or lead to it -----------------------------------------------
+// ---- weights that follow a loss, or precede it -----------------------------------------------
 
 // Returns the folders of checkpoints, by run.
 std::map<std::string, Logger> CheckpointsOf(const std::deque<InputReport>& inputs) {

@@ -63,8 +63,8 @@ void Put(int64_t step, double value, CollectedSeries* series) {
   if (!buckets.empty() && buckets.back().step == first)
     return AddValue(step, value, &buckets.back());
   auto place = buckets.end();
-  if (!buckets.empty() && first <= buckets.back().step) {  // usually false: only late values are
-                                                           // not the newest
+  if (!buckets.empty() && first <= buckets.back().step) {  // usually false, because only late
+                                                           // values are not the newest
     place = std::lower_bound(buckets.begin(), buckets.end(), first,
                              [](const SeriesBucket& b, int64_t s) { return b.step < s; });
   }
@@ -200,7 +200,7 @@ const CollectedSeries* SeriesCollector::Find(const v1::Finding& finding) const {
   if (!name.empty()) {
     if (const auto* series = Named(site.run(), "", name)) return series;
     if (const auto* series = Named(site.run(), site.layer(), name)) return series;
-    // "LAYER/OP": either part may contain a slash, so try each position.
+    // "LAYER/OP": both parts may contain a slash, so try each position.
     for (size_t slash = name.find('/'); slash != std::string::npos;
          slash = name.find('/', slash + 1)) {
       if (const auto* series = Named(site.run(), name.substr(0, slash), name.substr(slash + 1)))

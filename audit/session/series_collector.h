@@ -35,7 +35,7 @@ struct CollectedSeries {
   std::string Name() const { return layer.empty() ? op : layer + "/" + op; }
 };
 
-// Work is linear in the values. Memory is bounded whatever the run's length: kMostSeries series of
+// Work is linear in the values. Memory does not depend on the run's length: kMostSeries series of
 // kMostBuckets buckets, at most about 50 MB. Series beyond that are counted and not kept; the last
 // kForLosses places are for losses. Not thread-safe.
 class SeriesCollector {
@@ -60,7 +60,7 @@ class SeriesCollector {
     std::vector<std::pair<size_t, size_t>> kept;  // column, index into series_
   };
 
-  // Where the newest step's values went. Not copied with the collector.
+  // The buckets of the newest step's values. Not copied with the collector.
   struct Newest {
     Newest() = default;
     Newest(const Newest& /*other*/) {}

@@ -31,8 +31,8 @@ class UnknownSeries {
   // Returns (run, verdict) for each run that has such series: one verdict of each kind, which lists
   // the first of them.
   std::vector<std::pair<std::string, v1::Verdict>> Verdicts() const;
-  // Some series has a role that is judged. Without one there is no verdict, and a note on a series
-  // of no role must not look like one.
+  // True if some series has a role that is judged. If none has, there is no verdict, and a note on
+  // a series of no role must not look like a verdict.
   static bool IsJudged(SeriesRole role);
   bool holds_judged() const { return holds_judged_; }
 

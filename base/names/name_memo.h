@@ -32,7 +32,8 @@ class NameMemo {
     bool set = false;
   };
 
-  // Returns the place by the ends of a name, where the names of one run differ.
+  // Returns the place of a name. Hashes its first and last bytes, because the names of one run
+  // differ there.
   static size_t PlaceOf(std::string_view name) {
     if (name.empty()) return 0;
     uint64_t begin = 0, end = 0;

@@ -13,7 +13,8 @@ namespace {
 #define PLUMB_INLINE [[gnu::always_inline]] inline
 
 // Conversions without branches, for loops that vectorise. Narrow formats are converted through
-// integers: no operand is an f32 subnormal, so it does not matter whether the trainer flushes them.
+// integers: no operand is an f32 subnormal, so it does not matter whether the trainer flushes
+// subnormals to zero.
 PLUMB_INLINE double AsDouble(double v) { return v; }
 PLUMB_INLINE double AsDouble(float v) { return v; }
 

@@ -13,14 +13,14 @@
 //   softmax   f_i (delta_i + max_j delta_j)
 // plus 2 f32 ulp of max(|f(x_i)|, |b_i|) when there is a bias or f is not the identity (routers
 // compute in f32). A row is tied when the k-th and the (k+1)-th value are no further apart than the
-// larger of their two tolerances, or the last admitted and first refused group likewise (a group's
-// tolerance: that of the scores that form it, summed for sum2).
+// larger of their two tolerances, or if the same is true of the last admitted and the first refused
+// group (a group's tolerance: that of the scores that form it, summed for sum2).
 //
 // A recorded -inf masks its expert (absent and null experts, experts of another task): it is no
-// candidate whatever its bias, its s_i is -inf, its share of a softmax 0, and it counts in no
-// maximum, tolerance or margin. A row needs k candidates; with exactly k (as with k >= E) it is
-// never tied. A group whose score lacks a candidate scores -inf, and two such groups at the limit
-// are tied. NaN and +inf poison the row.
+// candidate for any bias, its s_i is -inf, its share of a softmax 0, and it counts in no maximum,
+// tolerance or margin. A row needs k candidates; with exactly k (as with k >= E) it is never tied.
+// A group whose score lacks a candidate scores -inf, and two such groups at the limit are tied. NaN
+// and +inf poison the row.
 #pragma once
 
 #include <cstdint>

@@ -65,8 +65,8 @@ inline void RankByCounting(double* key, const int32_t* index, int n, int limit, 
   }
 }
 
-// Lists the places of the keys that reach `floor`, ascending, at most kMaxExperts; returns their
-// number.
+// Lists the places of the keys that are at least `floor`, ascending, at most kMaxExperts. Returns
+// the number of places.
 inline int Near(const double* key, int n, double floor, int32_t* places) {
   int near = 0;
   for (int base = 0; base < n; base += 64) {

@@ -1,4 +1,4 @@
-// The version of a program that is not linked with the build's own one: a test.
+// The version of a program that is not linked with the build's version: a test.
 #include "base/version/build_version.h"
 
 namespace plumbline {

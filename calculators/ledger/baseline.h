@@ -1,5 +1,6 @@
 // The loss of unchanged runs as a function of compute, L = E + exp(a) C^-alpha, and the compute
-// that a difference of losses is worth. E is not known, so everything is a mean over candidates.
+// that a difference of losses is worth. E is not known, so every result is a mean over candidates
+// of E.
 #pragma once
 
 #include <vector>
@@ -23,8 +24,8 @@ struct Baseline {
   // Return G = d(ln compute) / d(ln loss) at a loss of exp(ln_loss): for one curve, and the mean.
   static double GainOf(const Curve& curve, double ln_loss);
   double Gain(double ln_loss) const;
-  // Returns the relative error r of such a value that comes from the curve: from E by the spread of
-  // G at exp(ln_loss), and from alpha.
+  // Returns the relative error r of such a value that the curve causes: E by the spread of G at
+  // exp(ln_loss), and alpha.
   double RelativeError(double ln_loss) const;
 };
 

@@ -141,7 +141,7 @@ class Estimator {
     return all;
   }
 
-  // Finds the scale of the largest ablations, and what a nat is worth there.
+  // Finds the scale of the largest ablations, and the compute that a nat is worth there.
   void LargestScale() {
     for (const MultiplierEstimate& m : out_.multipliers)
       out_.largest_scale = std::max(out_.largest_scale, m.cells.back().flops);
@@ -185,7 +185,7 @@ class Estimator {
     }
   }
 
-  // Returns the error of a cell's ln worth: noise, the curve's own error, and the bias that all
+  // Returns the error of a cell's ln worth: noise, the error of the curve, and the bias that all
   // cells of the scale may share.
   double Sd(const Cell& cell, double worth) const {
     const double gain = out_.baseline.Gain(cell.ln_without);

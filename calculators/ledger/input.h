@@ -17,8 +17,8 @@ struct Run {
   std::optional<double> other;  // on a second evaluation set; the same conditions
 };
 
-// Indices into Ledger::runs. No run is in both, or twice in one of them, and no two runs of an arm
-// have the same scale and seed.
+// Indices into Ledger::runs. Each run is in one arm only, and once. Two runs of an arm differ in
+// scale or seed.
 struct Arms {
   std::vector<size_t> with, without;
 };

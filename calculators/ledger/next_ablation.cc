@@ -52,7 +52,7 @@ class Ranking {
     const MultiplierEstimate& m = estimate_.multipliers[i];
     for (const Cell& cell : m.cells) Pair(i, cell.flops, cell.ln_with, cell.ln_without);
     if (m.cells.back().flops == estimate_.largest_scale) return;
-    // A scale at which it was not measured: assumes the same value there as elsewhere.
+    // If the change was not measured at this scale, assumes the same value as at other scales.
     const double floor = estimate_.baseline.floor;
     const double without = std::exp(estimate_.ln_loss);
     const double with = floor + (without - floor) * std::exp(-estimate_.baseline.alpha * m.worth.y);

@@ -14,15 +14,15 @@ struct NextRuns {
   std::string name;   // name of the multiplier, for a pair
   double scale = 0;   // FLOPs of a run
   double flops = 0;   // of all runs together
-  double before = 0;  // variance of the product (of the stack, for a pair of the stack) ...
-  double after = 0;   // ... and with these runs too, if they confirm the others
+  double before = 0;  // variance of the product (of the stack, for a pair of the stack)
+  double after = 0;   // the same with these runs too, if they confirm the others
   double drop() const { return before - after; }
 };
 
 // Ranks: one more pair of each kept multiplier, at each of its scales and at the largest ablated
 // scale of any change; one more baseline run at each scale; one more pair of the stack (for the
 // first pair of a stack, `before` is the product's). Returns those that narrow, by the drop, the
-// largest first. The noise is held constant: that more runs estimate it better is not counted.
+// largest first. The noise is held constant, although more runs would estimate it better.
 std::vector<NextRuns> RankNextRuns(const Ledger& ledger, const Allowances& allowances,
                                    const Estimate& estimate);
 

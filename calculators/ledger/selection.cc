@@ -14,7 +14,7 @@ constexpr double kLeastMean = -0.25, kStep = 0.005, kLeastSpread = 0.0025;
 constexpr int kMeans = 121, kSpreads = 30;
 constexpr double kLeastVariance = 1e-8;
 
-// The shared variance, and that of each one alone.
+// The variance that all share, and the separate variance of each.
 struct Variances {
   double shared = kLeastVariance;
   std::vector<double> own;
@@ -92,7 +92,7 @@ class Grid {
       const double off = measured_.y[i] - mean;
       log -= off * off / (2 * (own + v_.own[i]));
     }
-    // Changes that were tried and not listed appeared to have no benefit. Their number may be
+    // Changes that were tried and are not listed appeared to have no benefit. Their number may be
     // unknown.
     const double z = mean / std::sqrt(own + v_.own_mean);
     if (!measured_.tried) return log - static_cast<double>(kept_) * LogNormalCdf(z);

@@ -10,9 +10,9 @@
 
 namespace plumbline::plan {
 
-// Returns the bytes/s at which one GPU receives what its shard group sends: the link times the
-// domain's size if all its GPUs carry a part (hierarchical collectives), but never above the
-// domain's own link. Within one domain, that link alone.
+// Returns the bytes/s at which one GPU receives data from its shard group: the link times the
+// domain's size if all its GPUs carry a part (hierarchical collectives), but never more than the
+// link within the domain. If the group is within one domain, returns that link alone.
 double GroupBandwidth(const Input& in);
 
 // Returns the seconds for 6 FLOPs per token and used parameter, over all GPUs at the assumed
@@ -25,8 +25,8 @@ double ComputeSeconds(const Input& in);
 // all-reduce.
 double NetworkSeconds(const Input& in);
 
-// Returns the tokens per GPU and step from which on computing hides the network. Independent of the
-// batch.
+// Returns the number of tokens per GPU and step above which computing hides the network.
+// Independent of the batch.
 double CriticalTokens(const Input& in);
 
 // Returns (p-1)/(v m + p-1) of a step. With one stage, returns 0.

@@ -16,8 +16,8 @@ struct StateBytes {
 // Returns the state for each way to shard, in the order of the enum; in.layout.sharding is ignored.
 std::vector<StateBytes> StateOfShardings(const Input& in);
 
-// Bytes of activations on the first stage's GPU, over all micro-batches in flight (1F1B). NaN if
-// hidden is not known.
+// Returns the bytes of activations on the first stage's GPU, over all micro-batches in flight
+// (1F1B). NaN if hidden is not known.
 struct ActivationBytes {
   double all = 0;        // attention's scores are stored: 34 + 5 heads sequence / hidden per layer
   double selective = 0;  // they are not stored (selective recomputation, fused attention): 34

@@ -6,7 +6,8 @@
 namespace plumbline::plan {
 namespace {
 
-// Sorts first what does not fit, then what costs time, then what is closest to not fitting.
+// Order of the bottlenecks: memory that does not fit, then costs of time, then memory that fits
+// with the least margin.
 int Order(const BottleneckShare& t) {
   if (!t.is_time && t.share > 1) return 0;
   return t.is_time && t.share > 0 ? 1 : 2;

@@ -29,9 +29,9 @@ struct ItemArguments {
   PLUMB_HD const Item* items() const { return reinterpret_cast<const Item*>(memory); }
 };
 
-// Writes items `first` on as if they were all: spans and results are counted from the first one.
-// Returns the number of items. `*span`, `*result`: on entry, where they begin; on return, where the
-// next ones begin.
+// Writes the items from `first` on as if there were no others: counts spans and results from the
+// first item. Returns the number of items. `*span`, `*result`: on entry the place where they begin;
+// on return the place where the next ones begin.
 template <typename Item, int kMost>
 int PutArguments(const BatchShape& batch, const void* items, int first, int64_t* span,
                  uint64_t* result, ItemArguments<Item, kMost>* out) {

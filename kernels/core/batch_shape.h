@@ -1,4 +1,4 @@
-// A batch as plain data: the arguments of a launch other than its memory.
+// A batch as plain data: the arguments of a launch, except its memory.
 //
 // A batch is planned on the host (TensorBatch, UpdateBatch, GatherBatch) and launched as its shape,
 // with memory of the caller's:
@@ -30,7 +30,7 @@ namespace plumbline {
 // Staging memory, and the workspace of a graph's call: the items, then, 256-byte aligned, the
 // results.
 struct BatchShape {
-  int32_t device = -1;  // CUDA ordinal; < 0: on the host, which no launch takes
+  int32_t device = -1;  // CUDA ordinal; < 0: on the host, which launches refuse
   int32_t items = 0;    // tensors, updates or gathers
   int64_t work = 0;     // spans of all of them; of gathers, samples
   uint64_t item_bytes = 0;

@@ -1,6 +1,6 @@
-// For code that a device runs and that tests compile for the host with emulated lanes. CALLED: a
-// long function that is not inlined; unrolled loops would multiply it. LOOP: a loop that the
-// compiler would unroll although its body is long.
+// For code that a device runs and that tests compile for the host with emulated lanes. CALLED marks
+// a long function that is not inlined, because unrolled loops would multiply its code. LOOP marks a
+// loop that the compiler must not unroll, because its body is long.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Makes one decision for a whole block: may a replay still write to its section (graph_slot.h)? If
-// threads decided one by one, they could read different values while the slot changes, and their
-// common loads or sums would be incomplete.
+// Decides once for a whole block whether a replay may still write to its section (graph_slot.h). If
+// each thread decided separately, threads could read different values while the slot changes, and
+// their common loads or sums would be incomplete.
 //
 // A template over the block, which on a device is one thread of it and in tests all of them. A
 // Block has

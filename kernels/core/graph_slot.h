@@ -14,11 +14,11 @@
 // block adds the value that it read to a common sum. If all blocks read the same value, the last
 // one writes the results and moves the slot to the next section. A router's call has several
 // launches: the first, of one thread, copies the section into a word of the call, and all others
-// use that word, so that a change of the slot cannot divide them. Therefore a step may replay a
-// graph any number of times, also not at all, and a replay outside of a due step costs an empty
-// launch. Begin and end are counted in the section, once for each block that may write there. If a
-// replay spans the step's begin or end, or overlaps another replay of the same call, the two counts
-// differ.
+// use that word, so that all launches see the same section even if the slot changes. Therefore a
+// step may replay a graph any number of times (also zero), and a replay outside of a due step costs
+// an empty launch. Begin and end are counted in the section, once for each block that may write
+// there. If a replay spans the step's begin or end, or overlaps another replay of the same call,
+// the two counts differ.
 #pragma once
 
 #include <cstdint>
@@ -68,7 +68,7 @@ struct GraphCounts {
 struct GraphSlot {
   uint64_t section = 0;  // device address; 0: nothing is measured
   uint64_t tally = 0;    // GraphCounts's; 0: the step is not due
-  uint32_t left = 0;     // sections from this one on
+  uint32_t left = 0;     // number of remaining sections, including this one
   uint32_t padding = 0;
   uint64_t stride = 0;        // bytes to the next section
   uint64_t later_stride = 0;  // and from there on
@@ -113,7 +113,7 @@ PLUMB_HD inline uint64_t DeviceNs() {
 #endif
 }
 
-// Adds to, or reads, a word of the call.
+// Adds to a word of the call, or reads it.
 PLUMB_HD inline void AddToWord(uint64_t* word, uint64_t value) {
 #if defined(__CUDA_ARCH__)
   atomicAdd(reinterpret_cast<unsigned long long*>(word), static_cast<unsigned long long>(value));
@@ -136,7 +136,7 @@ PLUMB_HD inline uint64_t TakeWord(uint64_t* word) {
 PLUMB_HD inline bool ArriveLast(uint32_t* arrived, uint32_t blocks) {
 #if defined(__CUDA_ARCH__)
   __threadfence();
-  // Resets to 0 in the same operation: no block of overlapping replays is forgotten.
+  // Resets to 0 in the same operation, so that blocks of overlapping replays are counted.
   const bool last = atomicInc(arrived, blocks - 1) == blocks - 1;
   __threadfence();
   return last;
@@ -259,7 +259,7 @@ PLUMB_HD inline void PutResults(uint64_t section, uint64_t results_at, const uin
   for (uint64_t i = thread; i < words; i += threads) to[i] = results[i];
 }
 
-// Resets the device's results to zero for the next replay, whatever the outcome of this one.
+// Resets the device's results to zero for the next replay, for any outcome of this replay.
 PLUMB_HD inline void ClearResults(uint32_t* results, uint64_t words, uint64_t thread,
                                   uint64_t threads) {
   for (uint64_t i = thread; i < words; i += threads) results[i] = 0;

@@ -2,7 +2,7 @@
 // every micro-batch of a step, computes the same ones from (run, step, layer, op) without
 // communication. The first m values are a draw of m elements without replacement.
 //
-// Both functions are part of the meaning of dumps and live evidence: their values never change.
+// The meaning of dumps and live evidence depends on both functions, so their values never change.
 // Header only; SampleIndex also runs on devices. Pure functions, thread-safe.
 #pragma once
 

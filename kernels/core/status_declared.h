@@ -1,6 +1,6 @@
 // absl::Status and absl::StatusOr for headers that device code includes too. nvcc parses a file
-// five times, and no kernel returns a status: device code only sees declarations, which halves the
-// parsed text.
+// five times, and no kernel returns a status. So device code sees only declarations, which halves
+// the parsed text.
 #pragma once
 
 #ifdef __CUDACC__

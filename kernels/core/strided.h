@@ -1,5 +1,5 @@
-// Accesses elements of a tensor by their index in C order, whatever the strides: for kernels that
-// treat a tensor as a row of numbers.
+// Accesses elements of a tensor by their index in C order, for any strides. For kernels that treat
+// a tensor as a row of numbers.
 #pragma once
 
 #include <cstddef>

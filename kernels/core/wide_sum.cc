@@ -100,7 +100,7 @@ double WideSum::Nearest() const {
   const int unit = highest - 52 > kLeastUnit ? highest - 52 : kLeastUnit;
   uint64_t q = Significand(d, unit);
   if (BitAt(d, unit - 1) != 0 && ((q & 1) != 0 || AnyBelow(d, unit - 1, first))) ++q;
-  // The leading one of q adds one to the exponent field; so does a carry out of the rounding.
+  // The leading one of q adds one to the exponent field. A carry of the rounding adds one too.
   const auto field = static_cast<uint64_t>(unit - kLeastUnit);
   const uint64_t bits = field >= 2046 ? 0x7ffull << 52 : (field << 52) + q;
   const double value = __builtin_bit_cast(double, bits);

@@ -1,4 +1,4 @@
-// Exact sums of doubles and of their squares, whatever their sizes: a fixed-point number that holds
+// Exact sums of doubles and of their squares, for any magnitudes: a fixed-point number that holds
 // any finite f64 and the square of any (Kulisch's long accumulator, with delayed carries). Since
 // integer additions commute, threads and launch shapes cannot change it.
 #pragma once

@@ -31,7 +31,7 @@ struct CudaDevice {
   const Driver* driver;
   int ordinal;
   CUdevice number;
-  CUcontext context;  // the primary one, retained
+  CUcontext context;  // the primary context, retained
   int processors;
 };
 
@@ -69,15 +69,15 @@ inline bool OfACapture(int code) {
   return code >= cudaErrorStreamCaptureUnsupported && code <= cudaErrorStreamCaptureWrongThread;
 }
 
-// Checks a call that prepares a device or its memory: CAPTURING is no fault of the device.
+// Checks a call that prepares a device or its memory. CAPTURING is not a fault of the device.
 inline DeviceStatus CheckGot(const char* what, int code, DeviceError* error) {
   const DeviceStatus s = Check(what, code, error);
   return OfACapture(code) ? kDeviceCapturing : s;
 }
 
-// In this scope, calls of the thread cannot invalidate a capture elsewhere (an event query from
-// another thread would, or retaining a context). Begun before any other call of the driver: the
-// mode belongs to the thread and needs no context.
+// In this scope, calls of this thread cannot invalidate a capture of another thread. (Otherwise an
+// event query, or retaining a context, would.) The scope begins before all other calls of the
+// driver, because the mode belongs to the thread and needs no context.
 class Relaxed {
  public:
   Relaxed() { Set(); }
@@ -121,7 +121,7 @@ class Scope {
     if (pushed_) driver_.pop(&ours);
   }
   // Returns false if the context is gone (a device reset): a call of the runtime would then create
-  // another one.
+  // another context.
   bool entered() const { return entered_; }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
@@ -131,7 +131,7 @@ class Scope {
   const Driver& driver_;
   bool pushed_ = false;
   bool entered_ = false;
-  bool late_ = false;  // the mode needed the context
+  bool late_ = false;  // the mode could only be set with a context
 };
 
 inline DeviceStatus Gone(DeviceError* error) {

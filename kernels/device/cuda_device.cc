@@ -176,7 +176,8 @@ DeviceStatus StreamId(void* device, void* stream, uint64_t* id, DeviceError* err
   auto* on = static_cast<cudaStream_t>(stream);
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   cudaError_t code = cudaStreamIsCapturing(on, &capture);
-  // The legacy stream while another one is captured: a launch there would invalidate that capture.
+  // This is the legacy stream, and another stream is being captured: a launch on the legacy stream
+  // would invalidate that capture.
   if (code == cudaErrorStreamCaptureImplicit) {
     cudaGetLastError();
     return kDeviceCapturing;

@@ -37,7 +37,8 @@ DeviceStatus CaptureOn(void* device, const char* what, void* stream, DeviceError
 }
 
 cudaError_t WriteAndWait(void* to, const void* from, uint64_t bytes) {
-  // A separate stream that waits for no other: the legacy one may not be used during a capture.
+  // A separate stream that waits for no other stream, because the legacy stream may not be used
+  // during a capture.
   cudaStream_t own = nullptr;
   cudaError_t code = cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);
   if (code != cudaSuccess) return code;
@@ -75,8 +76,8 @@ DeviceStatus CaptureId(void* device, void* stream, uint64_t* id, DeviceError* er
   return RequireCapture(stream, id, &graph, error);
 }
 
-// A user object of the graph only: copies and instances share it, and a destroyed one that still
-// runs keeps its reference until it is done.
+// A user object of the graph only. Copies and instances share the object. A destroyed instance that
+// still runs keeps its reference until it is done.
 DeviceStatus WatchGraph(void* device, void* stream, void (*gone)(void*), void* argument,
                         DeviceError* error) {
   const Scope scope(AsDevice(device));
@@ -95,7 +96,7 @@ DeviceStatus WatchGraph(void* device, void* stream, void (*gone)(void*), void* a
   }
   const cudaError_t code = cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove);
   s = Check("graph's end", code, error);
-  // If our reference was the only one, this calls `gone`.
+  // If this was the only reference, the release calls `gone`.
   if (s != kDeviceOk && cudaUserObjectRelease(object, 1) != cudaSuccess) cudaGetLastError();
   return s;
 }

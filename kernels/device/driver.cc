@@ -8,7 +8,7 @@
 namespace plumbline {
 namespace {
 
-// Its name in the library is that of 12.0 and does not change: older drivers have another one.
+// Its name in the library is that of 12.0 and does not change. Older drivers have another name.
 using ProcAddress = CUresult (*)(const char*, void**, int, cuuint64_t,
                                  CUdriverProcAddressQueryResult*);
 

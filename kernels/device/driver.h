@@ -1,10 +1,10 @@
 // The CUDA driver, opened, not linked: the functions of libcuda.so.1 that are used, and their
 // minimum versions.
 //
-// cuGetProcAddress returns the functions as of CUDA 12.0, whatever the toolkit of this build: a
-// driver of 12.0 or newer has them all, and a newer one returns the same ones. There is no static
-// runtime of the toolkit's version in between, which would need a driver as new as itself
-// (driver_runtime.cc has the parts that compiled kernels need).
+// cuGetProcAddress returns the functions as of CUDA 12.0, for any toolkit of this build. Each
+// driver from 12.0 on has all of them and returns the same ones. The library does not use the
+// toolkit's static runtime, which would need a driver as new as the toolkit (driver_runtime.cc has
+// the parts that compiled kernels need).
 #pragma once
 
 #include <cuda.h>
@@ -68,8 +68,8 @@ struct Driver {
   int version;                            // version that it supports
 };
 
-// Opens the driver, once per process. Returns null and sets *error to what is missing, and which
-// version was found and is needed. Calls only its version function. Thread-safe.
+// Opens the driver, once per process. Returns null and sets *error to a text with the missing part,
+// or with the found and the needed version. Calls only its version function. Thread-safe.
 const Driver* OpenDriver(DeviceError* error);
 // Returns the driver after OpenDriver succeeded.
 const Driver& OpenedDriver();

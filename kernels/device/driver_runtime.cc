@@ -108,7 +108,7 @@ using plumbline::Stated;
 
 extern "C" {
 
-// ---- what generated code calls -----------------------------------------------------------------
+// ---- functions for generated code ------------------------------------------------------------
 
 void** __cudaRegisterFatBinary(void* wrapper) {
   auto& all = plumbline::All();

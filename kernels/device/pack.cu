@@ -1,6 +1,6 @@
-// Copies between the device and pinned memory by kernels: a copy engine's copies wait for the
-// trainer's own. Writes are in the order of the target, so that those across the bus are whole
-// lines.
+// Copies between the device and pinned memory by kernels: copies by a copy engine would wait for
+// the trainer's copies. Writes are in the order of the target, so that those across the bus are
+// whole lines.
 #include <cuda_runtime.h>
 
 #include <algorithm>

@@ -5,9 +5,9 @@
 // Only plain data cross; both sides come from one build (the sizes are checked). No function
 // throws. Every function may be called from any thread, but never at the same time for one device
 // memory block, event or pinned range. Each function restores the thread's current device, its
-// capture mode and the trainer's error state. None waits for the device except free_memory, unpin
-// and close, which may wait and are never called on a trainer's thread, and allocate and
-// write_memory, which wait for their own writes.
+// capture mode and the trainer's error state. Functions do not wait for the device, with these
+// exceptions: free_memory, unpin and close may wait, and are never called on a trainer's thread;
+// allocate and write_memory wait for their own writes.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ struct DeviceError {
 enum DeviceStatus : int32_t {
   kDeviceOk = 0,
   kDeviceNotYet = 1,        // event_passed: the stream has not reached it
-  kDeviceCapturing = 2,     // stream_id: new work on the stream goes into a graph; functions that
-                            // prepare: not possible during a capture, but later
+  kDeviceCapturing = 2,     // stream_id: new work on the stream is recorded into a graph; functions
+                            // that prepare: impossible during a capture, possible later
   kDeviceOtherContext = 3,  // stream_id: the stream belongs to the device, but to another context
   kDeviceRefused = -1,      // an argument is wrong; nothing was done
   kDeviceFailed = -2,       // the device or its driver failed
@@ -154,9 +154,9 @@ struct DeviceTable {
   // Returns the number of the capture of `stream`, or REFUSED if there is none.
   DeviceStatus (*capture_id)(void* device, void* stream, uint64_t* id, DeviceError* error);
   // Calls gone(argument) once, from any thread, when the graph that `stream` is being captured
-  // into, its copies and all of its instances are destroyed and idle. If that cannot be known,
-  // calls it at once and returns a negative status. `gone` must not wait, and may be called after
-  // close.
+  // into, its copies and all of its instances are destroyed and idle. If this cannot be observed,
+  // calls `gone` at once and returns a negative status. `gone` must not wait, and may be called
+  // after close.
   DeviceStatus (*watch_graph)(void* device, void* stream, void (*gone)(void*), void* argument,
                               DeviceError* error);
   // Add a call to the graph that `stream` is being captured into; REFUSED if it is not: see

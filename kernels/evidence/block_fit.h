@@ -22,7 +22,7 @@ std::span<const NamedBlockFormat> BlockFormats();
 // Returns "e8m0", "e4m3", "f32".
 const char* BlockScaleName(BlockScale scale);
 
-// The format in which a dump's tensor will be stored, or is stored, as the dump declares it.
+// The format that a dump declares for a tensor: the tensor is stored in it, or will be.
 struct DeclaredBlocks {
   BlockFormat format;
   std::span<const float> scales;  // empty: none are recorded

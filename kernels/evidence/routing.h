@@ -11,7 +11,7 @@
 
 namespace plumbline {
 
-// Default limit of a sample: of larger calls a part is packed.
+// Default limit of a sample. Of a larger call, only a part is packed.
 inline constexpr uint64_t kMaxSampleBytes = 8u << 20;
 
 // Fills the configuration from RoutingInput: top_k, experts, score function, groups and the dtype

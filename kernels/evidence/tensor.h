@@ -14,13 +14,13 @@ namespace plumbline {
 // Returns the bytes of a packed view; 0 for an absent one. Saturates at UINT64_MAX.
 uint64_t PackedBytes(const TensorView& view);
 
-// Copies a host view, whatever its strides, to `out`: PackedBytes(view) bytes in C order. The view
-// must have a known dtype, no negative extent, and valid memory.
+// Copies a host view with any strides to `out`: PackedBytes(view) bytes in C order. The view must
+// have a known dtype, no negative extent, and valid memory.
 void CopyDense(const TensorView& view, void* out);
 
-// Copies a host view, whatever its strides, into a dense C-ordered tensor. The caller has checked
-// the view's memory. Returns InvalidArgument for a view of an unknown dtype, a negative extent, or
-// one that is not on the host.
+// Copies a host view with any strides into a dense C-ordered tensor. The caller has checked the
+// view's memory. Returns InvalidArgument for a view of an unknown dtype, a negative extent, or one
+// that is not on the host.
 absl::Status PackTensor(const TensorView& view, v1::Tensor* out);
 
 // Returns a view of a message's bytes, valid as long as the message is unchanged. Checks dtype,

@@ -16,7 +16,7 @@ namespace plumbline {
 
 struct TensorStateOptions {
   std::string role;  // "weight", "gradient", "activation", "probabilities", "positions" or ""
-  DType target_format = DType::kUnspecified;  // in which the values will be stored
+  DType target_format = DType::kUnspecified;  // dtype in which the values will be stored
   std::string replicas;                       // group of ranks that hold copies; "": not declared
   bool with_sample = false;
   uint64_t key = 0;  // SampleKey of the site and step
@@ -34,7 +34,7 @@ void FillTensorSummary(const TensorStats& stats, v1::TensorSummary* out);
 absl::Status FillTensorSample(const TensorView& tensor, const TensorStateOptions& options,
                               v1::TensorState* out);
 
-// Does the same with elements that were read elsewhere: sample.elements() of them, dense.
+// Does the same with elements that the caller has read: sample.elements() of them, dense.
 void FillTensorSample(const TensorSample& sample, DType dtype, const std::byte* elements,
                       v1::TensorState* out);
 

@@ -28,7 +28,7 @@ UpdateStats StatsOf(const v1::UpdateSummary& summary);
 // is taken. Returns InvalidArgument with the tensor that does not fit.
 absl::Status FillUpdateSample(const UpdateInput& in, const UpdateOptions& options, v1::Update* out);
 
-// Does the same with elements that were read elsewhere: each present view has those of one sample,
+// Does the same with elements that the caller has read: each present view has those of one sample,
 // [m].
 absl::Status FillUpdateSample(const UpdateInput& elements, const TensorSample& sample,
                               v1::Update* out);
@@ -38,7 +38,7 @@ absl::Status FillUpdateSample(const UpdateInput& elements, const TensorSample& s
 void FillUpdateFigures(const UpdateInput& in, const UpdateStats& stats, v1::Update* out);
 
 // Fills summary, the sample if requested, config.dtype and config.moment_dtype. The caller fills
-// the rest of the configuration.
+// the other fields of the configuration.
 absl::Status FillUpdate(const UpdateInput& in, const UpdateOptions& options, v1::Update* out);
 
 }  // namespace plumbline

@@ -1,12 +1,12 @@
 // The sums of a row of logits/pair.h, shared by the CPU reference and the device, whose threads
-// have f32 sums of their own (lane.h). Everything merges, so that a row may be cut into lanes.
+// have separate f32 sums (lane.h). All sums can be merged, so a row may be divided among lanes.
 //
 // Sums of a side are kept relative to a reference m of its own, near its running maximum: y = z -
-// m. Those of both sides are over the common support, relative to one of its logits, the reference
-// r: d = (z_pi - z_mu) less the same at r, x = z_mu less the same at r.
+// m. Sums of both sides are over the common support, relative to one of its logits, the reference
+// r: d = (z_pi - z_mu) minus its value at r, x = z_mu minus its value at r.
 //
-// KL(pi||mu) = E_pi[d] + l with l = d's reference + lse_mu - lse_pi, which cancels to nothing when
-// both are nearly equal. Where they are, it is summed as what it is, a sum of positive terms:
+// KL(pi||mu) = E_pi[d] + l with l = d's reference + lse_mu - lse_pi, which loses all digits by
+// cancellation if both are nearly equal. In that case it is computed as a sum of positive terms:
 //   E_pi[e^-d - 1 + d] - (e^l - 1 - l),
 // since E_pi[e^-d] = e^l. Each term is a polynomial for |d| <= 1/8. The reverse has d and l of the
 // other sign.
@@ -42,7 +42,7 @@ struct LogitSums {
   Real max_d = static_cast<Real>(-__builtin_inf());
   Real min_d = static_cast<Real>(__builtin_inf());
   uint32_t common = 0;
-  bool shared_top = false;  // a logit has both running maxima
+  bool shared_top = false;  // one logit has the running maximum of both sides
 };
 
 struct LogitReference {

@@ -11,9 +11,9 @@
 // for n up to 4, y of the first side. Both divergences follow from these at the end, since the
 // other side's 2^y is this one's times e^-d and a constant.
 //
-// Above 2^30 neighbouring floats are so far apart that every other logit's exponential is zero, and
-// no float is near enough to a unit. There s0 counts the logits equal to the largest, `unit` is
-// beyond all others, and the largest itself takes its place.
+// Above 2^30 neighbouring floats are so far apart that the exponential of every smaller logit is
+// zero, and no float is close enough to a unit. Then s0 counts the logits equal to the largest,
+// `unit` exceeds all others, and the largest logit replaces it.
 #pragma once
 
 #include <cmath>
@@ -26,12 +26,12 @@
 
 namespace plumbline {
 
-// `kExact`: bf16 represents every logit of that side exactly, so they need no test.
+// `kExact`: bf16 represents every logit of that side exactly, so this is not tested.
 template <typename Real>
 class LogitLane {
  public:
-  // Starts a side with a logit z that is known before its rounds, and raises the unit for it at
-  // once.
+  // Starts a side with a logit z that is known before its rounds, and raises the unit for this
+  // logit at once.
   PLUMB_HD void Start(int s, float z) {
     if (z > -__builtin_inff() && !IsHuge(z)) RaiseUnit(s, z);
   }
@@ -94,7 +94,7 @@ class LogitLane {
 
   // Adds fewer than eight pairs: the round is not ordinary.
   PLUMB_HD void AddRest(const float* train, const float* rollout, const LogitReference& r) {
-    // A called function with copies: values whose address is taken are not in registers.
+    // Passes copies, because values whose address is taken are not in registers.
     Round round;
     PLUMB_UNROLL for (int i = 0; i < kLogitVector; ++i) {
       round.z[0][i] = train[i];
@@ -220,10 +220,10 @@ class LogitLane {
     side.limit = __builtin_bit_cast(float, packed_limit_[s] & 0xffff0000u);
     const Real down = side.unit - unit;
     side.unit = unit;
-    if (side.s0 == 0) return;  // so are the others
+    if (side.s0 == 0) return;  // the other sums are 0 too
     const Real c = internal::PowerOf2(down);
     const Real s1 = side.s1;
-    // If nothing is left of the sums, down may be too large for products with it.
+    // If c is 0, `down` may be so large that products with it overflow.
     side.s2 = c == 0 ? c : c * (side.s2 + down * (2 * s1 + down * side.s0));
     side.s1 = c == 0 ? c : c * (s1 + down * side.s0);
     ScaleOthers(s, c);
@@ -312,7 +312,7 @@ class LogitLane {
     side_[1].l1 += near ? zero : qd;
   }
 
-  // ---- what is not ordinary ----
+  // ---- rounds that are not ordinary ----------------------------------------------------------
 
   // Returns the logit, or -inf for a fault, and counts it.
   PLUMB_HD float Take(int s, float z) {
@@ -364,7 +364,7 @@ class LogitLane {
       AddDivergence<true>(p, q, d);
       return;
     }
-    // Beyond 1/8 a polynomial might overflow, and so might d itself with huge logits.
+    // Beyond 1/8 a polynomial might overflow, and with huge logits d might overflow too.
     const Real zero = 0;
     const Real pd = p == zero ? zero : p * d, qd = q == zero ? zero : q * d;
     side_[0].t1 += pd;
@@ -375,7 +375,7 @@ class LogitLane {
     side_[1].l1 += qd;
   }
 
-  // A logit of -3e38 is a mask: its exponential is 0, and so are the products.
+  // A logit of -3e38 is a mask: its exponential and the products are 0.
   PLUMB_HD Real AddAnySide(int s, float z) {
     Side& side = side_[s];
     if (z == -__builtin_inff()) return 0;

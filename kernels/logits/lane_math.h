@@ -21,7 +21,7 @@ PLUMB_HD inline float PowerOf2(float y) {
 }
 PLUMB_HD inline double PowerOf2(double y) { return exp2(y); }
 
-// Returns a b + c, rounded once: y may be small while its parts are not.
+// Returns a b + c, rounded once: y may be small although its parts are large.
 PLUMB_HD inline float Fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 PLUMB_HD inline double Fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
@@ -56,8 +56,8 @@ PLUMB_HD inline void LaneDivergence(double d, double* up, double* down) {
 // Computes divergences from the moments m[n], sums of p d^n. e^-d - 1 + d and, with the other
 // side's q = c p e^-d, q (e^d - 1 - d) = c p (1 - (1 + d) e^-d) are series in d. On |d| <= h their
 // terms of d^5, d^6 and d^7 are replaced by the nearest lower terms: d^3 by 3/4 h^2 d, d^4 by h^2
-// d^2 - h^4 / 8, times d^2. So each is off by at most h^3 / 60 of itself, 4e-5, of either sign as d
-// is: less than the rounding of d in a float.
+// d^2 - h^4 / 8, times d^2. So the relative error of each is at most h^3 / 60 = 4e-5, with the sign
+// of d. This is less than the rounding of d in a float.
 PLUMB_HD inline double MomentsForward(const double* m) {
   constexpr double kSquare = kSmallDelta * kSmallDelta;
   constexpr double kEighth = kSquare * kSquare / 8;

@@ -32,7 +32,7 @@ struct LaneReference {
 
 namespace internal {
 
-// Forces the value to be computed here: if a compiler postpones a sum, it computes its terms twice.
+// Forces the value to be computed here: if a compiler postpones a sum, it computes the terms twice.
 PLUMB_HD inline void Keep(float* sum) {
 #if defined(__CUDA_ARCH__)
   asm volatile("" : "+f"(*sum));
@@ -55,9 +55,10 @@ PLUMB_HD inline Int Largest(Int a, Int b, Int c) {
 #endif
 }
 
-// The largest and the least difference of a row, which has both signs or zero: at the reference it
-// is zero. So integers may compare floats: among signed words the positive float is larger, among
-// unsigned ones the negative float that is farther from zero.
+// The largest and the least difference of a row. The largest is not negative and the least is not
+// positive, because the difference at the reference is zero. So floats can be compared as integers:
+// as signed words a positive float is larger; as unsigned words a negative float that is farther
+// from zero is larger.
 template <typename Real>
 class DeltaRange {
  public:

@@ -20,7 +20,7 @@ PLUMB_INLINE double Exp(double y) {
   constexpr double kLog2E = 1.4426950408889634074;
   constexpr double kLn2High = 6.93147180369123816490e-01;  // 32 bits: n times it is exact
   constexpr double kLn2Low = 1.90821492927058770002e-10;
-  constexpr double kShift = 6755399441055744.0;  // 1.5 * 2^52: the sum's last bits are n
+  constexpr double kShift = 6755399441055744.0;  // 1.5 * 2^52: the last bits of the sum are n
   const double inside = y < -708 ? -708 : y;
   const double shifted = inside * kLog2E + kShift;
   const double n = shifted - kShift;

@@ -1,7 +1,7 @@
 // Compares two rows of logits on the device. A group of threads takes a row: a warp for small
 // vocabularies, a block of 256 for larger ones. Each thread keeps sums of its own pairs in f32
 // (LogitLane), and the group merges them in f64. The largest eight of each side depend on the whole
-// row: the few threads whose own largest can be one of them read their logits once more, which is
+// row: the few threads whose largest logit can be one of these read their logits again, which is
 // counted.
 #include <cuda_runtime.h>
 
@@ -24,7 +24,7 @@ __device__ __forceinline__ void MergeWarp(LogitSums<double>* sums) {
   for (int mask = kWarp / 2; mask > 0; mask /= 2) MergeLogits(sums, Shuffled(*sums, mask));
 }
 
-// A warp's share of the figures of a second read.
+// A warp's part of the figures of a second read.
 struct Tails {
   double js = 0, variation = 0, downward[kLogitLambdas] = {}, moments[kLogitThetas] = {};
 };
@@ -137,8 +137,8 @@ __device__ void FindFloors(const LogitGroup<kThreads>& group, const float* top,
 
 PLUMB_CALLED void Insert(TopLogits* top, float z, int32_t place) { top->Insert(z, place); }
 
-// Threads that have a logit at or above the floor read theirs again, one thread after another. They
-// also find a pair of both largest.
+// Threads that have a logit at or above the floor read their logits again, one thread after
+// another. They also find a logit that is the largest of both sides.
 template <int kThreads>
 __device__ void FindTop(const LogitRowView<kThreads>& view, const LogitGroup<kThreads>& group,
                         const float* most, Shared<kThreads>* shared) {
@@ -165,7 +165,7 @@ __device__ void FindTop(const LogitRowView<kThreads>& view, const LogitGroup<kTh
     });
     atomicAdd(&shared->reads, reads);
   }
-  // About eight threads: taking turns is faster than a tree.
+  // These are about eight threads, so taking turns is faster than a tree.
   for (int warp = 0; warp < LogitGroup<kThreads>::kWarps; ++warp) {
     if (group.lane / kWarp == warp) {
       unsigned waiting = __ballot_sync(kAll, wanted);
@@ -192,7 +192,7 @@ PLUMB_CALLED float NearJensenShannon(float s) {
                           : (1 + s) * log1pf(s) + (s < 1 ? (1 - s) * log1pf(-s) : 0.0f);
 }
 
-// Returns mu (e^t - 1): small powers keep their small difference, and large ones do not overflow.
+// Returns mu (e^t - 1), without cancellation if t is small, without overflow if t is large.
 PLUMB_CALLED float LessOne(float mu, float log_mu, float t) {
   return t < 40 ? mu * expm1f(t) : expf(log_mu + t);
 }
@@ -277,8 +277,8 @@ struct LaneFound {
   float top[2];
 };
 
-// Each way of reading is a function of its own, with as many registers as it needs: called once per
-// row.
+// Each way of reading is a separate function, which has as many registers as it needs and is called
+// once per row.
 template <int kThreads, typename Raw>
 PLUMB_CALLED void MeasurePlain(const LogitRowView<kThreads>& view, int at, const LaneBegin& begin,
                                LaneFound* found) {

@@ -23,10 +23,10 @@ inline constexpr int kLogitLambdas = 7;  // 2^0 ... 2^-6
 inline constexpr int kLogitThetas = 14;  // 2^-1 ... 2^-7, then -2^-1 ... -2^-7
 inline constexpr int kTrain = 0, kRollout = 1;
 
-// Borrowed. `train` and `rollout` [..., V] of one shape, f32, f16 or bf16, each its own; `tokens`
-// of the leading axes, integer, absent or the sampled one, negative: none; `allowed` of train's
-// shape, bool or u8, absent or true where sampling was allowed: all else counts as masked on both
-// sides.
+// Borrowed. `train` and `rollout` [..., V] of one shape, f32, f16 or bf16, may differ; `tokens` of
+// the leading axes, integer: the sampled token, negative: none; may be absent; `allowed` of train's
+// shape, bool or u8: true where sampling was allowed, all other logits count as masked on both
+// sides; may be absent.
 struct LogitInput {
   TensorView train, rollout, tokens, allowed;
 };
@@ -52,14 +52,14 @@ struct LogitPlan {
 // affine fit with fewer than two distinct common logits, probabilities of an absent token.
 struct LogitRow {
   double lse[2];            // log of the sum of exp
-  double kl_train_rollout;  // KL(pi || mu), +inf where mu masks what pi does not
+  double kl_train_rollout;  // KL(pi || mu), +inf if mu masks a logit that pi does not mask
   double kl_rollout_train;
   double max_abs_delta;  // |z_pi - z_mu - their mean| over the common support
   double entropy[2];
   double varentropy[2];
   double slope, intercept,
       fit_r2;         // z_pi = slope z_mu + intercept, least squares, every logit alike
-  double lattice[2];  // share of finite logits that bf16 holds exactly
+  double lattice[2];  // share of finite logits that bf16 represents exactly
   double logprob[2];  // at the token; -inf where it is masked
   int64_t token;      // -1: none
   uint64_t finite[2], only[2], common;  // logits finite on a side, on it alone, on both

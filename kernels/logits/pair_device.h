@@ -18,10 +18,10 @@ struct LogitLaunch {
 int LoadLogitKernels();
 
 // Enqueues the measurement to `out` [launch.count], device memory or host memory that the device
-// can write. Tokens are read there too; one beyond the vocabulary counts as none. Returns 0 or the
-// cudaError_t of the launch. Sums are in f32 within a thread (some hundred logits) and in f64
-// beyond. Differences from the CPU reference: 1e-6 of a normaliser, 1e-3 of a divergence of 1e-6
-// nats.
+// can write. Tokens are read there too; a token beyond the vocabulary counts as none. Returns 0 or
+// the cudaError_t of the launch. Sums are in f32 within a thread (some hundred logits) and in f64
+// beyond. Relative differences from the CPU reference: 1e-6 for a normaliser, 1e-3 for a divergence
+// of 1e-6 nats.
 int LaunchLogits(const LogitPlan& plan, const LogitLaunch& launch, int processors, LogitRow* out,
                  void* stream);
 

@@ -137,8 +137,8 @@ void CopyVector(const ProductPlan& p, const ProductPart& part, int64_t from, std
     std::memcpy(out + k * static_cast<int64_t>(Size), data + k * step, Size);
 }
 
-// Copies columns that cross rows: all of one k, then the next, so that a shared cache line is read
-// once.
+// Copies columns of a row-major matrix: first all elements of one k, then of the next, so that a
+// shared cache line is read once.
 template <size_t Size>
 void CopyAcross(const ProductPlan& p, std::byte* out) {
   const auto* data = static_cast<const std::byte*>(p.b.data);

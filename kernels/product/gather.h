@@ -24,8 +24,8 @@ inline constexpr int kProductElements = kProductVectors * kProductVectors;
 // shape, or [N].
 //
 // Scales of 8-bit and 4-bit factors: `a_scale` [..., B] with a's leading axes, or instead of them
-// one axis of ceil(rows / a_tile); `b_scale` [B, ceil(N / b_tile)]; B = ceil(K / block). A view of
-// one element is the scale of the whole tensor. Both may be absent.
+// one axis of ceil(rows / a_tile); `b_scale` [B, ceil(N / b_tile)]; B = ceil(K / block). A view
+// with one element holds the scale of the whole tensor. Both may be absent.
 struct ProductInput {
   TensorView a, b, d, c, a_scale, b_scale;
   int64_t block = 0;  // products that share a scale; 0: K, one scale per row and column

@@ -17,14 +17,14 @@ struct RankCandidate {
   int32_t index;
 };
 
-// The order of ranks; no candidate (index kNoExpert, key -inf) comes last.
+// The order of ranks; the place for "no candidate" (index kNoExpert, key -inf) is last.
 inline constexpr int32_t kNoExpert = 0x7fffffff;
 PLUMB_HD inline bool RanksBefore(const RankCandidate& a, const RankCandidate& b) {
   return RanksBefore(a.key, a.index, b.key, b.index);
 }
 
-// The following functions are called, not inlined into each slot. Arguments are by value, since the
-// state of a lane with an address would be in memory.
+// The following functions are called, not inlined into each slot. Arguments are passed by value,
+// because the state of a lane would be in memory if its address were taken.
 
 // Returns the selection value of an expert from its recorded value.
 PLUMB_CALLED double SelectionValue(const RouterRule& rule, double max, double sum, double x,
@@ -81,8 +81,8 @@ class RowChoice {
   PLUMB_DEVICE RowChoice(const RoutingPlan& plan, const double* bias, double* values)
       : plan_(plan), rule_(plan.rule), bias_(bias), values_(values) {}
 
-  // Computes the choice of a row. Then the accessors describe this row: count() and those after it
-  // if scale().finite.
+  // Computes the choice of a row. Then the accessors describe this row; count() and the accessors
+  // after it are valid if scale().finite.
   PLUMB_DEVICE void Choose(int64_t row) {
     row_ = row;
     Scan();

@@ -1,4 +1,4 @@
-// One row of the routing measurement as a warp does it: 32 lanes, expert i on lane i % 32.
+// One row of the routing measurement by a warp: 32 lanes, expert i on lane i % 32.
 //
 // A template over the warp, so that the same text is the device kernel (routing.cu) and, with 32
 // emulated lanes, a host program that tests compare with the CPU reference: same integers, same

@@ -1,7 +1,7 @@
 // Runs the routing measurement on a device: a few small launches on the caller's stream and one
-// over the scores, which are read once. If it is recorded which choices were kept, the pools' ids
-// are entered before it and the pools' cells folded after it. Sequences and a witness are examined
-// only if a choice was refused. No synchronisation, no allocation.
+// over the scores, which are read once. If the kept choices are recorded, the pools' ids are
+// entered before that launch, and the pools' cells are folded after it. Sequences and a witness are
+// examined only if a choice was refused. No synchronisation, no allocation.
 #pragma once
 
 #include <cstddef>

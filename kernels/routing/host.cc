@@ -1,4 +1,4 @@
-// CPU reference of the routing kernel: the same bits, whatever the number of threads.
+// CPU reference of the routing kernel: the same bits for any number of threads.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -15,7 +15,7 @@
 namespace plumbline {
 namespace {
 
-// With less work, a thread is not worth its start.
+// With less work, starting a thread costs more than it saves.
 constexpr int64_t kTilesWorthAThread = 32;
 
 // The quantities that are summed as in RoutingRaw's comment.
@@ -53,7 +53,8 @@ void ScanPositions(const RoutingPlan& plan, RoutingRaw* raw) {
   }
 }
 
-// Every thread of a call has its own cells: those of few experts would move between caches.
+// Every thread of a call has separate cells, because shared cells of few experts would move between
+// caches.
 struct HostOps {
   template <typename T>
   static T Peek(const T* p) {
@@ -68,7 +69,7 @@ struct HostOps {
   }
 };
 
-// The tables and cells of one call, no more than it has pools and units.
+// The tables and cells of one call, sized by its numbers of pools and units.
 class HostPools {
  public:
   HostPools(const RoutingPlan& plan, int threads) : plan_(plan) {
@@ -261,7 +262,7 @@ class TileMeasure {
       if (KeptInMap(plan_, row, choice_.expert[n])) covered |= 1u << n;
     }
     if (kept != __builtin_popcount(covered)) {
-      ++c.unexplained;  // it does not show its refusals
+      ++c.unexplained;  // the record does not show the refusals of this row
       return;
     }
     for (int n = 0; n < choice_.count; ++n) {

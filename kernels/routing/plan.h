@@ -12,7 +12,7 @@
 
 namespace plumbline {
 
-// The number of rows in a tile of a sum, whatever the launch shape: see RoutingRaw.
+// The number of rows in a tile of a sum, for any launch shape: see RoutingRaw.
 inline constexpr int kTileRows = 256;
 inline constexpr int kDropBins = 16;
 inline constexpr uint64_t kNothingBad = ~uint64_t{0};
@@ -36,7 +36,7 @@ struct StridedView {
 // The source of the recorded choices.
 enum class RecordedChoice : uint8_t {
   kNone,     // nothing recorded: own choices are the load
-  kIndices,  // topk_indices, with keep_mask, routing_map or neither for what was kept
+  kIndices,  // topk_indices, with keep_mask, routing_map or neither for the kept choices
   kMap,      // routing_map alone
 };
 
@@ -45,7 +45,7 @@ struct RoutingPlan {
   RouterRule rule;
   int64_t tokens = 0;
   RecordedChoice recorded = RecordedChoice::kNone;
-  bool logits_known = false;     // else the scores are a softmax's or a sigmoid's
+  bool logits_known = false;     // if false, the scores are results of a softmax or a sigmoid
   bool probs_by_expert = false;  // a routing_map entry of probability zero is not kept
   double log_experts = 0;        // ln E
   StridedView scores;
@@ -58,8 +58,8 @@ struct RoutingPlan {
   StridedView padding;
   StridedView pool;
   StridedView sequence;
-  bool fates_known = false;  // it is recorded which choices were kept: pools are measured
-  bool units_known = false;  // and so is the order within each sequence
+  bool fates_known = false;  // the kept choices are recorded, so pools are measured
+  bool units_known = false;  // the order within each sequence is recorded too
 };
 
 // The counts of a call. Integers: the order of addition does not matter.

@@ -1,5 +1,4 @@
-// Counts the loads in each pool: the part of the routing measurement that knows which tokens
-// competed.
+// Counts the loads in each pool: the part of the routing measurement for tokens that competed.
 //
 // A cell is an (expert, pool) pair, a unit a sequence within a pool. Each choice with a known fate
 // adds to its cell (held, refused, the lowest score kept, the highest refused) and to that of its

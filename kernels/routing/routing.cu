@@ -41,7 +41,7 @@ struct Layout {
   }
 };
 
-// The first launch, of one block: in a graph it reads the section for all others.
+// The first launch, of one block. In a graph it reads the section for all other launches.
 __global__ void PrepareKernel(RoutingRaw* raw, GraphCall call) {
   if (call.slot != nullptr) {
     if (threadIdx.x == 0) BeginReplay(call);
@@ -272,7 +272,7 @@ void SetZero(char* from, size_t bytes, const uint64_t* section, cudaStream_t on)
                                                                  count, section);
 }
 
-// `call`: of a graph, or of nulls; one of it and `result` is the destination of the counts.
+// `call`: of a graph, or all null. The counts are written to `call`'s section or to `result`.
 int Enqueue(const RoutingPlan& plan, int processors, void* workspace, RoutingRaw* result,
             const GraphCall& call, void* stream) {
   const Layout layout(plan.tokens, plan.rule.experts);

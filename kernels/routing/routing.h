@@ -36,8 +36,8 @@ struct RoutingInput {
   GroupScore group_score = GroupScore::kAbsent;  // absent: max
 };
 
-// The loads of experts in pools (pool_id; without it, the whole call is one), reduced to counts. A
-// cell is an (expert, pool) pair. Only if it is recorded which choices were kept.
+// The loads of experts in pools (pool_id; without it, the whole call is one pool), reduced to
+// counts. A cell is an (expert, pool) pair. Set only if the kept choices are recorded.
 struct RoutingPoolStats {
   bool measured = false;  // false: the members below are not set (no fates recorded, or over 64
                           // pools)
@@ -67,7 +67,7 @@ struct RoutingStats {
                              // own scores
   uint64_t choices = 0;      // made by non-padding rows, kept or not
   uint64_t dropped = 0;      // of these, refused
-  std::vector<uint32_t> load;     // [E] kept, padding included: it takes capacity too
+  std::vector<uint32_t> load;     // [E] kept choices, including padding, which takes capacity too
   std::vector<uint32_t> refused;  // [E] sums to `dropped`
   double entropy_mean = 0;   // mean over finite non-padding rows of H(softmax(logits))/ln E; where
                              // only scores were seen, H of the scores scaled to sum 1 (rows with a
@@ -87,8 +87,8 @@ inline constexpr int64_t kMaxTokens = int64_t{1} << 26;
 
 // Measures a call. Choices and refusals come from the record:
 // - topk_indices: its entries are the choices; keep_mask, else routing_map, gives the kept ones.
-// - routing_map alone: its entries were kept. If an untied row keeps fewer than k experts, all of
-//   its own choice, the rest of that choice was refused; other rows do not show their refusals.
+// - routing_map alone: its entries were kept. If an untied row keeps fewer than k experts, all from
+//   its own choice, the others of that choice were refused. Other rows do not show refusals.
 // - neither: each finite row's own choice is its load.
 // A routing_map entry whose probability in probs [T,E] is zero is not kept. A score of -inf masks
 // its expert: it is no candidate, and no statistic includes it (base/router/rule.h).

@@ -22,7 +22,7 @@ PLUMB_HD inline double SquaredLogSum(const RowScale& row) {
   return lse * lse;
 }
 
-// Returns -p ln p of one score in a row that sums to `sum`; 0 at 0.
+// Returns -p ln p of one score in a row whose sum is `sum`. For a score of 0, returns 0.
 PLUMB_HD inline double ScoreEntropyTerm(double score, double sum) {
   const double p = score / sum;
   return p < 2.2250738585072014e-308 ? 0.0 : -p * PortableLog(p);

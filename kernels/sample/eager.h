@@ -23,7 +23,7 @@ struct SampledPart {
   unsigned char* gathered = nullptr;
   GraphCopy row{};  // `to` is not used
   unsigned char* row_to = nullptr;
-  GatherItem gather[kGraphGathers];  // set up to `gathers`
+  GatherItem gather[kGraphGathers];  // the first `gathers` entries are set
 };
 
 // The place of a launch's results, `words` of four bytes, and their destination.

@@ -10,7 +10,7 @@ constexpr int kThreads = 256;
 using GatherArguments = ItemArguments<GatherItem, kGathersOfLaunch>;
 static_assert(sizeof(GatherArguments) + 2 * sizeof(void*) <= kArgumentBytes);
 
-// Reads each index once, across the bus, and writes each element there, in order.
+// Reads each index once across the bus, and writes each element across the bus, in order.
 __global__ void __launch_bounds__(kThreads)
     GatherKernel(const __grid_constant__ GatherArguments arguments, const uint64_t* indices,
                  unsigned char* results) {

@@ -14,8 +14,8 @@
 
 namespace plumbline {
 
-// A row may be long, and the bus needs many bytes in flight; but each block that copies must first
-// read across the bus.
+// Maximum number of blocks that copy. A row may be long, and the bus needs many bytes in flight,
+// but each copying block must first read across the bus.
 inline constexpr uint32_t kReplayCopiers = 16;
 
 // Shared memory of a block.
@@ -31,7 +31,7 @@ PLUMB_HD inline uint32_t CopiersOf(uint32_t blocks) {
   return blocks < kReplayCopiers ? blocks : kReplayCopiers;
 }
 
-// Bounds the count: a section that was given up during the replay may contain anything.
+// Limits the count, because a section that was given up during the replay may contain any bytes.
 PLUMB_HD inline uint32_t GathersOf(const GraphWork& work) {
   return work.gathers <= kGraphGathers ? work.gathers : 0;
 }

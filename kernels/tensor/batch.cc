@@ -74,8 +74,7 @@ TensorStats FinishItem(const TensorItem& item, const std::byte* result) {
     look.fits[i].subnormal = raw.counts[FitCount(fit, kFitSubnormal)];
     look.fits[i].saturated = raw.counts[FitCount(fit, kFitSaturated)];
   }
-  // bf16 has fewer exponents than the f32 words in which it was measured, all of them at the upper
-  // end.
+  // bf16 is measured in f32 words and has fewer exponents than these: the upper ones.
   const size_t below = DeviceExponents(item.dtype) - look.exponents.size();
   std::memcpy(look.exponents.data(), result + sizeof(raw) + below * sizeof(uint64_t),
               look.exponents.size() * sizeof(uint64_t));

@@ -50,7 +50,7 @@ enum TensorCount {
   kTensorCounts = kCountFits + 3 * kFormatFits
 };
 enum FitKind { kFitFlushed, kFitSubnormal, kFitSaturated };
-inline constexpr int kPlainFits = 4;  // of kFormatFitTargets; the scaled ones follow
+inline constexpr int kPlainFits = 4;  // of kFormatFitTargets; the scaled formats follow
 PLUMB_HD constexpr int FitCount(int fit, FitKind kind) { return kCountFits + 3 * fit + kind; }
 
 enum WideKind { kWideSum, kWideMagnitudes, kWideSquares, kWides };
@@ -61,7 +61,8 @@ struct TensorRaw {
   uint64_t counts[kTensorCounts];
   Digest digest;
   // Order keys of the finite values, with their words in the highest bits: a word without sign has
-  // its sign bit set, one with sign is complemented. The lowest value's key is stored complemented.
+  // its sign bit set, a word with sign is complemented. The lowest value's key is stored
+  // complemented.
   uint64_t highest;
   uint64_t lowest_flipped;
   WideDigits wides[kWides];
@@ -72,9 +73,9 @@ constexpr size_t DeviceExponents(DType t) {
   return ExponentsOf(t == DType::kF64 ? t : DType::kF32);
 }
 
-// Plans one tensor: everything except its place in a batch, so as a batch of its own. Errors as
-// TensorBatch::Plan's, beginning with `name`. Allocates nothing if the tensor fits. `fits_of_all`:
-// as MeasureTensor's.
+// Plans one tensor: everything except its place in a batch, as if it were the only tensor of a
+// batch. Errors as TensorBatch::Plan's, beginning with `name`. Allocates nothing if the tensor
+// fits. `fits_of_all`: as MeasureTensor's.
 absl::Status PlanItem(const TensorView& tensor, std::string_view name, TensorItem* item,
                       int64_t fits_of_all = kFitsOfAll);
 BatchShape ShapeOf(const TensorItem& alone, int device);

@@ -39,7 +39,7 @@ class BlockReader {
                   DTypeSize(tensor.dtype));
   }
 
-  // Returns the tensor's own scale by NVFP4's rule.
+  // Returns the scale of the whole tensor by NVFP4's rule.
   double TensorScale() {
     const BlockGrid grid = GridOf(tensor_, format_);
     double amax = 0;
@@ -115,8 +115,8 @@ void Add(const BlockFacts& block, BlockScaleCounts* fit) {
   fit->cut_mass += block.cut_mass;
 }
 
-// Returns true if half of the others become 0 next to the largest, but would not next to the
-// second.
+// Returns true if half of the other values become 0 at the scale for the largest value, but not at
+// the scale for the second largest.
 bool IsSpent(const BlockReader& reader, const BlockFacts& block, double wanted) {
   if (block.values < kFewest || 2 * block.flushed < block.values - 1) return false;
   BlockFacts at;
@@ -127,7 +127,7 @@ bool IsSpent(const BlockReader& reader, const BlockFacts& block, double wanted) 
 void CountStored(const BlockReader& reader, BlockFacts block, const FloatFormat& f,
                  BlockScaleCounts* fit) {
   reader.TakeAt(1, &block);
-  block.flushed = block.saturated = 0;  // stored values show no conversion
+  block.flushed = block.saturated = 0;  // stored values do not show the conversion
   block.flushed_mass = block.cut_mass = 0;
   Add(block, fit);
   fit->stale += IsStale(block, 1, f);

@@ -1,7 +1,7 @@
 // Measures how well a tensor fits a format with one scale per block (OCP Microscaling, NVFP4, FP8
 // with tiles of 1 x 128 and 128 x 128): values that become 0, values that are cut, and scales that
 // serve one outlier. Measured on the values before they are stored, with the recorded scales or
-// with those of the format's own rule.
+// with those of the format's rule.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace plumbline {
 
-// The format of a block's scale, and the rule by which it follows from the block's amax:
+// The format of a block's scale, and the rule that computes it from the block's amax:
 // - power of two: 2^(floor(log2 amax) - the format's largest exponent) (OCP MX 1.0, section 6.3)
 // - e4m3: amax / max / T rounded to e4m3, T = the tensor's amax / (max * 448) (NVFP4)
 // - f32: amax / max
@@ -30,7 +30,7 @@ struct BlockFormat {
 
 // All integers are exact; sums of magnitudes are taken block by block in fp64.
 struct BlockScaleCounts {
-  uint64_t blocks = 0;  // with a value that is not zero, and a scale
+  uint64_t blocks = 0;  // blocks with a non-zero value and a scale
   uint64_t values = 0;  // finite and not zero, of these blocks
   uint64_t flushed = 0, saturated = 0;
   double mass = 0, flushed_mass = 0, cut_mass = 0;  // sums of |x|; of |x| beyond the largest
@@ -38,7 +38,7 @@ struct BlockScaleCounts {
   // while a quarter of their other values are below its least normal one: the scale is outdated or
   // of a larger block, and bits are lost.
   uint64_t stale = 0;
-  // Blocks whose amax is cut by a factor of 2 and more: no rule of a format does that.
+  // Blocks whose amax is cut by a factor of 2 or more, which no format's rule does.
   uint64_t clipped = 0;
   // Blocks of at least eight values in which half of the others become 0 next to the largest, and
   // less than a quarter of them would at the scale for the second largest.

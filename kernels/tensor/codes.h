@@ -39,7 +39,7 @@ class CodeTiles {
 
  private:
   PLUMB_DEVICE void Rounds(int64_t first, const TileKeys& keys) {
-    const auto own = vectors_.keys();  // copies, as in LeanTiles
+    const auto own = vectors_.keys();  // by value, as in LeanTiles
     auto digest = vectors_.digest();
     typename Warp::template Var<const unsigned char*> from;
     Warp::Each([&](int l) { from[l] = vectors_.AddressAt(first, l); });

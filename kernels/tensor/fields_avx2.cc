@@ -25,9 +25,9 @@ PLUMB_AVX2_INLINE __m256i Fields(const uint32_t* words) {
   return FieldsOf(UpperHalves(words), UpperHalves(words + 16));
 }
 
-// Fields are counted kFieldsAtOnce at a time. A field less the lowest of these is its place, and
-// table t has the units of places 2 t and 2 t + 1: counters of half a byte. Twice six tables and
-// counters are as many as there are registers for.
+// Fields are counted kFieldsAtOnce at a time. The place of a field is its distance from the lowest
+// of these. Table t has the units of places 2 t and 2 t + 1, whose counters have half a byte. Six
+// tables and six counters use all available registers.
 constexpr int kTables = 6;
 constexpr int kFieldsAtOnce = 2 * kTables;
 constexpr int kMostInHalf = 15;
@@ -108,12 +108,13 @@ PLUMB_AVX2_INLINE void CountPlaces(const From* from, int vectors, const Lowest& 
   for (int k = 0; k < kFieldsAtOnce; k += 4) SumBytes4(bytes + k, counts + k);
 }
 
-// Counts from the highest fields down: for the lower ones only the groups that reach so low are
-// read.
+// Counts from the highest fields down. For lower fields, reads only the groups that have such
+// fields.
 template <typename W>
 PLUMB_AVX2_INLINE void CountFieldsOf(const W* words, int n, const W* least, int first, int last,
                                      uint32_t* counts) {
-  constexpr int kMostByVector = 8 * kFieldsAtOnce;  // beyond this, one word at a time is faster
+  constexpr int kMostByVector = 8 * kFieldsAtOnce;  // above this, counting one word at a time is
+                                                    // faster
   if (last - first >= kMostByVector) {
     PortableLoops::CountFields(words, n, least, first, last, counts);
     return;

@@ -62,7 +62,7 @@ PLUMB_HD constexpr W BitsNotBelow(double x, uint32_t next = 0) {
 }
 
 // Returns the f64 bits of a magnitude's value times 2^200, exactly: a normal number or zero
-// wherever the exponent field is small, so also if a thread flushes subnormals.
+// wherever the exponent field is small, even if the thread flushes subnormals.
 PLUMB_HD inline uint64_t ScaledUp(uint64_t magnitude) {
   double value = __builtin_bit_cast(double, magnitude);
   if (magnitude >> 52 == 0) value = static_cast<double>(magnitude) * PowerOfTwo(-1022);
@@ -80,8 +80,8 @@ PLUMB_HD inline uint64_t ScaledUp(uint16_t magnitude) {
 }
 
 // Returns the bounds of `format` for unscaled values. Half of the least subnormal is flushed (ties
-// to even), half a unit below the least normal rounds to it, and half above the largest value
-// rounds up, except in e4m3, where the largest is the even neighbour.
+// to even), half a unit below the least normal rounds to it, and half a unit above the largest
+// value rounds up, except in e4m3, where the largest value is the even neighbour.
 template <typename W>
 PLUMB_HD constexpr FitBounds<W> BoundsOf(DType format) {
   const FloatFormat f = FormatOf(format);

@@ -9,8 +9,8 @@
 
 namespace plumbline {
 
-// `Raw`: uint16_t or uint32_t. For each value: m, its magnitude's bits; less, m - 1, or for zero
-// the largest that fits, so that comparisons find the values other than zero.
+// `Raw`: uint16_t or uint32_t. For each value: m, the bits of its magnitude, and less = m - 1. For
+// zero, less is the largest number that fits, so that comparisons find the non-zero values.
 template <typename Raw>
 struct alignas(16) LaneVector {
   static constexpr int kWords = 4;
@@ -150,7 +150,7 @@ struct LaneExtent {
     return extent;
   }
   PLUMB_HD uint32_t Most() const { return kParts == 1 ? part[0] & 0xffffu : part[0]; }
-  // Like Less(): the smallest less one, or kLargest if all are zeros.
+  // The smallest magnitude minus one, as in Less(), or kLargest if all are zeros.
   PLUMB_HD uint32_t Least() const {
     return Vector::kLargest - (kParts == 1 ? part[0] >> 16 : part[kParts - 1]);
   }

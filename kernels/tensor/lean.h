@@ -45,8 +45,8 @@ PLUMB_DEVICE TileVerdict Judge(const QuarterFigures* quarters) {
   return verdict;
 }
 
-// The extremes of words' values, by their bits alone: as signed integers the largest is the largest
-// value without a sign; as unsigned integers it is the largest magnitude with one.
+// The extremes of words' values, from their bits alone. The largest signed integer is the largest
+// value without a sign; the largest unsigned integer is the largest magnitude with a sign.
 template <typename Raw>
 struct LaneRange {
   using Vector = LaneVector<Raw>;
@@ -100,7 +100,8 @@ class LeanTiles {
         sums_[l] = OrderedSums{};
         range_[l] = Range::None();
       });
-      // A round without elements would add zeros, and the sums are not negative zeros.
+      // A round without elements can be skipped: it would add zeros, and the sums are not negative
+      // zeros.
       const int blocks = vectors_.BlocksAt(first);
       PLUMB_LOOP for (int b = 0; b < blocks; b += kSumBlocks) PartRound(first, b, keys);
     }
@@ -131,7 +132,7 @@ class LeanTiles {
   static_assert(kWideSum == 0 && kWideMagnitudes == 1 && kWideSquares == 2);
 
   PLUMB_DEVICE void Rounds(int64_t first, const TileKeys& keys) {
-    // Copies, since data that a called function may access are not in registers.
+    // Passes copies, because data whose address a called function gets are not in registers.
     const auto own = vectors_.keys();
     auto digest = vectors_.digest();
     Var<OrderedSums> sums{};

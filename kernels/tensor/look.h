@@ -1,6 +1,6 @@
 // Counts exponents and fits of ordinary bf16 and f32 on a device, 16 bytes per lane at once, if all
-// values of the round are zero or not below about 2^-94. All other rounds are left to
-// tensor/tile.h, which gives the same figures. Warp and Sink are those of tensor/tile.h.
+// values of the round are zero or at least about 2^-94. tensor/tile.h handles all other rounds,
+// with the same figures. Warp and Sink are those of tensor/tile.h.
 #pragma once
 
 #include <cstdint>
@@ -132,7 +132,7 @@ class VectorLooks {
   bool vectors_;
 };
 
-// Selected by the dtype's width; f16 uses the one of bf16, which rejects f16.
+// Selected by the dtype's width. f16 uses the class of bf16, which rejects f16.
 template <typename Warp, typename Raw>
 using Looks =
     std::conditional_t<sizeof(Raw) == 2 || sizeof(Raw) == 4, VectorLooks<Warp, Raw>, NoLooks>;

@@ -1,5 +1,5 @@
 // The inner loops of tensor statistics, portable form; tensor/loops_avx2.h does the same with
-// vectors. Both are exact, so they cannot differ.
+// vectors. Both are exact, so their results are equal.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,8 @@ inline constexpr int kGroups = kChunk / kGroup;
 template <typename W>
 struct ChunkScan {
   // Set by Scan:
-  W least[kGroups];  // smallest magnitude but zero, less 1: zeros wrap around; all ones if none
+  W least[kGroups];  // smallest non-zero magnitude minus 1 (zeros wrap around); all ones if there
+                     // is none
   W least_of_all;
   W most_of_all;  // largest magnitude
   // Set by ScanMost:

@@ -11,7 +11,7 @@
 namespace plumbline {
 
 // Takes the dense elements of one host tensor in C order. The result is that of MeasureTensor, in
-// every bit, whatever the pieces. Not thread-safe.
+// every bit, for any pieces. Not thread-safe.
 class TensorMeter {
  public:
   // The size of each piece except the last is a multiple of this number of elements.
@@ -21,8 +21,8 @@ class TensorMeter {
   explicit TensorMeter(DType dtype);
 
   // Takes the next `count` elements, of any alignment, and reads them before it returns, with
-  // `threads` threads. Returns FailedPrecondition if the piece before was no multiple of
-  // kPieceElements.
+  // `threads` threads. Returns FailedPrecondition if the size of the previous piece was not a
+  // multiple of kPieceElements.
   absl::Status Add(const void* data, int64_t count, int threads = 1);
   TensorStats Finish() const { return totals_.Finish(); }
 

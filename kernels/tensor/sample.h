@@ -1,5 +1,5 @@
 // Selects the elements that a sampled step keeps of one tensor, before any of them is read: the
-// host reads them at once, a device when its stream gets there.
+// host reads them at once, a device reads them when its stream reaches the launch.
 #pragma once
 
 #include <cstdint>

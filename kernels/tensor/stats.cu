@@ -32,7 +32,7 @@ struct BlockMemory {
   uint32_t fields[WordFormat<uint32_t>::kFields];  // of f32
 };
 
-// Declared here so that the compiler knows that it is shared memory: its atomics are other
+// Declared here so that the compiler knows that it is shared memory, which has different atomic
 // instructions.
 __shared__ BlockMemory memory;
 __shared__ TileKeys keys;
@@ -182,7 +182,8 @@ __device__ __noinline__ void Flush(const TensorItem& item, TensorRaw* raw) {
   }
 }
 
-// The value that a captured call's block read: not in a register, which the hot loops need.
+// The value that a captured call's block read. It is in shared memory, because the hot loops need
+// the registers.
 __shared__ uint64_t reported;
 
 // Called for a captured call, before and after the block's work.
@@ -233,7 +234,7 @@ static_assert(sizeof(TensorArguments) + sizeof(SampledPart) + sizeof(EagerCall) 
               kArgumentBytes);
 
 // Eight blocks per processor. `call`: of a graph, whose item and results are in device memory; or
-// of nulls, and the items are arguments.
+// all null, then the items are arguments.
 __global__ void __launch_bounds__(kThreads, 8)
     TensorStatsKernel(const __grid_constant__ TensorArguments arguments,
                       const __grid_constant__ SampledPart sampled,

@@ -37,7 +37,7 @@ struct FormatFitCounts {
   uint32_t block = 0;
   uint64_t flushed = 0;    // become 0
   uint64_t subnormal = 0;  // become subnormal
-  uint64_t saturated = 0;  // round beyond the largest finite value
+  uint64_t saturated = 0;  // values that round beyond the largest finite value
 };
 
 inline constexpr int kFormatFits = 8;
@@ -84,8 +84,8 @@ struct TensorStats {
   std::array<FormatFitCounts, kFormatFits> fits{};
   // Two independent sums modulo 2^64 of a keyed hash of (index, bits) over the 8-byte words of the
   // tensor's dense C-ordered bytes (tensor/digest.h), so strides do not matter. Any change within
-  // four aligned bytes of them (one flipped bit, one f32) changes both; unrelated contents agree
-  // with probability 2^-64. No protection against an adversary.
+  // four aligned bytes (one flipped bit, one f32) changes both sums; unrelated contents agree with
+  // probability 2^-64. No protection against an adversary.
   uint64_t digest_low = 0;
   uint64_t digest_high = 0;
 };

@@ -57,14 +57,14 @@ void Widen(const std::byte* data, DType, int n, W* words) {
   std::memcpy(words, data, static_cast<size_t>(n) * sizeof(W));
 }
 
-// Elements [first, last) of a view, and the destination of their figures. `first`: the begin of a
-// tile.
+// Elements [first, last) of a view, and the destination of their figures. `first` is the first
+// element of a tile.
 struct Part {
   const RunReader& reader;
   int64_t first;
   int64_t last;
   TensorTotals* totals;
-  int64_t before = 0;  // elements of the tensor before the view's: whole tiles
+  int64_t before = 0;  // elements of the tensor before the view's elements: whole tiles
   int64_t count = -1;  // of all of the tensor; -1: not known yet
 
   // Returns the destinations of the exponents and fits of the chunk at element `i` of the view.

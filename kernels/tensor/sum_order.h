@@ -1,22 +1,23 @@
 // The order in which bf16, f16 and f32 are added up: written down, so that any processor, launch
 // and number of threads gives the same bits. Host and device.
 //
-// A tile is 64 KiB of a tensor's dense bytes in C order; what the last one lacks is zeros. A round
-// is four of its blocks of 2,048 bytes, and vector t of a block (16 bytes) belongs to thread t of
+// A tile is 64 KiB of a tensor's dense bytes in C order; the last tile is padded with zeros. A
+// round is four of its blocks of 2,048 bytes, and vector t of a block (16 bytes) belongs to thread
+// t of
 // 128. In a round a thread adds, for each place in its vectors, the four values (v0 + v1) +
 // (v2 + v3), then the places by halves: ((p0 + p1) + (p2 + p3)) + ... Magnitudes likewise; squares
 // of one place are fused, fma(v3, v3, fma(v2, v2, fma(v1, v1, v0 v0))). 16-bit values do so in f32,
 // f32 ones in f64. A thread adds its eight rounds in f64, one after the other, and threads are
 // added by halves as places are. Tiles' sums are added exactly (core/wide_sum.h) and rounded once.
 //
-// How far a sum may be off. With u = 2^-24 and v = 2^-53, each value passes at most 2 + 3 additions
-// in f32 and 8 + 7 in f64, so a tile's sum differs from the exact one by at most
+// Error bound of a sum. With u = 2^-24 and v = 2^-53, each value passes at most 2 + 3 additions in
+// f32 and 8 + 7 in f64, so a tile's sum differs from the exact one by at most
 //   16-bit:  (5 u + 15 v) / (1 - (5 u + 15 v))  times the sum of magnitudes
 //   f32:     (4 + 15) v / (1 - 19 v)            times the same
 // (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 4.2). A square
-// passes three fused additions in place of two and is itself rounded once at most: 7 u + 15 v and
-// 21 v of the sum of squares. kSumError and its like are these, rounded up. Tiles keep their bound
-// when added, and the last rounding adds half an ulp.
+// passes three fused additions instead of two, and is rounded at most once: 7 u + 15 v and 21 v of
+// the sum of squares. kSumError and the other constants are these bounds, rounded up. Tiles keep
+// their bound when added, and the last rounding adds half an ulp.
 //
 // That holds where no square overflows and those that underflow are of no account: in *ordinary*
 // tiles, whose values are all finite and, of bf16, below 2^61 with the largest at least 2^-50 (or

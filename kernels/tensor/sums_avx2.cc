@@ -30,8 +30,8 @@ int ChooseGroups(const ChunkScan<W>& scan, int groups, W bound, bool* added) {
 
 // With |x| < 2^(E+1) and every x a multiple of 2^(E-41), doubles add up 2^11 values exactly. A
 // square is a multiple of 2^(2E-82) below 2^(2E+2). Added to a double of 1.5 2^(2E+12), whose unit
-// is 2^(2E-40) and stays so, it is rounded to that unit; what is left over, at most half of it, is
-// a double too, and 2^11 of them add up exactly. (Error-free extraction: Rump, Ogita, Oishi,
+// is 2^(2E-40) and stays so, it is rounded to that unit; the remainder, at most half a unit, is a
+// double too, and 2^11 remainders add up exactly. (Error-free extraction: Rump, Ogita, Oishi,
 // "Accurate floating-point summation", 2008.)
 PLUMB_AVX2 int Avx2Loops::SumGroups(const uint32_t* words, int n, const ChunkScan<uint32_t>& scan,
                                     bool* added, ChunkSums* sums) {
@@ -41,7 +41,8 @@ PLUMB_AVX2 int Avx2Loops::SumGroups(const uint32_t* words, int n, const ChunkSca
   const uint32_t bound = field > 19 ? static_cast<uint32_t>(field - 18) << 23 : 0;
   const int chosen = ChooseGroups(scan, n / kGroup, bound, added);
   if (chosen == 0) return 0;
-  constexpr int kLanes = 4;  // vectors of each sum: additions wait for one another
+  constexpr int kLanes = 4;  // vectors of each sum, because additions to one vector wait for each
+                             // other
   const __m256d magnitude = _mm256_castsi256_pd(_mm256_set1_epi64x(0x7fffffffffffffff));
   const __m256d start = _mm256_set1_pd(1.5 * PowerOfTwo(2 * e + 12));
   const __m256d one = _mm256_set1_pd(1);
@@ -56,7 +57,8 @@ PLUMB_AVX2 int Avx2Loops::SumGroups(const uint32_t* words, int n, const ChunkSca
       const auto* from = reinterpret_cast<const float*>(words + g * kGroup + i);
       for (int k = 0; k < kLanes; ++k) {
         const __m256d x = _mm256_cvtps_pd(_mm_loadu_ps(from + 4 * k));
-        // Some additions are done as products by one: there are two units for each kind.
+        // Some additions are done as products by one, because the processor has two units for each
+        // kind of operation.
         sum[k & 1] = _mm256_fmadd_pd(x, one, sum[k & 1]);
         magnitudes[k & 1] = _mm256_add_pd(magnitudes[k & 1], _mm256_and_pd(x, magnitude));
         const __m256d with = _mm256_fmadd_pd(x, x, high[k]);

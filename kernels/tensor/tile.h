@@ -1,6 +1,6 @@
-// Tensor statistics as a warp measures what is not ordinary, f64 and 8-bit formats, and what it
-// looks at closely: four consecutive elements a lane and round, so that a scaled block of 32
-// elements is eight lanes and one of 128 the whole warp.
+// Tensor statistics by a warp, for tiles that are not ordinary, f64 and 8-bit formats, and tiles
+// that were drawn for a closer look: four consecutive elements per lane and round, so that a scaled
+// block of 32 elements is eight lanes and one of 128 the whole warp.
 //
 // A template over the warp, so that the same text is the device kernel (tensor/stats.cu) and, with
 // 32 emulated lanes, a host program that tests compare with the CPU reference: the same bits
@@ -219,7 +219,7 @@ class TileMeasure {
 
   PLUMB_DEVICE void AddDigests(const Var<Four>& raw, const Var<int>& valid, int64_t first) {
     constexpr int kWordElements = 8 / static_cast<int>(sizeof(Raw));
-    // The words of a round are in one block of the digest.
+    // All words of a round are in one block of the digest.
     static_assert(kDigestBlockWords * 8 % (kRoundElements * sizeof(Raw)) == 0);
     digest_.Enter(first * static_cast<int64_t>(sizeof(Raw)));
     Var<uint64_t> packed{};  // the last, or only, word of the lane's four elements
@@ -303,8 +303,8 @@ class TileMeasure {
     }
   }
 
-  // Returns for an element of a block so small that it is scaled up first: is it flushed, subnormal
-  // in e4m3, and in e5m2? One bit each.
+  // For an element of a block so small that it is scaled up first. Returns one bit each: flushed in
+  // e4m3, subnormal in e4m3, flushed in e5m2, subnormal in e5m2.
   PLUMB_CALLED static uint32_t TinyFits(W magnitude, W most) {
     const uint64_t less = ScaledUp(magnitude) - 1;
     const uint64_t top = ScaledUp(most);

@@ -74,7 +74,7 @@ class HostTile {
 
   const std::byte* blocks_[kSumBlocks] = {};
   int filled_ = 0;                  // of them
-  int last_threads_ = kSumThreads;  // of a chunk that ends early: those that have an element
+  int last_threads_ = kSumThreads;  // threads that have an element, if a chunk ends early
   TileLanes lanes_{};
   alignas(32) std::byte padded_[kChunkBytes] = {};
 };

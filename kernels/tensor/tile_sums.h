@@ -87,7 +87,7 @@ class TileSums {
     }
   }
 
-  // Adds the lanes' sums up and gives them to the sink. A lane's squares may fill 127 bits, so
+  // Adds up the lanes' sums and passes them to the sink. A lane's squares may fill 127 bits, so
   // their halves are added over the warp.
   PLUMB_DEVICE void Flush() {
     if (top_ == 0) return;

@@ -48,7 +48,8 @@ class TileVectors {
     return aligned_ && item_.count - first >= static_cast<int64_t>(kSumTileBytes / sizeof(Raw));
   }
 
-  // Returns the number of a tile's blocks in which the tensor has an element: a small one has few.
+  // Returns the number of a tile's blocks in which the tensor has an element: a small tensor has
+  // few.
   PLUMB_DEVICE int BlocksAt(int64_t first) const {
     constexpr int64_t kBlock = kDigestBlockBytes / sizeof(Raw);
     const int64_t blocks = (item_.count - first + kBlock - 1) / kBlock;
@@ -81,8 +82,8 @@ class TileVectors {
     return Gathered(at, valid, filler);
   }
 
-  // The keys of the lane's two words of a block. A loop over blocks has copies of them and of the
-  // digest, in registers.
+  // The keys of the lane's two words of a block. A loop over blocks keeps copies of the keys and
+  // the digest in registers.
   struct Keys {
     uint64_t low[2];
     uint64_t high[2];

@@ -41,7 +41,8 @@ PLUMB_AVX2_INLINE Eights Joined(const Eights& a, const Eights& b) {
           _mm256_hadd_ps(a.squares, b.squares)};
 }
 
-// Adds four threads: the halves of each one's places, in the halves of the vectors.
+// Adds the sums of four threads. The halves of each thread's places are in the halves of the
+// vectors.
 template <typename Values>
 PLUMB_AVX2_INLINE Eights FourThreads(const std::byte* const* blocks, size_t at) {
   return Joined(Joined(Places<Values>(blocks, at), Places<Values>(blocks, at + 16)),

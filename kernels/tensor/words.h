@@ -99,7 +99,7 @@ class WordMeasure {
       words = finite_;
       Loops::Scan(words, n, &scan_);
     }
-    // A look at exponents also finds the zeros.
+    // Counting exponents also finds the zeros.
     uint64_t zeros = 0;
     bool counted = false;
     for (TensorLook* look : looks) {
@@ -119,7 +119,7 @@ class WordMeasure {
     return most;
   }
 
-  // Adds the sums that Measure was to leave out.
+  // Adds the sums that Measure left out.
   void AddExactly(const W* words, int n) {
     Loops::Scan(words, n, &scan_);
     if (scan_.most_of_all >= kInfinityBits<W>) {
@@ -223,7 +223,7 @@ class WordMeasure {
     if (scan_.negative != 0) Note(-ValueOf(scan_.negative));
     if (scan_.positive != 0) Note(ValueOf(scan_.positive));
     if (zeros > 0) return Note(0);
-    // The end nearest to zero, if all have one sign.
+    // The extreme that is nearest to zero, if all values have one sign.
     const double nearest = ValueOf(static_cast<W>(scan_.least_of_all + 1));
     if (scan_.negative == 0) Note(nearest);
     if (scan_.positive == 0) Note(-nearest);
@@ -296,7 +296,7 @@ class WordMeasure {
     }
   }
 
-  // Often only a few groups may have small values.
+  // Often only a few groups can have small values.
   void CountSmallGroups(const W* words, int groups, const FitBounds<W>& bounds,
                         FormatFitCounts* fit) {
     const uint64_t some =

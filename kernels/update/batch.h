@@ -53,8 +53,8 @@ struct UpdateViews {
   TensorView intended;
 };
 
-// Plans one update: everything except its place in a batch, so as a batch of its own. Errors as
-// CheckUpdate's. Allocates nothing if the tensors fit.
+// Plans one update: everything except its place in a batch, as if it were the only update of a
+// batch. Errors as CheckUpdate's. Allocates nothing if the tensors fit.
 absl::Status PlanItem(const UpdateViews& update, UpdateItem* item);
 BatchShape ShapeOf(const UpdateItem& alone, int device);
 UpdateStats FinishItem(const UpdateItem& item, const std::byte* result);

@@ -116,7 +116,7 @@ struct UpdateReaders {
 void CheckBlocks(const UpdateReaders& in, int64_t first, int64_t last, UpdateTotals* totals) {
   const UpdateRounding rounding = RoundingOf(in.dtype);
   const auto values = std::make_unique<BlockValues>();
-  // Runs that are not dense are gathered here.
+  // Buffer into which runs that are not dense are gathered.
   std::vector<std::byte> buffer(3 * static_cast<size_t>(kUpdateBlock) * 8);
   std::byte* room = buffer.data();
   for (int64_t i = first; i < last; i += kUpdateBlock) {
@@ -139,7 +139,7 @@ void CheckBlocks(const UpdateReaders& in, int64_t first, int64_t last, UpdateTot
   }
 }
 
-// Wider vectors, the same operations, so the same bits.
+// Uses wider vectors and the same operations, so it gives the same bits.
 #if defined(__x86_64__)
 __attribute__((target("avx2"), flatten)) void CheckBlocksAvx2(const UpdateReaders& in,
                                                               int64_t first, int64_t last,

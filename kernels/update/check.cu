@@ -35,7 +35,8 @@ struct DeviceSink {
   __device__ __forceinline__ void Add(int which, double x) {
     const FloatParts parts = PartsOf(x);
     SplitDigits(parts.significand, parts.exponent, [&](int i, int64_t part) {
-      wides[which].digit[i] += parts.negative ? -part : part;  // one lane of the warp at a time
+      wides[which].digit[i] += parts.negative ? -part : part;  // called by one lane of the warp at
+                                                               // a time
     });
   }
 };
@@ -68,7 +69,7 @@ static_assert(sizeof(UpdateArguments) + sizeof(SampledPart) + sizeof(EagerCall) 
                   sizeof(GraphCall) + 2 * sizeof(void*) <=
               kArgumentBytes);
 
-// `call`: of a graph, whose item and results are in device memory; or of nulls, and the items are
+// `call`: of a graph, whose item and results are in device memory; or all null, then the items are
 // arguments.
 __global__ void __launch_bounds__(kThreads)
     UpdateCheckKernel(const __grid_constant__ UpdateArguments arguments,

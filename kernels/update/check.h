@@ -16,7 +16,7 @@ namespace plumbline {
 struct UpdateStats {
   uint64_t count = 0;
   uint64_t non_finite =
-      0;  // a NaN or infinity in before, after or intended; excluded from everything below
+      0;  // a NaN or infinity in before, after or intended; excluded from all figures below
   uint64_t intended = 0;       // intended != 0
   uint64_t lost = 0;           // of these, `after` has the bits of `before`
   uint64_t moved_against = 0;  // of these, (after - before) * intended < 0
@@ -25,8 +25,8 @@ struct UpdateStats {
   double lost_l1 = 0;          // sum |intended| over the lost
   double applied_along = 0;    // sum (after - before) * sign(intended)
   // Sum of (after - r) / ulp(s) * sign(s) with s = before + intended exactly, r = s rounded once,
-  // ulp in the dtype of `before`. If r is beyond the largest finite value, it only counts as
-  // misrounded.
+  // ulp in the dtype of `before`. If r is beyond the largest finite value, the element is not in
+  // this sum and counts only as misrounded.
   double error_sum = 0;
   uint64_t misrounded = 0;  // after != r, of all finite elements; the zeros are equal
 };

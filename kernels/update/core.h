@@ -12,7 +12,7 @@ namespace plumbline {
 
 namespace internal {
 
-// Select by bits: compilers make no branch of them.
+// Select by bits, so that compilers generate no branch.
 PLUMB_HD constexpr uint64_t Flag(bool c) { return c ? 1u : 0u; }
 PLUMB_HD constexpr uint64_t Mask(bool c, uint64_t v) { return v & (0 - Flag(c)); }
 PLUMB_HD constexpr double Keep(bool c, double a) {
@@ -58,7 +58,7 @@ enum UpdateCount { kNonFinite, kIntended, kLost, kMovedAgainst, kMisrounded, kUp
 
 // The rounding of `before` and `after`.
 struct UpdateRounding {
-  double unit_factor;  // 2^(1-p): times 2^floor(log2|x|) it is x's ulp
+  double unit_factor;  // 2^(1-p): multiplied by 2^floor(log2|x|), the ulp of x
   double least_unit;   // of the subnormals
   double max_finite;
   bool f64;
@@ -92,7 +92,7 @@ PLUMB_HD inline ExactUpdate ExactUpdateOf(double before, double intended) {
   const auto bits = __builtin_bit_cast(uint64_t, s);
   const uint64_t differ = (bits ^ __builtin_bit_cast(uint64_t, rest)) >> 63;
   const uint64_t even = ~bits & 1u;
-  // One up if s is cut, one down if it was rounded away from zero, provided its last bit is 0.
+  // If the last bit of s is 0: one up if s was cut, one down if it was rounded away from zero.
   const uint64_t step = even - 2 * (even & differ);
   const uint64_t odd = bits + internal::Mask(rest != 0, step);
   return {s, __builtin_bit_cast(double, odd)};

@@ -26,7 +26,7 @@ struct CarriedCall {
   size_t bytes = 0;  // of the body, which is aligned to 64
   std::span<const CarriedCopy> copies;
   std::span<const CarriedGather> gathers;
-  std::span<const uint64_t> indices;  // of every gather: in C order, at most 4,096
+  std::span<const uint64_t> indices;  // the indices of every gather: in C order, at most 4,096
   // Writes all of the body except the parts that the copies bring.
   void (*store)(const void* call, std::byte* body) = nullptr;
   const void* call = nullptr;

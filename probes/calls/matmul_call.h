@@ -10,7 +10,7 @@
 
 namespace plumbline::probes {
 
-// The formats of u8 scales, and the rounding of d; the first of each: not given.
+// The formats of u8 scales, and the roundings of d. The first text of each list means "not given".
 inline constexpr std::string_view kScaleFormats[] = {"", "f32", "e8m0", "e4m3"};
 inline constexpr std::string_view kOutputRoundings[] = {"", "nearest", "stochastic"};
 
@@ -39,11 +39,11 @@ struct MatmulCall {
 // Sets rows, columns and inner of a checked call.
 void Complete(MatmulCall* call);
 
-// The reason why a sampled step keeps nothing.
+// The reason why a sampled step keeps no elements.
 inline constexpr std::string_view kProductTooLarge = "a row and a column exceed the sample's bytes";
 
 // Plans the parts of a completed call that a sampled step keeps, within options.sample_max_bytes.
-// elements == 0: one row and one column are larger than that.
+// elements == 0: one row and one column exceed the limit.
 ProductPlan PlanSample(const MatmulCall& call, const MeasureOptions& options);
 
 // Returns the call whose input is what `plan` gathered into `memory`.

@@ -56,7 +56,7 @@ absl::Status CheckTensor(const char* name, const TensorView& view, Content conte
     return absl::UnavailableError(std::string(name) +
                                   " is on a device: only host tensors are read");
   }
-  // Such an address would fault a device, and the trainer's own work with it.
+  // Such an address would cause a fault of the device, which would also stop the trainer's work.
   if (!view.on_host() && reinterpret_cast<uintptr_t>(view.data) % DTypeSize(view.dtype) != 0) {
     return Expected(name, view, "an address that is a multiple of the element's size");
   }

@@ -11,7 +11,11 @@
 namespace plumbline::probes {
 
 enum class Content { kFloating, kInteger, kNumber };  // kInteger: without bool; kNumber: any
-enum class Place { kHost, kAny };                     // also a place where a device can measure it
+enum class Place {
+  kHost,
+  kAny
+};  // kAny: on the host, or where a device can
+    // measure the tensor
 
 // Returns "bf16[3,4]".
 std::string Describe(const TensorView& view);

@@ -1,5 +1,5 @@
-// The kinds of captured calls (graph_calls.h): each owns its texts and knows the addresses of its
-// tensors, which a graph fixes.
+// The kinds of captured calls (graph_calls.h). Each owns its texts and stores the addresses of its
+// tensors, which do not change in a graph.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // The CUDA graphs that contain calls of one device: whether each still exists, and the device
 // memory of its calls. When a graph, its copies and its instances are gone, the next graph reuses
-// their memory. Nothing is freed before the ring is: freeing may wait for the device.
+// their memory. No memory is freed before the ring is freed, because freeing may wait for the
+// device.
 #pragma once
 
 #include <atomic>
@@ -51,7 +52,7 @@ class CapturedGraphs {
   // Takes back the memory of graphs that are gone.
   void Sweep();
   // Called when the run is over. Frees everything, or returns false and frees nothing if a graph
-  // exists that might use it. May wait.
+  // exists that might use the memory. May wait.
   bool Free();
 
  private:

@@ -143,7 +143,7 @@ void GraphCalls::Publish(std::unique_ptr<CapturedCall> call, void* replays_on) {
   }
   slot_taken_[call->place] = true;
   calls_.push_back(std::move(call));
-  if (!named_) replays_on_ = replays_on;  // publishing the first size publishes it
+  if (!named_) replays_on_ = replays_on;  // published together with the first size
   named_ = true;
   size_.store(static_cast<uint32_t>(calls_.size()), std::memory_order_release);
 }

@@ -27,7 +27,8 @@ namespace plumbline::probes {
 
 inline constexpr uint32_t kMaxCaptured = 1024;  // calls of one device, in graphs that exist
 inline constexpr uint32_t kMaxReplays = 256;    // of one call in one step
-inline constexpr uint32_t kFirstReplays = 8;  // number for which there is space before any was seen
+inline constexpr uint32_t kFirstReplays = 8;    // number of replays for which there is space before
+                                                // any replay was seen
 
 // The request for a captured call's site at the step that begins.
 struct GraphWish {
@@ -95,10 +96,10 @@ struct GraphRecord {
   const GraphEntry* entry(uint32_t i) const;
   const GraphCounts& tally(uint32_t i) const;
   const GraphWork& work(uint32_t entry, uint32_t replay) const;
-  // Returns true if every replay began and ended in its own section. If not, one ran outside of its
-  // step.
+  // Returns true if every replay began and ended in its own section. If not, a replay ran outside
+  // of its step.
   bool Ordered() const;
-  // Returns true if any first replay keeps elements, if there is space.
+  // Returns true if some first replay keeps elements when there is space.
   bool AnySampled() const;
   // Returns the largest number of replays of a call.
   uint64_t MostReplays() const;
@@ -113,8 +114,7 @@ class GraphCalls {
   // Adds the call's launches to the graph that `stream` is being captured into. Its replays are in
   // the order of `replays_on`, which is the same for all calls. Allocates. Thread-safe. Returns
   // kTooManyCaptured if graphs that exist have kMaxCaptured calls; kRefused with *error if nothing
-  // was done; kFailed likewise, because of missing memory or, with *broken, because a launch
-  // failed.
+  // was done; kFailed with *error if memory is missing or, with *broken, if a launch failed.
   DeviceOutcome Capture(const RoutingCall& call, void* stream, void* replays_on, void* site,
                         DeviceError* error, bool* broken);
   DeviceOutcome Capture(const MatmulCall& call, void* stream, void* replays_on, void* site,

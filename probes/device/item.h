@@ -11,7 +11,7 @@
 
 namespace plumbline::probes {
 
-// The outcome of a call. All but the first two are losses.
+// The outcome of a call. All outcomes except the first two are losses.
 enum class DeviceOutcome : uint8_t {
   kTaken,
   kTakenWithoutRows,  // the step is sampled, and the ring had no space for rows or elements

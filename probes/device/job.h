@@ -57,8 +57,8 @@ struct UpdateJob : DeviceJob {
   char optimizer[kMaxTextBytes] = {};
 };
 
-// Device memory for any job's launch, and for one of as many jobs as its arguments hold, except
-// f64; each launch leaves it zeroed for the next one.
+// Device memory for the launch of any job, and of as many jobs as the arguments of a launch hold,
+// except f64. Each launch leaves the memory zeroed for the next launch.
 inline constexpr uint64_t kJobWorkspace = uint64_t{96} << 10;
 
 absl::Status PlanJob(const TensorCall& call, const MeasureOptions& options, TensorJob* job);
@@ -92,12 +92,12 @@ void PutGathers(const UpdateJob& job, GatherPlace* place);
 // Sets the elements that the job's launch copies; the device sees them at `elements`. Returns false
 // if there are none.
 bool QueryElements(const DeviceJob& job, std::byte* elements, SampledPart* part);
-// Does the same for gathers, at most kGraphGathers: `at`, as they were put; the device sees them at
-// `to`.
+// Does the same for at most kGraphGathers gathers. `at`: where they were put; `to`: where the
+// device sees them.
 void QueryGathers(const BatchShape& gathers, const std::byte* at, std::byte* to, SampledPart* part);
 
-// Returns the update's sampled elements as tensors [m] of the host; absent where its own are
-// absent.
+// Returns the update's sampled elements as tensors [m] of the host; absent where the update's
+// tensors are absent.
 UpdateInput ElementsOf(const UpdateJob& job);
 
 }  // namespace plumbline::probes

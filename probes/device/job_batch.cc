@@ -19,8 +19,7 @@ std::byte* PlaceOf(std::byte* memory, uint32_t i) {
   return memory + PartBytes<JobBatch>() + i * kPlaceBytes<Job>;
 }
 
-// Makes a job point to its part of the common results and elements, as it otherwise points to its
-// own.
+// Makes a job point to its part of the common results and elements, instead of its own.
 void PointInto(const BatchShape& figures, std::byte* figures_at, DeviceJob* job, uint64_t result) {
   job->figures_at = figures_at + figures.results_at() + result - job->figures.results_at();
 }
@@ -62,7 +61,7 @@ void PutBatch(const JobBatch& batch, std::span<const WaitingJob<Job>> jobs, std:
     Job& job = (new (PlaceOf<Job>(memory, i)) WaitingJob<Job>(jobs[i]))->job;
     KeepTexts(&job);
     PointInto(batch.figures, figures_at, &job, result);
-    // The item's position among the others; the job's own item stays as for a single one.
+    // The item's position among the others; the item in the job stays as for a single job.
     auto item = job.item;
     item.first_span = span;
     item.result = result;

@@ -45,7 +45,7 @@ struct JobBatch {
 // Plans a batch. `jobs` are of one device, at least one, without rows.
 template <typename Job>
 JobBatch PlanBatch(std::span<const WaitingJob<Job>> jobs);
-// Writes a batch. `memory`: batch.bytes bytes, aligned to 64. The jobs there are as if each had
+// Writes a batch. `memory`: batch.bytes bytes, aligned to 64. The jobs there look as if each had
 // been put alone.
 template <typename Job>
 void PutBatch(const JobBatch& batch, std::span<const WaitingJob<Job>> jobs, std::byte* memory);

@@ -188,8 +188,9 @@ void DeviceProbe::Leave(Clock::time_point deadline) {
   leaving_.store(true, std::memory_order_release);
   for (bool late = false; !late;) {
     late = Clock::now() >= deadline;
-    // The lock excludes Free; the drain thread holds it during calls of a device. If it cannot be
-    // taken, that thread is blocked in the driver, and this function returns nevertheless.
+    // The lock excludes Free; the drain thread holds the lock during calls of a device. If the lock
+    // cannot be taken until the deadline, the drain thread is blocked in the driver. Then this
+    // function returns without it.
     if (draining_.TryLock()) {
       const bool left = LeaveRings(late);
       draining_.Unlock();

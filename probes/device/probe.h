@@ -21,7 +21,7 @@ inline constexpr int kMaxDevices = 32;  // ordinals of one process
 // The outcome of a call, with the reason.
 struct DeviceReply {
   DeviceOutcome outcome = DeviceOutcome::kTaken;
-  bool prepared = false;  // this call prepared a device: it took longer than others will
+  bool prepared = false;  // this call prepared a device, so it took longer than later calls will
   bool crowded = false;   // the ring is more than a quarter full
   DeviceError error{};    // set for kNotLoaded, kRefused and kFailed
 };
@@ -75,9 +75,9 @@ class DeviceProbe {
   void Observe(const CarriedCall& call, int ordinal, void* stream, const DeviceTag& tag,
                DeviceReply* reply);
 
-  // Graphs, like the ring's functions of that name, on the call's device; the stepping thread's
-  // functions on all devices. *reply: of the device with the worst outcome. BeginStep returns true
-  // if a captured call is due.
+  // Functions for graphs. Capture calls the ring's function of the same name on the call's device;
+  // BeginStep and EndStep, of the stepping thread, call those of all devices. *reply is that of the
+  // device with the worst outcome. BeginStep returns true if a captured call is due.
   template <typename Call>
   void Capture(const Call& call, int ordinal, void* stream, void* replays_on, void* site,
                DeviceReply* reply);
@@ -105,8 +105,8 @@ class DeviceProbe {
   // Stops waiting for work in progress: the next Drain passes it on unmeasured. Thread-safe.
   void Abandon(const char* why);
 
-  // Called when the process is about to end, and the device's library before us: gives the drain
-  // thread until the deadline to empty the rings, and ensures that no device is called after the
+  // Called when the process is about to end, and the device's library before us: lets the drain
+  // thread empty the rings until the deadline, and ensures that no device is called after the
   // return.
   void Leave(Clock::time_point deadline);
 
@@ -125,7 +125,7 @@ class DeviceProbe {
   DeviceRing* RingOf(int ordinal, DeviceReply* reply);
   template <typename F>
   void ForGraphs(DeviceReply* reply, F f);
-  // Returns false if it is not late and there is work to wait for.
+  // Returns false if `late` is false and there is work to wait for.
   bool LeaveRings(bool late) PLUMB_REQUIRES(draining_);
   void EndOpenSteps() PLUMB_REQUIRES(draining_);
   template <typename Call>

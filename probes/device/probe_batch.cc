@@ -59,7 +59,7 @@ void DeviceProbe::Gather(int ordinal, const Call& call, const MeasureOptions& op
   reply->crowded = ring->crowded();
   if (reply->outcome != DeviceOutcome::kTaken) return;
 
-  // A row needs a launch of its own, and no other thread may launch on a per-thread stream. Waiting
+  // A row needs a separate launch, and no other thread may launch on a per-thread stream. Waiting
   // calls are launched first: calls of one site stay in their order.
   if (job.row.present() || stream == kPerThreadStream) {
     reply->crowded |= Launch(batch);

@@ -21,8 +21,8 @@ void Report(DeviceError* error, const char* text) {
   std::snprintf(error->text, sizeof(error->text), "%s", text);
 }
 
-// Allocates our own pages instead of the runtime's: they outlive the device's context, so the drain
-// thread can never read memory that the end of the process took away. DONTFORK: after a fork the
+// Allocates pages itself, not through the runtime: they outlive the device's context, so the drain
+// thread never reads memory that was freed at the end of the process. DONTFORK: after a fork the
 // parent's next write to such a page would go to a copy that the device does not know.
 std::byte* MapPages(uint64_t bytes) {
   void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -232,7 +232,7 @@ DeviceOutcome DeviceRing::Prepare(Width* width, DeviceError* error) {
 }
 
 // Returns the stream's workspace, or an unused one, held. Does not wait for another thread that
-// launches on the same stream: it has the one, this call gets another.
+// launches on the same stream: that thread has the stream's workspace, and this call gets another.
 DeviceRing::Workspace* DeviceRing::Hold(Width* width, uint64_t stream) {
   const auto hold = [&](Workspace& w, auto fits) {
     if (!fits(w) || w.held.exchange(true, std::memory_order_acquire)) return false;

@@ -9,7 +9,7 @@
 //
 // A record holds the call's description, the measurement, and on sampled steps the rows or
 // elements. Kernels of calls on different streams may overlap, so each stream with calls in flight
-// has a workspace of its own, which the next stream gets when they are done.
+// has a separate workspace, which the next stream gets when they are done.
 //
 // After the first failure the device is left alone: a fault is sticky in CUDA, and further calls
 // would only cost the trainer time.
@@ -96,8 +96,8 @@ class DeviceRing {
   // Observes a checked and completed product; `plan` is its PlanSample.
   DeviceOutcome Observe(const MatmulCall& call, const ProductPlan& plan, void* stream,
                         const DeviceTag& tag, DeviceError* error);
-  // Observes a tensor, or an update of whole tensors, that passed CheckCall. The data that a
-  // sampled step (options.sampled) keeps are within options.sample_max_bytes.
+  // Observes a tensor, or an update of whole tensors, that passed CheckCall. A sampled step
+  // (options.sampled) keeps at most options.sample_max_bytes of data.
   DeviceOutcome Observe(const TensorCall& call, const MeasureOptions& options, void* stream,
                         const DeviceTag& tag, bool* prepared, DeviceError* error);
   DeviceOutcome Observe(const UpdateCall& call, const MeasureOptions& options, void* stream,
@@ -147,8 +147,8 @@ class DeviceRing {
 
   bool empty() const { return ring_.empty(); }
   bool crowded() const { return ring_.used() > ring_.capacity() / 4; }
-  // Like ByteRing's: everything taken before lies before this position. An open step's graphs leave
-  // their results after it: they cannot come out before the step's end.
+  // Like ByteRing's: everything that was taken earlier is before this position. Graphs of an open
+  // step leave their results after it, because these cannot come out before the step's end.
   uint64_t position() const {
     const uint64_t reserved = ring_.position();  // read first: a record in it has its mark set
     return std::min(reserved, open_at_.load(std::memory_order_acquire));
@@ -230,7 +230,7 @@ class DeviceRing {
   Record* Begin(std::byte* memory, Kind kind, const DeviceTag& tag, Claim* claim, void* stream);
   bool Seal(Record* record, DeviceStatus launched, void* stream, DeviceError* error);
 
-  // One per kind: device/ring_calls.cc.
+  // One function per kind of call: device/ring_calls.cc.
   DeviceOutcome Enqueue(const RoutingCall& call, const RoutingPlan& plan, void* stream,
                         const DeviceTag& tag, Claim* claim, DeviceError* error);
   DeviceStatus Launch(const RoutingCall& call, const SlotOffsets& offsets, RoutingSlot* slot,

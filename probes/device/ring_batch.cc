@@ -44,7 +44,8 @@ void DeviceRing::ObserveAll(std::span<const WaitingJob<Job>> jobs, void* stream,
       return;
     }
   }
-  // One job, or no space for all of them: single jobs may still find space, or drop their elements.
+  // If there is one job, or no space for all of them, puts jobs singly: they may still find space,
+  // or drop their elements.
   bool prepared = false;
   for (size_t i = 0; i < jobs.size(); ++i) {
     outcomes[i] =

@@ -92,7 +92,8 @@ DeviceOutcome DeviceRing::OpenStep(int64_t step, GraphOwner* owner, DeviceError*
   const DeviceStatus opened =
       table_->set_slots(device_, graph_.slots(), slots, put.slots, stream, error);
   if (opened != kDeviceOk) {
-    // It is unknown whether they are open: the memory that they point to is never used again.
+    // It is unknown whether the slots are open, so the memory to which they point is never used
+    // again.
     Break(Broken::kGone, *error);
     Seal(record, opened, stream, error);
     open_at_.store(kNothingOpen, std::memory_order_release);
@@ -160,7 +161,7 @@ bool DeviceRing::ShowReplay(const Record& record, bool measured, DeviceItem* ite
   for (; at_.entry < graph.entries; ++at_.entry, at_.replay = 0) {
     const GraphEntry& entry = *graph.entry(at_.entry);
     item->tag = entry.tag;
-    if (!measured) {  // once per entry, whatever its progress
+    if (!measured) {  // once per entry, at any progress
       if (std::exchange(at_.reported, !at_.reported)) continue;
       Unmeasured(item);
       return true;

@@ -31,7 +31,7 @@ struct ProductSlot {
 };
 
 // Puts the call with its texts. Its tensors are the data that the device will write after it, at
-// the returned address. With a plan of no elements, puts the call without a sample.
+// the returned address. If the plan has no elements, puts the call without a sample.
 std::byte* PutProduct(const MatmulCall& call, const ProductPlan& plan, std::byte* memory);
 
 }  // namespace plumbline::probes

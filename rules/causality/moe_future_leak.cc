@@ -119,7 +119,7 @@ class MoeFutureLeak : public Rule {
   void Judge(const SiteStep& step, VerdictSink& out) override {
     const auto routes = [](const Item& item) { return item.evidence->has_routing(); };
     if (std::none_of(step.items.begin(), step.items.end(), routes)) return;
-    if (step.site.op() == kLoadsOp) return;  // rows are never kept there
+    if (step.site.op() == kLoadsOp) return;  // at such sites rows are never kept
     unsampled_.try_emplace({step.site.layer(), step.site.op()}, step.step);
     const auto analyses = AnalyseRouting(step);
     if (!step.late) Remember(step, analyses);
@@ -165,7 +165,7 @@ class MoeFutureLeak : public Rule {
  private:
   static constexpr int64_t kSampled = -1;
 
-  // Stored numbers that would have given every call of a policy so far.
+  // Stored numbers that would also have given every call so far, by policy.
   using Key = std::tuple<uint32_t, std::string, std::string, std::string>;  // role, site, policy
   static Key KeyOf(const SiteStep& step, const RoutingAnalysis& a) {
     return {static_cast<uint32_t>(step.role), step.site.layer(), step.site.op(), a.policy};
@@ -186,7 +186,7 @@ class MoeFutureLeak : public Rule {
     return {static_cast<uint32_t>(step.role), step.site.layer(), step.site.op(),
             a.blocked.empty() ? a.c.routing->config().mode() : ""};
   }
-  // Returns null if the calls are no evidence, if the call is late, or if it is not one of them.
+  // Returns null if the calls are no evidence, if this call is late, or if it is not among them.
   const CallsTogether* Together(const SiteStep& step, const RoutingAnalysis& a) const {
     const auto calls = together_.find(SiteKeyOf(step, a));
     if (step.late || calls == together_.end() || calls->second.calls() < 2) return nullptr;
@@ -291,8 +291,8 @@ class MoeFutureLeak : public Rule {
     return DecideClean(step, a, proof_bits_);
   }
 
-  // The configuration's own statement is no proof, but almost all that a hint needs in addition to
-  // an inversion.
+  // If the configuration names the policy, that is no proof, but a hint then needs fewer bits in
+  // addition to an inversion.
   double HintBits(const RoutingAnalysis& a) const {
     const v1::RoutingConfig& config = a.c.routing->config();
     const bool named = NamesNoQueue(config) && DeclaresCapacity(config) && a.firm_pools();
@@ -328,7 +328,7 @@ class MoeFutureLeak : public Rule {
             a.inversions.inversions, Capitalised(leak.Describe()), leak.raw_bits));
   }
 
-  // No policy gives the refusals, so decides by the pairs. There is no proof, because draws cannot
+  // If no policy gives the refusals, decides by the pairs. There is no proof, because draws cannot
   // be replayed.
   v1::Verdict DecidePairs(const SiteStep& step, const RoutingAnalysis& a) const {
     if (OwnDraws(a.c.routing->config())) return RandomChoice(a.c);
@@ -358,7 +358,7 @@ class MoeFutureLeak : public Rule {
             a.inversions.inversions, WhyCapacity(a, bits), a.patterns.doubt()));
   }
 
-  // If `enough`, it is a proof unless the recording is in doubt.
+  // Returns a finding. It is proved if `enough` is true and the recording leaves no doubt.
   v1::Verdict Found(const SiteStep& step, const RoutingAnalysis& a, bool enough, double bits,
                     const RefusalPair& pair, const std::string& explanation) const {
     const bool before = ExcludedBefore(step, a);

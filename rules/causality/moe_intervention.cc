@@ -93,7 +93,7 @@ constexpr RuleInfo kInfo = {
 
 constexpr int64_t kMostScores = int64_t{1} << 22;
 
-// How well the recording shows that the policy is the trainer's.
+// The strength of the evidence that the policy is the trainer's.
 struct Evidence {
   double bits = 0;
   bool firm = false;
@@ -104,7 +104,7 @@ Evidence EvidenceOf(const RoutingAnalysis& a) {
   if (a.policy == "token-choice") return {HUGE_VAL, true};
   if (a.columns()) return {a.column.bits, recorded};
   if (a.policy == "fifo-capacity") {
-    // The bits must cover pieces that were not recorded.
+    // The pools may have been routed in pieces that were not recorded. The bits must exclude that.
     return {a.first_come.best.bits, recorded};
   }
   if (a.leak() == nullptr || a.by_ties())
@@ -122,7 +122,7 @@ std::string OfRawBits(const RoutingAnalysis& a, double bits) {
       leak->raw_bits);
 }
 
-// Returns another explanation than the named policy that gives every assignment.
+// Returns a text about another explanation that also gives every assignment, or "".
 std::string Rival(const RoutingAnalysis& a) {
   if (a.columns() && (a.column.positional || a.column.by_position))
     return "table: a function of the position gives the same assignments";

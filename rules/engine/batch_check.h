@@ -19,7 +19,7 @@ struct BatchLimits {
   int max_sources = 4096;
   int max_columns = 1 << 16;  // series of one set
   size_t max_sets = 4096;     // of one stream
-  // A larger world than any cluster has would only cost memory.
+  // Larger than any cluster. A still larger number would only cost memory.
   uint32_t max_world = 1u << 17;
   uint32_t max_rank = (1u << 17) - 1;  // also if the world size is unknown
   int max_role = 63;                   // a newer agent may send roles that this build does not know
@@ -29,8 +29,8 @@ struct BatchLimits {
   size_t max_runs = 8;
 };
 
-// Limits for files that we wrote, or batches that were accepted before: only what determines the
-// memory is limited.
+// Limits for files that we wrote, or batches that were accepted before: only the fields that
+// determine the memory are limited.
 inline constexpr BatchLimits kLooseLimits = {.max_name_bytes = SIZE_MAX,
                                              .max_sources = INT_MAX,
                                              .max_columns = INT_MAX,

@@ -20,7 +20,8 @@ void SealCheckpoint(const std::string& maker, const std::function<void(Archive&)
 
 // Reads what SealCheckpoint wrote. Returns InvalidArgument, with a message for people, if the bytes
 // are not a checkpoint of this format, are damaged, were made by another maker (names the first
-// line that differs), or `state` does not read all of them. Then whatever `state` read is invalid.
+// line that differs), or `state` does not read all of them. Then the values that `state` read are
+// invalid.
 absl::Status OpenCheckpoint(std::string_view bytes, const std::string& maker,
                             const std::function<void(Archive&)>& state);
 

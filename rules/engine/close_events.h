@@ -1,5 +1,5 @@
-// Applies what a journalled event states of steps and ranks to an engine. The server that decided
-// it, the restarted server, and an audit of the stored run all use this.
+// Applies a journalled event about steps and ranks to an engine. The server that made the event,
+// the restarted server, and an audit of the stored run all use this.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace plumbline::rules {
 
 // Applies ranks that are gone, steps that are closed over ranks or stopped, and runs that are over;
-// ignores other events. If `run` is not empty, applies only what concerns it.
+// ignores other events. If `run` is not empty, applies only events of this run.
 void ApplyCloses(const v1::JudgeEvent& event, const std::string& run, Engine* engine);
 
 // A v1::MakeRoom with this bit set in its bytes limits the memory of the run's rules; the other

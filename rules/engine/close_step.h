@@ -25,8 +25,8 @@ struct OnClose {
   std::function<void(const StepSeries&)> series;
   std::function<void(const StepEnd&)> step;
   std::function<void(const std::string& cause, uint64_t items)> late = nullptr;
-  // Called when a later attempt has begun, with what is known of how the processes of the earlier
-  // one ended.
+  // Called when a later attempt has begun, with the known ends of the processes of the earlier
+  // attempt.
   std::function<void(const RunEnds&)> superseded = nullptr;
   // Called instead of `site`, `series` and `step` for many steps at once, if they allow it.
   // Empty: each step is passed on its own.

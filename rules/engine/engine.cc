@@ -88,8 +88,10 @@ class Engine::Impl {
   const uint64_t rule_bytes_each;        // bytes that the rules of one run may remember
   const std::vector<std::string> globs;  // select the rules
   const SeriesRoles roles;
-  const uint64_t most_series;                               // that the rules of one run judge
-  const std::vector<std::unique_ptr<Rule>> queried;         // for what they read; judge nothing
+  const uint64_t most_series;                               // number of series that the rules of
+                                                            // one run judge
+  const std::vector<std::unique_ptr<Rule>> queried;         // asked which series they read; judge
+                                                            // nothing
   std::map<std::string, std::vector<v1::Source>> expected;  // by run
   RunGuard* guard = nullptr;
   SeriesSets sets;
@@ -143,8 +145,8 @@ void Engine::Impl::Add(const std::shared_ptr<const v1::Batch>& batch) {
     if (!seen.insert(source.run()).second) continue;
     const std::string& name = source.run();
     Guarded(name, [&] {
-      // If a run is over, a new process starts it anew. A process that was unreachable continues
-      // it.
+      // If a run is over, a new process starts the run again. A process that was unreachable
+      // continues the run.
       if (const EngineRun* known = runs.Find(name);
           known != nullptr && known->state.over() && !known->state.Spoke(batch->stream_id()))
         Drop(name);
@@ -182,7 +184,7 @@ std::string Engine::Impl::Maker() const {
   return maker;
 }
 
-// Not stored: what the host sets, and the sums of bytes, which are computed again.
+// Not stored: the host's settings, and the sums of bytes, which are computed again.
 void Engine::Impl::Persist(Archive& archive) {
   uint64_t judged = judge.judged(), inconclusive = judge.inconclusive();
   uint64_t losses = runs.dropped_losses();

@@ -128,8 +128,8 @@ class Engine {
   // Takes only the sets that `batch` declares for its stream. Returns InvalidArgument if they are
   // malformed, or differ from those that the stream declared before.
   absl::Status DeclareSets(const v1::Batch& batch);
-  // Forgets the sets of a stream that the host no longer knows; they outlive its runs. From then on
-  // rows that name one are refused, until the stream declares it again.
+  // Forgets the sets of a stream that the host no longer knows; sets outlive the stream's runs.
+  // After this, rows that name such a set are refused, until the stream declares it again.
   void ForgetStream(uint64_t stream_id);
   // Returns the streams whose sets are known, ascending.
   std::vector<uint64_t> Streams() const;
@@ -154,7 +154,7 @@ class Engine {
   void JudgeEnds(const std::string& run);
 
   // Marks the source's process as gone: its rank is closed over until anything arrives from it
-  // again. `way` is what else is known of the process (kGone: it reported until its connection
+  // again. `way` is how the process ended, if known (kGone: it reported until its connection
   // broke).
   void MarkGone(const v1::Source& source, LateCause cause = LateCause::kStreamBroken,
                 EndKind way = EndKind::kOpen);
@@ -177,9 +177,9 @@ class Engine {
   // stream, and the run continues. If nothing arrived since the run was judged, forgets it: the
   // host limits how many are kept (RunsOver).
   void FinishRun(const std::string& run);
-  // Returns the names of the runs that are over and kept.
+  // Returns the names of the runs that are over and still stored.
   std::vector<std::string> RunsOver() const;
-  bool Knows(const std::string& run) const;  // true also for a run that is over and kept
+  bool Knows(const std::string& run) const;  // true also for a run that is over and still stored
   // Forgets one run without a verdict.
   void Drop(const std::string& run);
   // Closes the oldest steps of a run until its open steps hold at most `bytes`.
@@ -194,8 +194,8 @@ class Engine {
   uint64_t open_bytes() const;
   // Returns the run whose open steps hold most bytes; empty if no run has any.
   std::string LargestRun() const;
-  // Calls `on_name` for each name kept of a run: of sites, and of losses with their cause ("" for a
-  // site).
+  // Calls `on_name` for each stored name of a run: of sites, and of losses with their cause ("" for
+  // a site).
   using OnName = std::function<void(const std::string& layer, const std::string& op,
                                     const std::string& cause)>;
   void ForEachName(const std::string& run, const OnName& on_name) const;

@@ -39,7 +39,7 @@ class EngineRuns {
   // Returns nullptr if the run is unknown.
   EngineRun* Find(const std::string& name) const;
   EngineRun& Put(std::unique_ptr<EngineRun> run);
-  // Forgets a run; its losses still count. Returns false if it is unknown.
+  // Forgets a run, except its losses, which still count. Returns false if it is unknown.
   bool Drop(const std::string& name);
   void Clear();
 

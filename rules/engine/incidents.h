@@ -1,5 +1,5 @@
-// Groups findings of one (rule, run, cause) into one incident, whatever their sites. What a server
-// keeps live (server/incidents) and what a report shows are the same function of the final
+// Groups findings of one (rule, run, cause) into one incident, regardless of their sites. The live
+// incidents of a server (server/incidents) and those of a report are the same function of the final
 // findings. Thread-safe.
 #pragma once
 

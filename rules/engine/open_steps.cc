@@ -73,7 +73,7 @@ class SourceTable {
   std::vector<v1::Source> list_;
 };
 
-// One row as it is stored: on its own, whatever rows it came with.
+// One row as it is stored: separate from the rows with which it came.
 struct Row {
   std::shared_ptr<const SeriesColumns> columns;
   uint32_t source = 0;
@@ -233,7 +233,7 @@ OpenStep OpenSteps::Take(Group& group, Steps* of, Steps::iterator step) {
   return open;
 }
 
-// There are millions of steps, and most are as small as the one before.
+// There are millions of steps, and most are as small as the previous step.
 void OpenSteps::Reuse(Steps::node_type node) {
   constexpr size_t kSmall = 8;
   OpenStep& open = node.mapped();

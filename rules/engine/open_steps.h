@@ -44,8 +44,8 @@ struct OpenStep {
 SeriesRow ViewOf(const v1::SeriesRows& rows, int row, uint32_t rank, size_t columns);
 
 // Returns the step's evidence in the order of judging, which does not depend on the order of
-// arrival. Rules see the same evidence whichever way a scalar travelled: values of rows become
-// evidence in `made`, whose entries are reused.
+// arrival. Rules see the same evidence for scalars that came as evidence or as rows: values of rows
+// become evidence in `made`, whose entries are reused.
 std::vector<HeldItem> ItemsInOrder(const OpenStep& open, std::deque<v1::Evidence>* made);
 
 class OpenSteps {

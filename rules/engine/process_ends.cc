@@ -126,8 +126,8 @@ void ProcessEnds::Stated(const v1::Source& source, const v1::Progress& progress)
   if (++whole_ > kWhole) Thin();
 }
 
-// Drops the full ending of one rank: one that followed others if there is any, then the latest. The
-// result does not depend on the order of arrival.
+// Drops the full ending of one rank: first one that followed others, if there is any, else the
+// latest. The result does not depend on the order of arrival.
 void ProcessEnds::Thin() {
   Rank* worst = nullptr;
   std::tuple<bool, int64_t, uint32_t> least;

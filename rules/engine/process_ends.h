@@ -28,10 +28,11 @@ class ProcessEnds {
   void Value(uint32_t rank, int64_t step, const v1::Site& site, double value);
   // Records its goodbye.
   void Stated(const v1::Source& source, const v1::Progress& progress);
-  // Records kGone or kUnreachable; kOpen: it is only known that nothing arrives from it.
+  // Records how the process ended: kGone, kUnreachable, or kOpen if it is only known that nothing
+  // arrives from it.
   void Gone(const v1::Source& source, EndKind way);
 
-  // Appends what is known of processes, by rank. The caller fills in the steps.
+  // Appends the known facts about processes, by rank. The caller fills in the steps.
   void List(v1::Role role, std::vector<ProcessEnd>* out) const;
 
   // Computes whole_ again after reading.

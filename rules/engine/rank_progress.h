@@ -47,7 +47,7 @@ class RankProgress {
   void Finish(uint32_t rank);
   // Stops waiting for the rank until something arrives from it.
   void Leave(uint32_t rank, LateCause cause);
-  // Stops waiting for ranks that were never seen, until they are.
+  // Stops waiting for ranks that were never seen, until something arrives from them.
   void LeaveUnseen();
   // Closes steps over the ranks that are awaited and have not delivered all up to `through`.
   void CloseOver(int64_t through, LateCause cause);
@@ -76,8 +76,8 @@ class RankProgress {
   // awaited to their end, are not.
   bool Covered(int64_t step, bool far_back) const;
   // Returns at most `most` ranks, ascending, whose evidence of `step` is incomplete, without those
-  // in `present`; at least one if there is any. `world` is the declared number of ranks; if it is
-  // 0, none is missing.
+  // in `present`; at least one if any is incomplete. `world` is the declared number of ranks; if it
+  // is 0, none is missing.
   std::vector<uint32_t> Missing(int64_t step, uint32_t world, const std::set<uint32_t>& present,
                                 size_t most) const;
 
@@ -122,9 +122,9 @@ class RankProgress {
 
   std::map<uint32_t, Rank> ranks_;
   Order waiting_;              // ranks that are not done or gone
-  Order backlogged_;           // subset of waiting_ with more to come; derived from ranks_
-  Order done_;                 // done or gone; derived likewise
-  uint32_t first_unseen_ = 0;  // every lower rank was seen; derived likewise
+  Order backlogged_;           // ranks of waiting_ that have more to send; derived from ranks_
+  Order done_;                 // ranks that are done or gone; derived from ranks_
+  uint32_t first_unseen_ = 0;  // every lower rank was seen; derived from ranks_
   int64_t newest_step_ = kNever;
   bool any_ = false;
   bool unseen_gone_ = false;

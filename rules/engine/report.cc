@@ -125,8 +125,8 @@ bool Report::Reported::Beats(const Reported& other) const {
   return std::tie(place, finding.cause().id()) < std::tie(other.place, other.finding.cause().id());
 }
 
-// Discards what was reported for that step. Of the remaining causes the one with the greatest
-// confidence is shown. If none remains, the next verdict is shown, whatever its level.
+// Discards the verdict of that step. Then shows the remaining cause with the greatest confidence.
+// If none remains, shows the next verdict, of any level.
 bool Report::Entry::Forget(int64_t step) {
   std::erase_if(others, [&](const auto& reported) { return reported.second.place.first == step; });
   if (place.first != step) return false;

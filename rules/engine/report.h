@@ -33,8 +33,9 @@ class Report {
     const v1::Finding* finding = nullptr;  // nullptr: the verdict was not a finding
     bool opened = false;                   // first verdict of its fingerprint
     bool stronger = false;                 // its level or strength rose
-    bool refined = false;                  // it has another cause now
-    bool unsuppressed = false;             // a verdict that nothing suppresses, after others
+    bool refined = false;                  // the finding has another cause now
+    bool unsuppressed = false;             // a verdict that is not suppressed, after suppressed
+                                           // ones
     uint64_t count = 0;                    // verdicts merged so far
   };
 
@@ -53,9 +54,9 @@ class Report {
   // merged into one range.
   std::vector<const v1::Verdict*> verdicts() const;
 
-  // Calls `change` with each finding, in no order. For a host that knows more of a run than the
-  // rules, such as that its steps were counted. `change` must not alter what the fingerprint
-  // depends on.
+  // Calls `change` with each finding, in no order. For a host that knows more about a run than the
+  // rules do, such as that its steps were counted. `change` must not alter fields on which the
+  // fingerprint depends.
   void Amend(const std::function<void(v1::Finding*)>& change) {
     for (auto& [fingerprint, entry] : findings_) change(&entry.finding);
   }

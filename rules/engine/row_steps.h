@@ -44,7 +44,7 @@ struct RowPlan {
 
 // Steps of one rank with one row of every list of one plan. They may be judged together.
 struct StepRows {
-  static constexpr size_t kFewest = 8;  // for fewer, one by one is cheaper
+  static constexpr size_t kFewest = 8;  // fewer are cheaper one by one
   static constexpr size_t kMost = 256;  // so that their values stay in the L1 cache, rule by rule
   ScalarRows rows;                      // all columns that some rule reads
   // Called for each row, after the verdicts on its sites and before those at its end. Empty: rows

@@ -33,7 +33,7 @@ class RowsJudge {
   struct Unit {
     const void* mark = nullptr;
     std::vector<size_t> rules;                 // ascending
-    std::vector<ScalarColumn> columns;         // that some of these rules read
+    std::vector<ScalarColumn> columns;         // columns that some of these rules read
     std::vector<size_t> places;                // index of each column among all columns
     std::vector<std::vector<size_t>> readers;  // of each column, as indices into `rules`
     std::vector<size_t> at_end;  // indices into `rules`: those called at the step's end

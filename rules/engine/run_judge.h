@@ -20,7 +20,7 @@ namespace plumbline::rules {
 
 class RunJudge {
  public:
-  // What the host gets. All but `verdict` may be empty.
+  // Callbacks to the host. All but `verdict` may be empty.
   struct Host {
     Engine::OnVerdict verdict;
     Engine::OnSeries series;

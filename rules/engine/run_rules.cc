@@ -63,13 +63,13 @@ const std::vector<size_t>& RunRules::Numbered(const SiteStep& step,
 
 void RunRules::Show(const SiteStep& step) {
   if (most_bytes_ == 0) return;
-  // A rule may keep a name, a map node and some sums of an item, however small it is.
+  // A rule may keep a name, a map node and some sums of an item, even if the item is small.
   constexpr uint64_t kItem = 256;
   for (const Item& item : step.items) shown_ += kItem + item.evidence->ByteSizeLong();
 }
 
-// Weighing costs as much as the state is large. So it waits until half as much was shown, and stays
-// a small share of the work.
+// The cost of weighing grows with the size of the state. So weighs only after half as many new
+// bytes were shown, and stays a small share of the work.
 void RunRules::WeighIfDue(const OnSetAside& on_set_aside) {
   const uint64_t fresh = shown_ + fresh_series_ * kSeriesBytes;
   if (most_bytes_ == 0 || fresh < std::max(most_bytes_ / 8, bytes_ / 2)) return;

@@ -202,8 +202,8 @@ void RunState::CountLoss(const v1::Source& source, const v1::Loss& loss) {
   KeepRank(&count.ranks, source.rank());
 }
 
-// A restart repeats steps. What earlier attempts left open at or after its first step is void;
-// earlier steps can no longer grow.
+// A restart repeats steps. Open steps of earlier attempts, at or after the first step of the new
+// attempt, are void; earlier steps can no longer grow.
 void RunState::SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch,
                               const OnClose& on_close) {
   uint32_t attempt = newest_attempt_;
@@ -235,7 +235,7 @@ void RunState::SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch,
     on_close.superseded(ends);
   }
   newest_attempt_ = attempt;
-  // What still arrives for these attempts goes to separate groups (EarlierGroupOf).
+  // Evidence that still arrives for these attempts goes to separate groups (EarlierGroupOf).
   std::erase_if(groups_, [&](const auto& group) { return group.first.first < attempt; });
 }
 
@@ -294,7 +294,7 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
   steps_.Charge(*batch);
   for (auto& [key, group] : groups_) {
     if (key.first < newest_attempt_) {
-      CloseLate(key, group, true, on_close);  // no other rank joins it, so it need not wait
+      CloseLate(key, group, true, on_close);  // no other rank joins this step, so it need not wait
       continue;
     }
     if (&group == straight) {
@@ -361,7 +361,7 @@ void RunState::PassStep(const StepEnd& end, const Group& group, OpenStep* open, 
 }
 
 void RunState::CloseAll(const OnClose& on_close) {
-  // The map is ordered by (attempt, role), whatever came first.
+  // The map is ordered by (attempt, role), not by arrival.
   for (auto& [key, group] : groups_) {
     while (!group.steps.open.empty()) CloseOldest(key, group, on_close);
     CloseLate(key, group, true, on_close);

@@ -1,6 +1,6 @@
 // One run in the engine: joins its evidence by (attempt, role, step, site) and decides when a step
-// is complete. open_steps.h holds what waits, close_step.h and row_steps.h pass on what closes.
-// Does not depend on rules.
+// is complete. open_steps.h holds waiting evidence; close_step.h and row_steps.h pass on closed
+// steps. Does not depend on rules.
 #pragma once
 
 #include <cstdint>
@@ -67,8 +67,8 @@ class RunState {
   // Takes the part of `batch` that belongs to this run. The batch must be valid and its sets
   // declared.
   void Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
-  // Marks the rank as gone. `way` is what else is known of its process: kGone, kUnreachable; kOpen:
-  // nothing.
+  // Marks the rank as gone. `way` is how its process ended: kGone, kUnreachable, or kOpen if this
+  // is not known.
   void MarkGone(const v1::Source& source, LateCause cause, const OnClose& on_close,
                 EndKind way = EndKind::kOpen);
   // Stops waiting for ranks of the group of `source` that never came.
@@ -191,7 +191,7 @@ class RunState {
   void SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
   void CloseReady(const GroupKey& key, Group& group, const OnClose& on_close);
   void CloseOldest(const GroupKey& key, Group& group, const OnClose& on_close);
-  // Passes on what was open of a step. `plan` belongs to its rows; nullptr if there is none.
+  // Passes on the evidence of an open step. `plan` belongs to its rows; nullptr if there is none.
   void PassStep(const StepEnd& end, const Group& group, OpenStep* open, RowPlan* plan,
                 const OnClose& on_close);
   bool FarBack(const Group& group, int64_t step) const;
@@ -219,7 +219,8 @@ class RunState {
   uint64_t closed_for_room_ = 0;
   uint64_t kept_ranks_ = 0;                     // in declared_ and in the losses of summary_
   std::map<std::string, uint64_t> fresh_late_;  // by cause, not reported yet
-  std::map<std::string, uint64_t> fresh_lost_;  // likewise, of losses that no agent reported
+  std::map<std::string, uint64_t> fresh_lost_;  // losses that no agent reported, by cause, not
+                                                // reported yet
   bool late_reported_ = false;  // true if a late step was passed on since the last report
   // Sources that send a goodbye in the current batch, and the last step that each ended.
   std::unordered_map<const v1::Source*, int64_t> last_words_;

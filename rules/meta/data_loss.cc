@@ -173,7 +173,7 @@ constexpr Cause kCauses[] = {
 
 bool OfSamples(std::string_view cause) { return cause.rfind("sample-", 0) == 0; }
 
-// Returns the entry of a cause. For raw rows, the entry of what caused their loss.
+// Returns the entry of a cause. If raw rows were lost, returns the entry of the underlying cause.
 const Cause* Find(std::string_view id) {
   for (const Cause& cause : kCauses) {
     if (id == cause.id) return &cause;
@@ -258,8 +258,8 @@ class DataLoss : public Rule {
   }
 
  private:
-  // Reports evidence that the server held and then refused. This continues, so the user must know
-  // before the run ends.
+  // Reports evidence that the server held and then refused. Such losses continue, so the user must
+  // know before the run ends.
   void ReportRefused(const RunSummary& run, VerdictSink& out) {
     for (const auto& [key, loss] : run.losses) {
       const auto& [layer, op, cause] = key;
@@ -286,7 +286,7 @@ class DataLoss : public Rule {
       for (const auto& [name, count] : run.sites) kept += count.evidence;
     }
     const uint64_t total = kept + site.lost;
-    // If every item arrived, the raw rows are what is missing.
+    // If every item arrived, the raw rows are missing.
     const uint64_t missing = site.lost != 0 ? site.lost : site.samples;
     const double share =
         static_cast<double>(missing) / static_cast<double>(std::max<uint64_t>(total, 1));

@@ -40,8 +40,8 @@ one micro-batch per step is not a sum.
 **Strength.** `proved`: the counts are exact.
 )page";
 
-// Prefixes of a remedy. The second gives a note, because a trainer may do it itself, without a
-// trace.
+// Prefixes of a remedy. `kUnseen` leads to a note instead of a warning, because the trainer may do
+// the work itself without a visible call.
 constexpr char kUnhooked[] = "unhooked: ", kUnseen[] = "unseen: ";
 constexpr char kTheLoss[] = "the loss";  // as run.watch names it
 
@@ -89,8 +89,8 @@ class ProbeCoverage : public Rule {
         Unhooked(run, key, prefix, site, out);
         continue;
       }
-      // A sum of one addend is not recorded, so a trainer with one micro-batch per step has none to
-      // send.
+      // A sum of one addend is not recorded, so a trainer with one micro-batch per step sends no
+      // sums.
       const bool may_be_silent = key.second == "accumulation";
       if (site.evidence == 0 && site.declared_ranks > 0 && !may_be_silent)
         SilentSite(run, key, site, out);
@@ -102,7 +102,8 @@ class ProbeCoverage : public Rule {
   void Persist(Archive& /*archive*/) override {}
 
  private:
-  // Reports what a binding could not hook. It declares this as a site whose op states the remedy.
+  // Reports the parts that a binding could not hook. The binding declares each part as a site whose
+  // op states the remedy.
   static void Unhooked(const RunSummary& run, const std::pair<std::string, std::string>& key,
                        const char* prefix, const RunSummary::SiteCount& site, VerdictSink& out) {
     const std::string remedy = key.second.substr(std::strlen(prefix));
@@ -124,7 +125,7 @@ class ProbeCoverage : public Rule {
   }
 
   // Returns true if any rank has a loss (with pipelining only the last stage has one), or if the
-  // trainer recorded it itself.
+  // trainer recorded a loss itself.
   static bool HasLoss(const RunSummary& run) {
     return std::any_of(run.sites.begin(), run.sites.end(), [](const auto& entry) {
       return entry.second.evidence > 0 && entry.first.second.find("loss") != std::string::npos &&

@@ -17,7 +17,8 @@ namespace {
 using google::protobuf::Struct;
 using google::protobuf::Value;
 
-// In these rules "sequence" is an id. For a collective or a hang it is the number of a call.
+// In these rules "sequence" is an id. In the rules for collectives and hangs it is the number of a
+// call.
 bool NamesIds(std::string_view rule) {
   return rule.starts_with("causality/") || rule.starts_with("drift/") ||
          rule == "performance/rollout-straggler";
@@ -29,7 +30,7 @@ bool IsIdKey(std::string_view key) {
   return std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
 }
 
-// The values that the finding's texts may contain as ids: the text of fields that hold one.
+// The values of the fields that hold an id. The finding's texts may contain these values.
 class Ids {
  public:
   void Collect(const Struct& s) {

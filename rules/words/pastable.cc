@@ -1,4 +1,4 @@
-// Decides which code of a fix can be pasted, and has lines for names that cannot.
+// Decides which code of a fix can be pasted, and completes names that cannot.
 #include "rules/words/pastable.h"
 
 #include <algorithm>
@@ -60,8 +60,8 @@ constexpr Line kPlaceholders[] = {
 
 bool IsWordByte(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// Returns true if there is a blank outside of parentheses, brackets, braces and quotes, where it
-// belongs to an argument.
+// Returns true if there is a blank outside of parentheses, brackets, braces and quotes, where a
+// blank belongs to an argument.
 bool HasOuterBlank(std::string_view text) {
   int depth = 0;
   char quote = '\0';

@@ -1,4 +1,4 @@
-// The names of strengths, verdicts and states, for people and programs. Levels have theirs in
+// The names of strengths, verdicts and states, for people and programs. The names of levels are in
 // analysis/frame (LevelName).
 #pragma once
 

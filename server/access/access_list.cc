@@ -21,7 +21,7 @@ uint8_t ScopesOf(const std::vector<std::string>& names) {
 }  // namespace
 
 absl::Status AccessList::Read(Entry* entry) {
-  // first, so that a change during the read is detected next time
+  // before the read, so that a change during the read is detected next time
   entry->stamp = StampOf(entry->token_file);
   auto tokens = ReadTokenFile(entry->token_file);
   entry->tokens.clear();

@@ -22,7 +22,7 @@ namespace plumbline::server {
 struct Caller {
   std::optional<ClientCertificate> certificate;  // verified by TLS
   std::optional<TokenDigest> token;              // of a bearer token
-  std::string session;  // represents the token; empty: the caller sent the token itself
+  std::string session;  // session id that represents the token; empty: the caller sent the token
 };
 
 // Thread-safe.
@@ -31,19 +31,19 @@ class AccessList {
   // Returns errors as ReadTokenFile: at the start every file must be correct.
   static absl::StatusOr<std::unique_ptr<AccessList>> Open(const std::vector<AccessEntry>& entries);
 
-  // Returns what all matching entries grant together. Returns Unauthenticated if none matches, or
-  // the token is unknown or has expired.
+  // Returns the permissions that all matching entries grant together. Returns Unauthenticated if
+  // none matches, or the token is unknown or has expired.
   absl::StatusOr<Grant> Identify(const Caller& caller, int64_t now_unix_s) const;
 
-  // The accepted token of an entry that expires next.
+  // The accepted token of an entry with the earliest expiry.
   struct Expiry {
     std::string entry;
     int64_t unix_s;
   };
   std::vector<Expiry> NextExpiries(int64_t now_unix_s) const;
 
-  // Checks the files, and reads changed ones again. If one cannot be read any more, it accepts
-  // nothing until it is fixed. Returns the present problems, one per file.
+  // Checks the files, and reads changed ones again. If a file can no longer be read, its entry
+  // accepts no token until the file is fixed. Returns the present problems, one per file.
   std::vector<std::string> Refresh();
 
  private:

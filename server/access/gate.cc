@@ -184,7 +184,7 @@ std::shared_ptr<Lease> Gate::Enter(const grpc::ServerContextBase& context) {
   const absl::Status status = grant.status();
   auto lease = std::make_shared<Lease>(std::move(caller), status.ok() ? *std::move(grant) : Grant(),
                                        counters_);
-  if (!status.ok()) {  // it was revoked after the call was admitted
+  if (!status.ok()) {  // the permission was revoked after the call was admitted
     lease->Revoke(status);
     return lease;
   }

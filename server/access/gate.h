@@ -34,9 +34,11 @@ class Lease {
     return std::make_shared<Lease>(Caller(), Grant::Everything(), nullptr);
   }
 
-  // Returns PermissionDenied, which names the run, the scope and the access entry; counted.
+  // If the permission is missing, returns PermissionDenied with the run, the scope and the access
+  // entry, and counts it.
   absl::Status Check(Scope scope, const std::string& run) const;
-  // Does the same without a count and a message, to leave out what the caller may not read.
+  // Does the same without a count and a message. Used to leave out data that the caller may not
+  // read.
   bool Over(Scope scope, const std::string& run) const { return grant_.Over(scope, run); }
   bool Somewhere(Scope scope) const { return grant_.Somewhere(scope); }
   bool Everywhere(Scope scope) const { return grant_.Everywhere(scope); }
@@ -70,7 +72,7 @@ class Gate {
   // certificate that TLS requires).
   bool guarded() const { return access_ != nullptr; }
 
-  // Returns when the tokens of each entry expire next, if they do.
+  // Returns the next expiry of the tokens of each entry, if they expire.
   std::vector<AccessList::Expiry> TokenExpiries() const;
 
   // Returns the credentials of a listener, with TLS or without; this gate, which must outlive the
@@ -84,12 +86,12 @@ class Gate {
   // Returns the lease of an admitted call; never null. Keep it as long as the call lasts.
   std::shared_ptr<Lease> Enter(const grpc::ServerContextBase& context);
 
-  // Checks whether the sender of this Authorization header, or else this session's id, may read
-  // data of all runs.
+  // Checks whether the sender of this Authorization header (or, without one, of this session id)
+  // may read data of all runs.
   absl::Status AdmitHttp(std::string_view authorization, std::string_view session);
 
-  // Returns the permissions of the sender of this Authorization header, or else this session's id.
-  // Keep the lease while the request is answered. Returns Unauthenticated; counted.
+  // Returns the permissions of the sender of this Authorization header or, without one, of this
+  // session id. Keep the lease while the request is answered. Returns Unauthenticated; counted.
   absl::StatusOr<std::shared_ptr<Lease>> EnterHttp(std::string_view authorization,
                                                    std::string_view session);
 

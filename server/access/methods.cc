@@ -17,7 +17,8 @@ const std::vector<MethodRule>& MethodRules() {
       {"/plumbline.v1.Query/QuerySeries", false, Scope::kRead, true},
       {"/plumbline.v1.Query/ReadRun", false, Scope::kRead, true},
       {"/plumbline.v1.Query/ListCapsules", false, Scope::kRead, true},
-      {"/plumbline.v1.Query/RequestCapsule", false, Scope::kAdmin, true},  // trainers do the work
+      {"/plumbline.v1.Query/RequestCapsule", false, Scope::kAdmin,
+       true},  // causes work in trainers
       {"/plumbline.v1.Query/GetCapsule", false, Scope::kRead, true},
       // Probes of an orchestrator have no credentials; the answer is one bit.
       {"/grpc.health.v1.Health/Check", true, Scope::kRead, true},

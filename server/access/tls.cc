@@ -91,7 +91,7 @@ std::vector<CertificateExpiry> CertificateExpiries(const Config& config) {
        {std::pair<const char*, const std::string&>{"tls.cert", config.tls_cert},
         {"tls.client_ca", config.tls_client_ca}}) {
     if (path.empty()) continue;
-    ConfigMistakes unread;  // it existed at the start; other code reports what happened to it
+    ConfigMistakes unread;  // the file existed at the start; other code reports if it has changed
     const Owned<X509> certificate = ReadCertificate(key, path, &unread);
     std::tm end{};
     if (certificate != nullptr &&

@@ -17,7 +17,7 @@ namespace plumbline::server {
 class WebSessions {
  public:
   static constexpr size_t kMost = 1024;
-  static constexpr size_t kMostOfToken = 16;  // a further one ends the oldest
+  static constexpr size_t kMostOfToken = 16;  // a further session ends the oldest
   static constexpr int64_t kSeconds = 12 * 3600;
 
   // Returns a new id of 256 random bits, in hexadecimal. Returns Unavailable if the system gives no

@@ -79,7 +79,7 @@ void AlertCenter::Loop() {
   DecideDue(true);
 }
 
-// Returns false if it stops before.
+// Returns false if the thread must stop first.
 bool AlertCenter::WaitSettled() {
   MutexLock lock(mutex_);
   while (!stopping_) {
@@ -92,7 +92,7 @@ bool AlertCenter::WaitSettled() {
   return false;
 }
 
-// Returns false if it stops.
+// Returns false if the thread must stop.
 bool AlertCenter::WaitForNews(Clock::time_point until) {
   MutexLock lock(mutex_);
   wake_.WaitFor(lock, kLeastPause, [this]() PLUMB_REQUIRES(mutex_) { return stopping_; });
@@ -145,13 +145,14 @@ void AlertCenter::Look() {
   }
 }
 
-// Returns true if more ranks may still be found in its newest step.
+// Returns true if more ranks may still be found in the incident's newest step.
 bool AlertCenter::StillGathers(const IncidentTable::Change& change,
                                const std::vector<AlertDecision>& decisions) const {
   return AlertDecider::Opens(decisions) && change.status.seen_step() > change.closed_step;
 }
 
-// Decides what is due (or all), by the present state. Returns when the next one is due.
+// Decides about due incidents (or all), from the present state. Returns the time when the next one
+// is due.
 AlertCenter::Clock::time_point AlertCenter::DecideDue(bool all) {
   const Clock::time_point now = Clock::now();
   std::vector<AlertDecision> decisions;

@@ -1,6 +1,6 @@
 // Turns incidents into notifications. It follows the incident table, so that the judging thread
-// never waits for it. One thread decides and stores what must be sent (alert_log.h); one thread per
-// route delivers it.
+// never waits for it. One thread decides which notifications must be sent, and stores them
+// (alert_log.h); one thread per route delivers it.
 #pragma once
 
 #include <chrono>
@@ -26,9 +26,9 @@ namespace plumbline::server {
 
 struct AlertOptions {
   AlertConfig config;
-  std::string path;  // of the log; empty: it is lost with the process
-  // Returns false while the incident table is being restored from a journal: nothing is decided
-  // then, because its changes are in the past. Any thread. Empty: always true.
+  std::string path;  // path of the log; empty: the log is lost with the process
+  // Returns false while the incident table is being restored from a journal. Then nothing is
+  // decided, because these changes are in the past. Called on any thread. Empty: always true.
   std::function<bool()> settled;
   UnixClock clock;  // empty: the system's clock
   SenderTimes times;

@@ -44,8 +44,7 @@ std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route,
   }
 }
 
-// Includes the incidents merged into it: an incident that inherits from another one does not start
-// from nothing.
+// Includes the incidents that were merged into this one, because it inherits their state.
 std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route, const Known& known,
                                                  const IncidentTable::Change& change) const {
   const auto event = EventFor(route, known.own, change);

@@ -1,5 +1,6 @@
-// Decides what each receiver must get, from what it knows and the state of an incident. Compares
-// states, not changes, so that missed, merged or repeated changes make no difference.
+// Decides which notification each receiver must get, from the receiver's last state and the state
+// of an incident. Compares states, not changes, so that missed, merged or repeated changes make no
+// difference.
 #pragma once
 
 #include <map>
@@ -21,9 +22,9 @@ class AlertDecider {
                uint64_t known)
       : config_(config), reported_(std::move(reported)), known_(known) {}
 
-  // Returns what must be sent or recorded now. An incident that was merged passes its receivers'
-  // states to the one it was merged into. Only receivers that hold alerts are notified of that,
-  // unless the level is higher there.
+  // Returns the notifications that must be sent or recorded now. If an incident was merged, it
+  // passes its receivers' states to the incident into which it was merged. Only receivers that hold
+  // alerts are notified of this, unless the level is higher there.
   std::vector<AlertDecision> Decide(const IncidentTable::Change& change,
                                     const IncidentTable& incident_table) const;
   // Returns true if one of the decisions reports the incident as open.

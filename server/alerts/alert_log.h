@@ -1,6 +1,6 @@
 // Stores decided notifications and their deliveries: DATA/alerts.sqlite. A decision is stored
-// before it is sent, so that a killed process loses none. A delivery is stored too, so that a
-// restart repeats none (except one in flight at that moment, which has the same id).
+// before it is sent, so that a killed process loses none. Deliveries are stored too, so that a
+// restart repeats none (except one that was in flight, which is sent again with the same id).
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@
 
 namespace plumbline::server {
 
-// What a route's receiver knows of an incident.
+// The last state of an incident that a route's receiver got.
 struct ReceiverState {
-  bool firing = false;  // false: it knows that the incident is resolved
+  bool firing = false;  // false: the receiver was notified that the incident is resolved
   bool quiet = false;   // a person has acknowledged or silenced it since
   v1::Level level = v1::LEVEL_UNSPECIFIED;
   uint64_t revision = 0;
@@ -33,7 +33,7 @@ struct ReceiverState {
   std::string body;         // of the last notification, while firing
 };
 
-// A change of what one receiver knows, and the notification for it, if there is one.
+// A change of one receiver's state, and the notification for it, if there is one.
 struct AlertDecision {
   std::string route;
   std::string fingerprint;
@@ -66,8 +66,8 @@ const char* StateWord(AlertDelivery::State state);
 // Thread-safe. Errors name the file; a failed call stored nothing.
 class AlertLog {
  public:
-  // Opens the log; an empty path: in memory. A damaged file is renamed and a new one begun: then
-  // open incidents are reported again. Returns ResourceExhausted if it cannot be written.
+  // Opens the log; an empty path: in memory. A damaged file is renamed and a new one begun: after
+  // that, open incidents are reported again. Returns ResourceExhausted if it cannot be written.
   static absl::StatusOr<std::unique_ptr<AlertLog>> Open(const std::string& path);
 
   using ReportedKey = std::pair<std::string, std::string>;  // route, fingerprint

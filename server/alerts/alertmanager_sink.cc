@@ -24,7 +24,8 @@ std::string TextOf(const Json& json, const char* key) {
 }
 
 // Labels are an alert's identity, so none changes while an incident has the same level and the same
-// representative finding. An alert that was sent with other labels is ended with those (`ended`).
+// representative finding. If an alert was sent with other labels, it is ended with these labels
+// (`ended`).
 Json AlertOf(const Json& body, const std::string& level, int64_t ends_at) {
   const Json finding = body.value("finding", Json::object());
   const Json site = finding.value("site", Json::object());
@@ -144,7 +145,7 @@ class AlertmanagerSink : public AlertSink {
     const auto known = silences_.find(alert.fingerprint);
     if (known != silences_.end()) silence["id"] = known->second;
     HttpAnswer answer = http_.Do("POST", "/api/v2/silences", DumpAlerts(silence), {});
-    if (answer.status == 404 && known != silences_.end()) {  // the server no longer knows it
+    if (answer.status == 404 && known != silences_.end()) {  // the server no longer has it
       silences_.erase(known);
       silence.erase("id");
       answer = http_.Do("POST", "/api/v2/silences", DumpAlerts(silence), {});

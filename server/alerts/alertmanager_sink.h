@@ -1,6 +1,6 @@
 // Sends to Alertmanager's API, version 2, which groups, routes and repeats alerts itself. It
-// resolves an alert that is not sent again, so open ones are posted each resend_seconds with an end
-// four times as far in the future. An incident that a person acknowledged or silenced is still
+// resolves an alert that is not sent again, so open alerts are posted every resend_seconds, with an
+// end after four times that period. An incident that a person acknowledged or silenced is still
 // posted (it is not resolved), with a separate silence that ends in the same way.
 #pragma once
 

@@ -79,7 +79,7 @@ int Spawn(std::vector<std::string> command, std::vector<std::string> environment
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);
-  // plumbd's threads block the signals that it waits for
+  // plumbd's threads block the signals for which plumbd waits
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setpgroup(&attributes, 0);
@@ -111,7 +111,7 @@ class CommandSink : public AlertSink {
     err.Close(1);
     std::string stated;
     const bool in_time = Serve(n.body, &in, &err, pid, &stated);
-    kill(-pid, SIGKILL);  // also ends what it left running
+    kill(-pid, SIGKILL);  // also ends processes that the command left
     int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
@@ -121,7 +121,8 @@ class CommandSink : public AlertSink {
   void Cancel() override { cancelled_ = true; }
 
  private:
-  // Writes its input and reads its errors until it ends. Returns false if it had to be stopped.
+  // Writes the command's input and reads its errors until it ends. Returns false if the command had
+  // to be stopped.
   bool Serve(const std::string& body, Pipe* in, Pipe* err, pid_t pid, std::string* stated) const {
     const int ended = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
     fcntl(in->end(1), F_SETFL, O_NONBLOCK);

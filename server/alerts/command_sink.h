@@ -1,6 +1,6 @@
 // Runs the operator's program, which reads the notification's JSON from standard input. No shell.
-// If it takes too long, it is killed with all it started. Exit status 0: delivered; 75
-// (EX_TEMPFAIL) or a timeout: tried again; anything else: refused.
+// If the program takes too long, it and all processes that it started are killed. Exit status 0:
+// delivered; 75 (EX_TEMPFAIL) or a timeout: tried again; anything else: refused.
 #pragma once
 
 #include <memory>

@@ -45,8 +45,8 @@ class AlertHttpClient {
   std::atomic<bool> cancelled_{false};
 };
 
-// Returns delivered for 2xx. 408, 425, 429, 5xx or no answer: may work later. Anything else never
-// will.
+// Returns delivered for 2xx. 408, 425, 429, 5xx or no answer: may work later. Any other answer:
+// refused.
 SendResult ResultOf(const HttpAnswer& answer);
 
 }  // namespace plumbline::server

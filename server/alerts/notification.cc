@@ -175,7 +175,8 @@ Json FieldsJson(const google::protobuf::Struct& fields) {
   return out;
 }
 
-// The witness is what names ids. Without them it is not sent, and neither is one that is too long.
+// Only the witness contains ids. If ids may not be sent, or if it is too long, the witness is not
+// sent.
 Json WitnessJson(const v1::Finding& f) {
   return f.witness().ByteSizeLong() > kMostWitness ? Json::object() : FieldsJson(f.witness());
 }

@@ -18,7 +18,7 @@ enum class AlertEvent {
   kReopened,   // a person opened it again, or a silence ended
   kResolved,
   kMoved,    // its findings were reported under another incident; for receivers that hold alerts
-  kSummary,  // for several that were held back by the route's limit
+  kSummary,  // for several alerts that the route's limit held back
   kTest,
 };
 // Returns "opened", "escalated", ...
@@ -43,11 +43,11 @@ Notification MakeNotification(AlertEvent event, const IncidentTable::Change& cha
                               v1::Level previous, const std::string& page, const std::string& route,
                               const std::vector<std::string>& ended = {}, bool raw_ids = false);
 
-// Makes one summary of all that was held back. `id` distinguishes it from other summaries.
+// Makes one summary of all alerts that were held back. `id` distinguishes it from other summaries.
 Notification MakeSummary(const std::string& id, const std::vector<Notification>& held,
                          const std::string& page, const std::string& route, int64_t unix_ns);
 
-// Makes a notification that states that it is a test.
+// Makes a test notification, whose text states this.
 Notification MakeTest(const std::string& route, int64_t unix_ns);
 
 // Returns "2026-11-21T12:03:41.250Z".

@@ -23,7 +23,7 @@ RouteSender::RouteSender(const AlertRoute& route, const std::string& page, Alert
       clock_(std::move(clock)),
       times_(times) {
   const auto held = log_->HeldBack(route_.name);
-  held_ = held.ok() && !held->empty();  // by an earlier process, whose window is over
+  held_ = held.ok() && !held->empty();  // set aside by an earlier process, whose window is over
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -69,7 +69,7 @@ void RouteSender::Loop() {
     }
     const Clock::time_point next = Work(stopping);
     MutexLock lock(mutex_);
-    // While stopping, what cannot be sent at once stays in the log.
+    // While stopping, alerts that cannot be sent at once stay in the log.
     if (stopping && (next > Clock::now() || Clock::now() >= stop_by_)) break;
     wake_.WaitUntil(lock, next, [this]() PLUMB_REQUIRES(mutex_) { return woken_ || stopping_; });
   }
@@ -159,7 +159,7 @@ RouteSender::Clock::time_point RouteSender::Pause() {
   return paused_until_;
 }
 
-// Nothing waits: sends the open alerts to an Alertmanager again.
+// No alert waits, so sends the open alerts to an Alertmanager again.
 RouteSender::Clock::time_point RouteSender::Idle(bool stopping) {
   const Clock::time_point now = Clock::now();
   const auto period = sink_->refresh_period();

@@ -35,7 +35,8 @@ struct AlertCounts {
   std::atomic<uint64_t> given_up{0};   // refused by the receiver, or too old
   std::atomic<uint64_t> held_back{0};  // reported in a summary instead
   std::atomic<uint64_t> log_failures{0};
-  // Time from the decision to the delivery: how many took at most kSeconds, and the sum.
+  // Time from the decision to the delivery: the number of deliveries that took at most kSeconds,
+  // and the sum of the times.
   std::array<std::atomic<uint64_t>, kSeconds.size()> within{};
   std::atomic<uint64_t> total_ms{0};
 };

@@ -28,7 +28,7 @@ struct OpenAlert {
   std::string fingerprint;
   std::string body;    // of the notification that reported it
   bool quiet = false;  // acknowledged or silenced since
-  std::string who;     // ... by which person and why
+  std::string who;     // name of the person and the reason
   std::string reason;
 };
 
@@ -43,7 +43,7 @@ class AlertSink {
   virtual std::chrono::nanoseconds refresh_period() const { return {}; }
   virtual SendResult Refresh(const std::vector<OpenAlert>&) { return {}; }
 
-  // May be called from any thread: operations in progress end soon, and so do all later ones.
+  // May be called from any thread: operations in progress and later operations end soon.
   virtual void Cancel() = 0;
 };
 

@@ -1,4 +1,4 @@
-// Checks what a configuration names: files, and rules with their settings.
+// Checks the files that a configuration names, and its rules with their settings.
 #include "absl/strings/str_cat.h"
 #include "rules/engine/active_rules.h"
 #include "rules/suppressions.h"
@@ -23,7 +23,7 @@ void CheckRules(const Config& config, ConfigMistakes* mistakes) {
         AddWrong("rules.run", rules::SelectRules({glob}).status(), mistakes);
     }
     if (!mistakes->Has("rules.run")) AddWrong("rules.run", active.status(), mistakes);
-    active = rules::SelectRules({});  // settings are checked on their own
+    active = rules::SelectRules({});  // settings are checked separately
   }
   for (const std::string& setting : config.settings)
     AddWrong("rules.set", rules::ApplySetting(setting, *active), mistakes);

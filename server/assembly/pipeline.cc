@@ -81,7 +81,7 @@ CapsuleOptions CapsuleOptionsOf(const Config& c) {
   return o;
 }
 
-// Returns the limit of the journal. Without one, a full disk would end acknowledgements. The
+// Returns the limit of the journal. Without a limit, a full disk would end acknowledgements. The
 // present journal counts as free space, otherwise each start would halve the limit.
 uint64_t KeepBytesOf(int64_t configured, const std::string& directory) {
   if (configured >= 0) return static_cast<uint64_t>(configured);
@@ -219,7 +219,7 @@ absl::Status Pipeline::Open(const Config& config, const std::string& version) {
   if (packer_ != nullptr) packer_->Start();
   if (check_ != nullptr) check_->Start();
   if (rebuild_ != nullptr) rebuild_->Start();
-  // The set takes its place in the journal: it marks what is judged after it.
+  // The set has a place in the journal, because it marks findings that are judged after it.
   suppressions_ = std::make_unique<SuppressionFile>(
       config.suppressions_file, [judge = judge_.get()](v1::SuppressionSet set) {
         v1::JudgeEvent event;
@@ -279,7 +279,7 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
       data_->journal(), RetentionOptionsOf(config, data_->journal()), gaps_.get());
   MakeRebuild(config, restored);
   MakePacker(config, version);
-  if (replay->from > scan_.oldest) MakeCheck();  // otherwise the scan has read all of it
+  if (replay->from > scan_.oldest) MakeCheck();  // otherwise the scan has read the whole journal
   checkpointer_ = std::make_unique<Checkpointer>(
       data_->checkpoint(), version, counters_, [this](uint64_t entry) {
         const MutexLock lock(segments_);
@@ -298,8 +298,8 @@ absl::Status Pipeline::Scan(const Config& config, uint64_t from) {
 }
 
 // A store that was renamed as damaged must be filled again. As long as the journal reaches back to
-// the beginning, no checkpoint may skip entries. But what the journal has lost is only in the
-// checkpoint.
+// the beginning, no checkpoint may skip entries. But if the journal has lost entries, only the
+// checkpoint has their effect.
 bool Pipeline::Usable(const CheckpointName& name) const {
   return store_->held_entry() >= name.entry || scan_.oldest > 1 || NewestEntryOf(name) > scan_.last;
 }
@@ -330,7 +330,7 @@ absl::Status Pipeline::RestoreNewest(const Config& config,
   return MakeJudge(config);
 }
 
-// Rebuilds what was closed before the checkpoint and is missing in the store. Continues an
+// Rebuilds steps that were closed before the checkpoint and are missing in the store. Continues an
 // unfinished rebuild.
 void Pipeline::MakeRebuild(const Config& config, const Checkpoint& restored) {
   RebuildRange range;
@@ -380,7 +380,8 @@ std::shared_ptr<SegmentEditor> Pipeline::MakeSampleRetention(const Config& confi
   return std::make_shared<SampleRetention>(std::move(o), counters_);
 }
 
-// Checks to the end, because a loss that begins before the checkpoint and ends after it is one.
+// Checks to the end of the journal, because a loss that begins before the checkpoint and ends after
+// it is a single loss.
 void Pipeline::MakeCheck() {
   JournalCheckOptions o;
   o.directory = data_->journal();
@@ -418,8 +419,9 @@ OpenRun Pipeline::RetryReader(const Config& config) const {
   };
 }
 
-// Retention records what it removes. So what is missing before the oldest entry without a record
-// was removed by others. Entries before the checkpoint are checked later (journal_check.h).
+// Retention records the entries that it removes. So if entries before the oldest one are missing
+// without a record, another program removed them. Entries before the checkpoint are checked later
+// (journal_check.h).
 void Pipeline::ReportScan() {
   std::vector<LostEntries> all = scan_.lost;
   if (scan_.oldest > 1) {

@@ -39,11 +39,13 @@ class Pipeline {
   ~Pipeline();
 
   // Restores the state of an earlier process and continues after it. When this returns, everything
-  // acknowledged then is known; it is judged meanwhile. Returns InvalidArgument if the
-  // configuration is wrong, FailedPrecondition if another server has the data directory.
+  // that the earlier process acknowledged is known. It is judged in the background. Returns
+  // InvalidArgument if the configuration is wrong, FailedPrecondition if another server has the
+  // data directory.
   absl::Status Open(const Config& config, const std::string& version);
 
-  // Stops the journal first; what it has taken is judged. Returns within a limited time.
+  // Stops the journal first, then judges the entries that the journal has taken. Returns within a
+  // limited time.
   void Stop();
 
   IncidentTable& incident_table() { return *incident_table_; }

@@ -56,7 +56,7 @@ std::string WithPort(const std::string& address, int port) {
 }
 
 // Loads the library of the reflection service, which registers itself when it is loaded. So plumbd
-// does not link it, and loads it only if reflection is requested.
+// does not link the library, and loads it only if reflection is requested.
 absl::Status LoadReflection() {
   if (dlopen(PLUMBLINE_REFLECTION_LIBRARY, RTLD_NOW | RTLD_GLOBAL) != nullptr) {
     return absl::OkStatus();
@@ -106,7 +106,7 @@ class ServerImpl : public Server {
  public:
   ~ServerImpl() override {
     Stop();
-    pipeline_.Stop();  // it may run even if nothing listens
+    pipeline_.Stop();  // the timer may run even if nothing listens
   }
 
   absl::Status Init(const Config& config, Watch watch) {
@@ -176,12 +176,12 @@ class ServerImpl : public Server {
     ingest_->Shutdown();
     query_->Shutdown();
     times.Note("browsers");
-    // Peers that read have ended by then; one that does not read is cut off.
+    // Peers that read have ended by then; a peer that does not read is cut off.
     grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
     times.Note("agents");
     pipeline_.Stop();
     times.Note("judge and files");
-    alerts_->Stop();  // also sends alerts for what was judged last
+    alerts_->Stop();  // also sends alerts for the last findings
     grpc_.reset();
     times.Note("alerts");
     LogDebug("stopped: {}", times.text());

@@ -44,8 +44,8 @@ class Server {
   // Reads files again that may change while it runs (SIGHUP).
   virtual void Reload() {}
 
-  // Ends the streams (agents keep what is not acknowledged), judges what was taken, and stops
-  // within a limited time.
+  // Ends the streams (agents keep what is not acknowledged), judges the batches that were taken,
+  // and stops within a limited time.
   virtual void Stop() = 0;
 };
 

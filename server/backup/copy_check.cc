@@ -16,7 +16,7 @@ namespace {
 
 using Ranges = std::map<uint64_t, uint64_t>;  // first -> last entry
 
-// Returns the entries that the server lists as lost. If there is no file, none is.
+// Returns the entries that the server lists as lost. If there is no list, returns none.
 absl::StatusOr<Ranges> ReadGaps(const std::string& path) {
   Ranges gaps;
   auto log = FramedLogReader::Open(path);

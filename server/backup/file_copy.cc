@@ -75,7 +75,7 @@ absl::Status WriteAll(int fd, const std::string& path, std::string_view bytes) {
 
 }  // namespace
 
-// Takes the descriptor. `owner`: that of the file must be the same; null: any.
+// Takes the descriptor. `owner`: the required owner of the file; null: any.
 absl::StatusOr<PinnedFile> PinnedFile::OfRegular(std::string path, int fd, const uid_t* owner) {
   PinnedFile file(std::move(path), fd);
   struct stat info {};

@@ -1,4 +1,4 @@
-// DIR/manifest.json: what a backup holds. Written last; without it a folder is no backup.
+// DIR/manifest.json: the content of a backup. Written last; without it a folder is not a backup.
 #pragma once
 
 #include <cstdint>

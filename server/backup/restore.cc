@@ -46,7 +46,7 @@ class Restore {
     std::error_code error;
     fs::path real = WithoutSlash(data_);
     for (int links = 0; links < 40 && fs::is_symlink(real, error); ++links)
-      real = real.parent_path() / fs::read_symlink(real, error);  // an absolute one replaces it
+      real = real.parent_path() / fs::read_symlink(real, error);  // an absolute path replaces it
     fs::create_directories(real.parent_path(), error);            // mkdir reports what failed
     if (mkdir(real.c_str(), 0700) != 0 && errno != EEXIST)
       return absl::ErrnoToStatus(errno, absl::StrCat(real.string(), ": cannot be made"));
@@ -61,8 +61,8 @@ class Restore {
     return absl::OkStatus();
   }
 
-  // Checks that the folder is empty, except for the lock. Removes what an interrupted restore has
-  // left.
+  // Checks that the folder is empty, except for the lock. Removes the files of an interrupted
+  // restore.
   absl::Status Prepare() {
     const std::string mark = data_ + "/" + kUnfinishedRestore;
     std::error_code error;
@@ -96,7 +96,8 @@ class Restore {
     return CheckFiles(to, manifest_);
   }
 
-  // Moves all parts to their places. The mark goes last: until then plumbd does not start here.
+  // Moves all parts to their places. Removes the mark last, because plumbd does not start here
+  // while the mark exists.
   absl::Status Arrive() {
     const std::string mark = data_ + "/" + kUnfinishedRestore;
     std::error_code error;

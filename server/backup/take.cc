@@ -33,12 +33,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kNice = 10;
-constexpr int kListTries = 100;  // of a list of checkpoints that changes while its files are opened
+constexpr int kListTries = 100;  // tries, if the list of checkpoints changes while its files are
+                                 // opened
 
 // Files and databases of DATA that are copied whole, if the server has them.
 constexpr const char* kDatabases[] = {"store.sqlite", "alerts.sqlite"};
 constexpr const char* kAfterTheJournal[] = {"gaps.plg", "quarantine"};
-// Every started server has them, and nothing else holds what they contain.
+// Every started server has these files, and no other file has their content.
 constexpr const char* kAlways[] = {"alerts.sqlite", "gaps.plg", "capsules"};
 
 std::string NameOf(const fs::path& path) { return path.filename(); }
@@ -106,8 +107,8 @@ class Backup {
   }
 
   // Opens the segments that are not open yet. The server creates segments in the order of their
-  // numbers, so a later listing lacks only those that retention removed. The newest segment of an
-  // earlier call is opened again, because a failed commit may have replaced it.
+  // numbers, so a later listing lacks only segments that retention removed. The newest segment of
+  // an earlier call is opened again, because a failed commit may have replaced it.
   absl::Status PinSegments() {
     const auto seen = ListSegments(data_ + "/journal");
     if (!seen.ok()) return seen.status();
@@ -192,8 +193,8 @@ class Backup {
     return absl::OkStatus();
   }
 
-  // If the server was writing a commit, the newest segment ends in the middle of it. That commit
-  // was not acknowledged, and is cut off.
+  // If the server was writing a commit, the newest segment ends in the middle of this commit. That
+  // commit was not acknowledged, and is cut off.
   absl::Status CheckAll() {
     auto state = CheckCopy(to_);
     if (!state.ok()) return state.status();

@@ -92,7 +92,7 @@ absl::StatusOr<BackupTarget> BackupTarget::Open(const std::string& directory,
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": another plumbd writes a backup into it"));
   }
-  // Removes what an interrupted process has left.
+  // Removes the files of an interrupted process.
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path, error)) {
     fs::remove_all(entry.path(), error);
@@ -128,7 +128,7 @@ absl::Status BackupTarget::Finish(const Manifest& manifest) {
 }
 
 // Replaces the older backup, which keeps its name until the new one is complete. If this is
-// interrupted in between, the older one is DIR.previous.
+// interrupted in between, the older backup is DIR.previous.
 absl::Status BackupTarget::Exchange() {
   const std::string previous = directory_ + kPrevious;
   std::error_code error;

@@ -12,7 +12,7 @@
 namespace plumbline::server {
 
 // DIR.unfinished, locked while a backup is written there. Removed with the object unless Finish has
-// returned OK. If a process is killed, the next one removes what it left there.
+// returned OK. If a process is killed, the next one removes its files there.
 class BackupTarget {
  public:
   // Returns FailedPrecondition if `directory` is neither free nor an older backup of the journal

@@ -29,8 +29,8 @@ class CapsuleFiles {
   absl::StatusOr<std::vector<v1::CapsuleInfo>> Load();
 
   absl::Status Save(const v1::CapsuleInfo& info);
-  void Remove(const v1::CapsuleInfo& info);       // removes all of it
-  void RemoveRanks(const v1::CapsuleInfo& info);  // removes what ranks sent
+  void Remove(const v1::CapsuleInfo& info);       // removes the whole capsule
+  void RemoveRanks(const v1::CapsuleInfo& info);  // removes the bytes that ranks sent
 
   absl::Status Append(const v1::CapsuleInfo& info, const v1::Source& rank, std::string_view data);
   void Truncate(const v1::CapsuleInfo& info, const v1::Source& rank);
@@ -38,7 +38,7 @@ class CapsuleFiles {
   // Renames the part, which is complete and checked.
   absl::Status Keep(const v1::CapsuleInfo& info, const v1::Source& rank);
 
-  // Returns the path of what a rank sent, once it is complete.
+  // Returns the path of the bytes that a rank sent, once they are complete.
   std::string Path(const v1::CapsuleInfo& info, const v1::Source& rank) const;
 
  private:

@@ -115,10 +115,10 @@ void CapsuleKeeper::Left(uint64_t stream_id, uint64_t connection) {
 }
 
 void CapsuleKeeper::OnPart(uint64_t stream_id, v1::CapsulePart part) {
-  const size_t bytes = part.ByteSizeLong() + 256;  // all of it uses memory, whatever it contains
+  const size_t bytes = part.ByteSizeLong() + 256;  // the whole message uses memory, for any content
   auto shared = std::make_shared<v1::CapsulePart>(std::move(part));
   if (!Post(bytes, [this, stream_id, shared] { PartCame(stream_id, *shared); })) {
-    ++counters_->capsule_parts_dropped;  // the next one reveals the gap
+    ++counters_->capsule_parts_dropped;  // the next part reveals the gap
   }
 }
 

@@ -1,10 +1,10 @@
 // Takes capsules: requests the calls of a finding's site at one step from every rank, collects the
-// parts, and stores what is complete.
+// parts, and stores the complete ones.
 //
 // The step must be ahead of every rank when the request arrives, and the ranks' present steps are
 // unknown. So the first try is a few steps after the newest step that the server has seen. A rank
-// that was past it reports this at once, and all ranks are requested again for a step twice as far
-// after the newest rank. So a fast trainer needs a few tries, and a slow one causes no wait.
+// that was past this step reports so at once. Then all ranks get a request for a step twice as far
+// after the newest rank. So a fast trainer needs a few tries, and a slow trainer causes no wait.
 //
 // One thread does all the work; callers only queue tasks. The queue is bounded: a part that does
 // not fit is dropped and counted, and requested again.
@@ -48,7 +48,7 @@ struct CapsuleOptions {
   // A rank is requested again after this time: a request or its answer may have been dropped.
   std::chrono::nanoseconds silence = std::chrono::seconds(5);
   size_t queue_bytes = 32u << 20;  // of parts that wait to be written
-  // capsules; beyond it the oldest are removed, and none are taken automatically
+  // capsules; if there are more, the oldest are removed and none are taken automatically
   size_t most = 2048;
   // Null: ids are not redacted.
   std::shared_ptr<const transport::Redactor> redactor;
@@ -79,8 +79,8 @@ class CapsuleKeeper {
   // Handles a new finding of a run in progress.
   void OnFinding(const v1::Finding& finding);
 
-  // Requests a capsule: `done` gets its info, on the keeper's thread. If the keeper stops before,
-  // it is never called.
+  // Requests a capsule: `done` gets the capsule's info, on the keeper's thread. If the keeper stops
+  // before, `done` is never called.
   void Request(const v1::Finding& finding, bool anew,
                std::function<void(absl::StatusOr<v1::CapsuleInfo>)> done);
 

@@ -14,7 +14,7 @@
 namespace plumbline::server {
 namespace {
 
-constexpr int kMostCalls = 4;  // ... while the site is not called in every step
+constexpr int kMostCalls = 4;  // the same, while the site is not called in every step
 constexpr uint32_t kMostTries = 12;
 constexpr int kMostAgain = 8;
 constexpr size_t kMostWords = 512;  // limit of a rank's error text
@@ -61,7 +61,7 @@ void CapsuleKeeper::PartCame(Capsule* capsule, int index, const v1::CapsulePart&
   if (!part.error().empty()) {
     Refused(capsule, index, part);
   } else if (part.offset() < info.ranks(index).bytes()) {
-    return;  // sent before it got the server's request to resume
+    return;  // the rank sent this part before it got the server's request to resume
   } else if (auto s = Check(*capsule, index, part); !s.ok()) {
     QueryAgain(capsule, index, s);
   } else if (s = Finish(capsule, index, part); !s.ok()) {
@@ -145,7 +145,8 @@ absl::Status CapsuleKeeper::Finish(Capsule* capsule, int index, const v1::Capsul
   return absl::OkStatus();
 }
 
-// Redacts the ids after the digest was checked: it covers the bytes as the rank sent them.
+// Redacts the ids after the digest was checked, because the digest covers the bytes as the rank
+// sent them.
 absl::Status CapsuleKeeper::Redact(const v1::CapsuleInfo& info, v1::CapsuleRank* rank,
                                    v1::Batch* batch, std::string* digest) {
   if (options_.redactor == nullptr) return absl::OkStatus();

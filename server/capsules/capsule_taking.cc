@@ -24,7 +24,7 @@ uint64_t RandomId() {
   return id == 0 ? 1 : id;
 }
 
-// Returns the margin of the n-th try: twice the one before, which a rank had passed.
+// Returns the margin of the n-th try: twice the previous margin, which was too small for some rank.
 int64_t MarginOf(uint32_t tries) {
   int64_t margin = kFirstMargin;
   while (--tries > 0 && margin < kLastMargin) margin *= 2;
@@ -228,7 +228,7 @@ void CapsuleKeeper::SampleDensely(const v1::Finding& finding) {
   for (const uint64_t id : run_processes_.StreamsOf(finding.site().run())) Direct(id, directive);
 }
 
-// Requests what is missing of a process that has connected, possibly again.
+// Requests the missing parts of a process that has connected, possibly again.
 void CapsuleKeeper::TakeUp(uint64_t stream_id) {
   const std::vector<v1::Source>& sources = run_processes_.Of(stream_id)->sources;
   for (auto& [fingerprint, capsule] : capsules_) {
@@ -240,7 +240,7 @@ void CapsuleKeeper::TakeUp(uint64_t stream_id) {
         continue;
       }
       // A finished rank may be requested again for another step, because another rank was past this
-      // one.
+      // step.
       capsule.ranks[static_cast<size_t>(i)].stream = stream_id;
       if (rank.state() == v1::CapsuleRank::STATE_ASKED) Query(&capsule, i);
       if (rank.state() == v1::CapsuleRank::STATE_HELD) Release(capsule, i);

@@ -31,7 +31,7 @@ size_t RunProcesses::Role::following() const {
 bool RunProcesses::Joined(uint64_t stream_id, Stream stream, Time now) {
   Stream& known = streams_[stream_id];
   if (known.connection > stream.connection) return false;
-  // Count the new ones first, so that a run in progress does not count as new.
+  // Count the new processes first, so that a run in progress does not count as new.
   for (const v1::Source& source : stream.sources) Count(source, stream.follows, now);
   for (const v1::Source& source : known.sources) Uncount(source, known.follows);
   known = std::move(stream);

@@ -31,7 +31,7 @@ class HttpConnection {
   Outcome Read(std::string* out);
   // Writes bytes; `*taken` is the number written.
   Outcome Write(std::string_view bytes, size_t* taken);
-  // Ends the sending side. What the peer still sends is not read.
+  // Ends the sending side. Data that the peer still sends are not read.
   void DescribeEnd();
 
   static short EventsOf(Outcome outcome) { return outcome == Outcome::kWrite ? POLLOUT : POLLIN; }

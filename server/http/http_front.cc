@@ -90,7 +90,7 @@ void HttpFront::Wait(Clock::time_point now) {
 
 void HttpFront::Accept(Clock::time_point now) {
   for (int i = 0; i < kAcceptsAtOnce; ++i) {
-    if (working_ >= kMostConnections) {  // others wait in the kernel
+    if (working_ >= kMostConnections) {  // further connections wait in the kernel
       accept_after_ = now + kBusy;
       return;
     }
@@ -226,7 +226,7 @@ bool HttpFront::Advance(uint64_t id, Peer* peer, Clock::time_point now) {
     peer->polled = HttpConnection::EventsOf(outcome);
     if (outcome == HttpConnection::Outcome::kOver) return false;
     if (outcome != HttpConnection::Outcome::kDone) return true;
-    peer->phase = Phase::kHead;  // within the rest of the time
+    peer->phase = Phase::kHead;  // within the remaining time
   }
   for (;;) {
     if (peer->phase == Phase::kHead && !ReadHead(id, peer, now)) return false;
@@ -303,7 +303,8 @@ bool HttpFront::ReadNextToEvents(Peer* peer) {
   }
 }
 
-// Reads the rest: if a socket is closed with bytes unread, the peer may lose the answer.
+// Reads the remaining bytes, because if a socket is closed with unread bytes, the peer may lose the
+// answer.
 bool HttpFront::ReadToTheEnd(Peer* peer) {
   char unread[4096];
   for (;;) {

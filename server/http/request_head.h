@@ -8,8 +8,7 @@
 
 namespace plumbline::server {
 
-// No request has a body: otherwise a sender could have it taken for the next request, or compress
-// it.
+// No request has a body. A body could be mistaken for the next request, or be compressed.
 constexpr size_t kMostHeadBytes = 64 << 10;
 constexpr size_t kMostTargetBytes = 8 << 10;
 constexpr size_t kMostHeaders = 100;

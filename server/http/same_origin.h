@@ -1,5 +1,5 @@
-// Checks whether a page of this server sent a request that changes state, and not one of another
-// site.
+// Checks that a request which changes state was sent by a page of this server, not by a page of
+// another site.
 #pragma once
 
 #include <string_view>

@@ -11,7 +11,7 @@ namespace plumbline::server {
 namespace {
 
 constexpr size_t kMostWhole = 64;    // findings of an incident that are kept complete
-constexpr int kMostGathered = 64;    // ... and listed in messages
+constexpr int kMostGathered = 64;    // findings of an incident that are listed in messages
 constexpr int kMostRanksOfSlim = 8;  // limit of the ranks that a shortened finding names
 
 // Run of the artificial finding by which plumb doctor checks that findings arrive. Its incidents
@@ -118,7 +118,7 @@ void IncidentTable::Slim(Member* member) {
   --member->entry->whole;
 }
 
-// Records the incident from which all findings of another one came, if it is only one.
+// If all findings of an incident came from one other incident, records that incident.
 void IncidentTable::NoteOrigin(Entry* to, const Entry* from, bool opens, bool joins) {
   if (!joins) return;
   std::string& origin = *to->status.mutable_moved_from();
@@ -141,8 +141,8 @@ void IncidentTable::Revive(Entry* entry) {
                   absorbed->end());
 }
 
-// Merges `from`, which is empty, into `into`. If all of `into` came from it, what people decided
-// about it still applies.
+// Merges `from`, which is empty, into `into`. If all findings of `into` came from `from`, the
+// decisions of people about `from` still apply.
 void IncidentTable::Merge(Entry* from, Entry* into, v1::Finding last, int64_t now,
                           PendingCalls* pending) {
   const v1::Incident::State before = from->incident.state();
@@ -231,7 +231,7 @@ IncidentTable::Placed IncidentTable::Put(const v1::Finding& finding, uint64_t co
 }
 
 // Records the distance between findings. It is limited, because a fault that was fixed and returns
-// much later shows nothing about how often it is sampled.
+// much later does not show how often it is sampled.
 void IncidentTable::NoteApart(Entry* to, bool fresh, int64_t step) const {
   constexpr int64_t kMostApart = 16;  // as a multiple of quiet_steps
   const int64_t seen = to->status.seen_step();

@@ -92,8 +92,8 @@ const IncidentTable::Member* IncidentTable::Named(const Entry& entry, const std:
   return only;
 }
 
-// Returns the incident that an update is for: by its own fingerprint, the one it was merged into,
-// or the one of a finding.
+// Returns the incident that an update is for: by the incident's fingerprint, by that of an incident
+// merged into it, or by that of a finding.
 IncidentTable::Entry* IncidentTable::Meant(const std::string& fingerprint) {
   auto found = by_fingerprint_.find(fingerprint);
   if (found == by_fingerprint_.end()) {

@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint32_t kVersion = 2;
 
-// Converts the state of an older server, with one incident per finding, to incidents by cause: the
-// one whose state is closest to open gives the state of the joined one.
+// Converts the state of an older server, with one incident per finding, to incidents by cause. The
+// joined incident gets the state that is closest to open.
 v1::IncidentBookState Gathered(const v1::IncidentBookState& old) {
   v1::IncidentBookState state;
   state.set_book(old.book());

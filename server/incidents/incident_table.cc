@@ -93,8 +93,8 @@ void IncidentTable::SetState(Entry* entry, v1::Incident::State state) {
   entry->status.clear_silenced_until_unix_ns();
 }
 
-// Returns the steps after which an incident is resolved. If it is sampled only every few steps, it
-// must be missed twice.
+// Returns the steps after which an incident is resolved. If the incident is sampled only every few
+// steps, two samples must not show it.
 int64_t IncidentTable::QuietOf(const Entry& entry) const {
   return std::max(quiet_steps_, 2 * entry.status.steps_apart());
 }
@@ -222,7 +222,7 @@ absl::Status IncidentTable::Apply(const v1::IncidentUpdate& update) {
       entry.status.set_reason(update.reason());
     }
     Revision::Change change = Revision::CHANGE_REOPENED;
-    if (stop) {  // its state does not change
+    if (stop) {  // the state of this incident does not change
       change = Revision::CHANGE_STOPPED;
     } else if (update.action() == v1::IncidentUpdate::ACTION_ACKNOWLEDGE) {
       SetState(&entry, v1::Incident::STATE_ACKNOWLEDGED);

@@ -1,5 +1,5 @@
-// Incidents: findings of one (rule, run, cause), gathered; what people did to them; and their
-// changes, in order, for watchers.
+// Incidents: findings of one (rule, run, cause), gathered; the decisions of people about them; and
+// their changes, in order, for watchers.
 //
 // A finding whose cause is refined moves to the incident of that cause, and an incident that is
 // left empty closes as merged. So the incidents and their contents depend only on the final
@@ -73,7 +73,8 @@ class IncidentTable {
   // The result for a finding.
   struct Placed {
     bool opened = false;  // its incident is new
-    bool shows = false;   // it represents its incident, and did not before at this strength
+    bool shows = false;   // the finding represents its incident, and did not before at this
+                          // strength
   };
   // Adds the merged finding of its fingerprint, of `count` verdicts so far.
   Placed Put(const v1::Finding& finding, uint64_t count);
@@ -82,7 +83,7 @@ class IncidentTable {
   // Resolves the incidents of a rule in a run, because later evidence shows that the condition is
   // over.
   void Continued(const std::string& run, const std::string& rule, const std::string& why);
-  // The run is over and is forgotten: its incidents are resolved.
+  // Resolves the incidents of a run that is over and is forgotten.
   void RunForgotten(const std::string& run);
   // Erases the incidents of a run.
   void Forget(const std::string& run);
@@ -117,8 +118,8 @@ class IncidentTable {
   // Records that changes after position `sure` were replayed in another order (between runs) than
   // an earlier process reported them.
   void CameInAnotherOrder(uint64_t sure);
-  // Returns the cursor at which a reader continues that has seen all up to `position`, so that it
-  // misses nothing.
+  // Returns the cursor for a reader that has seen all changes up to `position`, so that it misses
+  // none.
   uint64_t CursorOf(uint64_t position) const;
   // Call before the first change.
   void SetQuietSteps(int64_t steps);
@@ -131,8 +132,9 @@ class IncidentTable {
   // a finding that the filter's fingerprint names is the one shown.
   std::vector<Change> List(const IncidentFilter& filter) const;
   uint64_t OpenIn(const std::string& run) const;  // neither resolved nor suppressed
-  // Returns how many are neither resolved nor suppressed, by rule and level. `wanted`: counts only
-  // those whose shown finding it accepts; it is called under the table's lock.
+  // Returns the number of incidents that are neither resolved nor suppressed, by rule and level.
+  // `wanted`: counts only those whose shown finding it accepts; it is called under the table's
+  // lock.
   using RuleCounts = std::map<std::pair<std::string, v1::Level>, uint64_t>;
   RuleCounts OpenByRule(const std::function<bool(const v1::Finding&)>& wanted = nullptr) const;
 
@@ -163,7 +165,8 @@ class IncidentTable {
     uint64_t changed_at = 0;
     std::set<Member*, ShownFirst> members;
     size_t whole = 0;                // members that are complete
-    const Member* newest = nullptr;  // the last one added; null: it has moved away
+    const Member* newest = nullptr;  // the member added last; null: it has moved to another
+                                     // incident
 
     const v1::Finding& shown() const {
       return members.empty() ? incident.finding() : (*members.begin())->finding;

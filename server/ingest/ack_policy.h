@@ -1,5 +1,5 @@
 // Decides when to acknowledge: after a number of batches, or at once if the sender waits. (The
-// caller has the clock: a timer sends what has been held back too long.)
+// caller has the clock: a timer sends acknowledgements that were held back too long.)
 #pragma once
 
 #include <cstddef>

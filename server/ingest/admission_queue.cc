@@ -39,7 +39,8 @@ AdmissionQueue::~AdmissionQueue() {
 std::optional<AdmissionQueue::Place> AdmissionQueue::Query(Request request) {
   const std::string key = KeyOf(request.sender);
   const MutexLock lock(mutex_);
-  ++requesting_;  // before the try, so that a place that becomes free after it is noticed
+  ++requesting_;  // set before the try, so that a place which becomes free during the try is
+                  // noticed
   const bool full = queue_.size() >= kMost || bytes_ + request.bytes > kMostBytes;
   const bool fits = !full && MayWaitLocked(request, key);
   const bool overtakes = !full && of_senders_.Of(SenderKeyOf(request.sender)) > 0;
@@ -52,13 +53,13 @@ std::optional<AdmissionQueue::Place> AdmissionQueue::Query(Request request) {
   }
   ++counters_->waited_hellos;
   AppendLocked(std::move(request), key, place.status());
-  retry_ = retry_ || overtakes;  // it was not tried
+  retry_ = retry_ || overtakes;  // this hello was not tried
   changed_.NotifyAll();
   return std::nullopt;
 }
 
-// Returns true if its connection has a place in the queue. Drops an earlier request of the same
-// connection if its call is gone.
+// Returns true if its connection has a place in the queue. If the call of an earlier request of
+// this connection is gone, drops that request.
 bool AdmissionQueue::MayWaitLocked(const Request& request, const std::string& key) {
   if (request.sender.connection.empty()) return false;
   if (const auto same = by_key_.find(key); same != by_key_.end()) {
@@ -92,8 +93,8 @@ void AdmissionQueue::OnFree() {
   changed_.NotifyAll();
 }
 
-// Tries each hello once, the oldest first. If the first may not have a place, because its sender
-// has its share, the next one is tried.
+// Tries each hello once, the oldest first. If the sender of the first hello has used its share,
+// tries the next hello.
 std::vector<AdmissionQueue::Answer> AdmissionQueue::AdmitLocked() {
   const auto begun = Clock::now();
   std::vector<Answer> answers;

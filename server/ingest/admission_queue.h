@@ -1,7 +1,7 @@
 // Queues hellos that found no place for their runs (run_shares.h). Each free place goes to the
-// hello that has waited longest and may have it, so that a sender that retries without a pause does
-// not take all of them. A new run waits for at most one place for each connection that waited
-// before it.
+// permitted hello that has waited longest, so that a sender that retries without a pause does not
+// take all of them. A new run waits for at most one place for each connection that waited before
+// it.
 #pragma once
 
 #include <atomic>
@@ -49,8 +49,8 @@ class AdmissionQueue {
     std::weak_ptr<const void> call;  // if it is gone, the request is dropped
     std::function<void(Place)> done;
   };
-  // Returns the place, or the reason why there is none. Returns nothing if the request waits: then
-  // `done` is called later, by the queue's thread, with no lock held.
+  // Returns the place, or the reason why there is none. If the request waits, returns nothing. Then
+  // the queue's thread calls `done` later, with no lock held.
   std::optional<Place> Query(Request request);
 
  private:

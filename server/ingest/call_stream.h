@@ -27,7 +27,7 @@ class CallStreamOwner {
                            const v1::Directive& directive) = 0;
 };
 
-// The owner uses its public members and guards them by its own lock.
+// The owner uses the public members and guards them by the owner's lock.
 class CallStream : public Connection, public std::enable_shared_from_this<CallStream> {
  public:
   CallStream(std::weak_ptr<CallStreamOwner> owner, const v1::Hello& hello, bool is_shared,
@@ -64,7 +64,7 @@ class CallStream : public Connection, public std::enable_shared_from_this<CallSt
   bool welcomed = false;
   bool over = false;    // nothing more is sent to it
   bool yields = false;  // a newer hello of the same call is being checked
-  // while it yields: a connection took its stream over, possibly the newer one
+  // set while it yields: another connection took its stream over, possibly the newer one
   bool superseded = false;
   bool scheduled = false;  // a timer will check `acks`
   bool owed = false;       // an acknowledgement of it is queued

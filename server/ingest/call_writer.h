@@ -15,7 +15,7 @@
 
 namespace plumbline::server {
 
-// Not thread-safe: its owner's lock guards it, also in gRPC's callbacks.
+// Not thread-safe: the owner's lock guards it, also in gRPC's callbacks.
 class CallWriter {
  public:
   using Call = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;

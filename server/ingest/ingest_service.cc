@@ -21,8 +21,8 @@ constexpr std::chrono::milliseconds kShortPace{20}, kLongPace{500};
 // two seconds under load.
 constexpr int kPlaceWait = 3;
 
-// Shares the limit among all streams: senders that send in order use none of it, so it needs no
-// shares per sender.
+// All streams share one limit. It is not divided among senders, because a sender that sends in
+// order does not use it.
 Sequencer::Limits WaitingOf(const IngestOptions& options) {
   Sequencer::Limits limits = options.waiting;
   limits.of_all = std::make_shared<SharedBytes>(options.waiting_bytes, Shares(), "waiting batches",
@@ -127,7 +127,7 @@ class IngestServiceImpl : public IngestService,
 
  private:
   // Restores the ranks that an earlier process knew, once the judge has found them in the journal.
-  // Resumes streams that are held only by silent ones.
+  // Resumes streams that are held only by silent streams.
   void Pace() {
     std::vector<Pacer::Resume> free;
     if (!restored_ && !judge_->catching_up()) {

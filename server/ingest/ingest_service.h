@@ -63,8 +63,8 @@ class IngestService {
                                                Askers askers = {});
 
   virtual grpc::Service* service() = 0;
-  // Acknowledges what is held and ends every stream with UNAVAILABLE: agents keep the rest and
-  // reconnect.
+  // Acknowledges held batches and ends every stream with UNAVAILABLE. Agents keep the other batches
+  // and reconnect.
   virtual void Shutdown() = 0;
   virtual size_t connected() const = 0;
 };

@@ -150,8 +150,8 @@ absl::StatusOr<Intake::Joined> Intake::Join(v1::Hello* stated, std::weak_ptr<Con
 void Intake::JoinLocked(const v1::Hello& hello, Joined* joined, std::vector<Pacer::Resume>* free) {
   if (const auto owner = joined->stream->owner.lock())
     pacer_->Join(joined->stream->id, owner->call(), hello, free);
-  // Returns what this server holds itself: nothing, if it lost its memory and has no journal,
-  // although the numbers continue. Then the agent declares its sites again.
+  // The number up to which this server holds batches. If it lost its memory and has no journal,
+  // this is 0 although the numbers continue, so that the agent declares its sites again.
   joined->held = joined->stream->held;
   DeclareLocked(joined->stream, hello);
   journal_->Then(
@@ -207,7 +207,7 @@ void Intake::Hear(const Joined& joined, const v1::Heartbeat& heartbeat) {
     if (!stream.beat->on_its_way.exchange(true)) {
       JudgeItem item = ConnectionItem(JudgeItem::Kind::kBeat, stream);
       item.beat = stream.beat;
-      // Queued after the batches that came before it.
+      // Queued after the earlier batches.
       journal_->Then(
           [judge = judge_, item = Share(std::move(item))] { judge->Push(std::move(*item)); });
     }
@@ -369,7 +369,7 @@ Intake::HandedOn Intake::HandOnLocked(const std::shared_ptr<StreamState>& stream
   HandedOn handed;
   bool near = true;
   for (size_t i = 0; i < ready.size(); ++i) {
-    // Only one resumption is needed.
+    // One resumption is enough.
     Pacer::Resume resume = i + 1 == ready.size() ? ResumptionOf(*stream) : nullptr;
     if (ready[i].refused.empty()) {
       near = pacer_->Hear(stream->id, *ready[i].batch, ready[i].unsent, resume, free);
@@ -420,7 +420,7 @@ void Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch 
   });
 }
 
-// Refuses a batch. Its number is used up, and this must be as durable as the batch would have been.
+// Refuses a batch. Its number is used up. This must be as durable as the batch would have been.
 void Intake::RefuseLocked(const std::shared_ptr<StreamState>& stream, uint64_t sequence,
                           ParsedBatch batch) {
   const uint64_t items = std::max(ItemsOf(*batch.batch), batch.refused_items);

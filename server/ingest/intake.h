@@ -60,8 +60,8 @@ class Intake {
   absl::StatusOr<Joined> Join(v1::Hello* stated, std::weak_ptr<Connection> owner,
                               const MayWrite& may_write, const Sender& sender,
                               std::shared_ptr<NameTable::Hold> names);
-  // Records that the connection is gone. `ended`: in the way it is when its process ends; false:
-  // unknown.
+  // Records that the connection is gone. `ended`: the connection ended as it does when the process
+  // ends; false: unknown.
   void Leave(const Joined& joined, bool ended = false);
 
   enum class Outcome {
@@ -76,14 +76,15 @@ class Intake {
     bool room = true;
     uint64_t next = 0;  // the next expected number
     uint64_t held = 0;
-    size_t refused = 0;  // batches, this one or those that waited for it; OnRefused follows
+    size_t refused = 0;  // batches, this batch or those that waited for it; OnRefused follows
   };
-  // Takes a batch with `sequence` > 0. A batch that is malformed, or refused already, is refused by
-  // number.
+  // Takes a batch with `sequence` > 0. Refuses a batch by number if it is malformed or was already
+  // refused.
   Taken Offer(const Joined& joined, uint64_t sequence, ParsedBatch batch);
   // Records the progress that the stream reports while it has nothing to send.
   void Hear(const Joined& joined, const v1::Heartbeat& heartbeat);
-  // Runs `what` once everything taken so far is held. It never runs if the journal stops before.
+  // Runs `what` when the journal holds everything that was taken so far. If the journal stops
+  // before, `what` never runs.
   void WhenHeld(std::function<void()> what) { journal_->Then(std::move(what)); }
   // Returns true if `sequence` is the next expected number.
   bool IsDue(const Joined& joined, uint64_t sequence) const;

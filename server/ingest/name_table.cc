@@ -22,7 +22,7 @@ NameTable::Cost NameTable::CostOfName(const v1::Site& site) {
   return {absl::HashOf(site.layer(), site.op()), BytesOf(site.layer().size() + site.op().size())};
 }
 
-// A run without space for a name can still report how much it lost.
+// A run without space for a name can still report the number of lost items.
 NameTable::Cost NameTable::CostOfLoss(const v1::Loss& loss) {
   if (loss.site().layer().empty() && loss.site().op().empty())
     return {absl::HashOf(loss.cause()), 0, Kind::kCause};

@@ -34,7 +34,7 @@ namespace plumbline::server {
 class NameTable {
  public:
   // `bytes`: the limit for the names of all runs; null: none. A run may use a quarter of it, and
-  // gets more while it has less than is left.
+  // gets more while it has less than the remaining bytes.
   NameTable(size_t max_runs, size_t max_names, Shares shares = {},
             std::shared_ptr<SharedBytes> bytes = nullptr)
       : max_names_(max_names), bytes_(std::move(bytes)), run_shares_(max_runs, std::move(shares)) {}

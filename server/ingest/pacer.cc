@@ -120,7 +120,7 @@ void Pacer::Uncount(const Stream& stream, Part* part) {
 // Updates whether the stream holds others, and at which position.
 void Pacer::Place(uint64_t id, const Stream& stream, Part* part) {
   Group& group = *part->group;
-  // A stream without a reported position is at the position where the others began.
+  // If a stream has not reported a position, it counts as being where the others began.
   const int64_t stated = part->position();
   const int64_t position = stated == kNever ? group.base : stated;
   const bool comes = stream.backlog || stream.call == nullptr;

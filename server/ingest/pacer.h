@@ -1,15 +1,15 @@
 // Keeps the streams of a run near each other. Steps stay open for an expected rank (judge/
-// run_table.h), and what is read from the others meanwhile would fill the memory. Unread data waits
-// in the agents' outboxes and spools.
+// run_table.h), and batches that are read from the other ranks meanwhile would fill the memory.
+// Unread data waits in the agents' outboxes and spools.
 //
 // A stream holds the others of its run (same attempt and role) while it has unread batches, and
-// after it was disconnected. So do the ranks of the declared world that have sent no hello. A
-// stream that is more than half a window ahead of the slowest holder is not read until the holder
-// has come closer. A rank that is itself slow has no backlog and holds no stream; nor does one
-// without a report for `patience`.
+// after it was disconnected. Ranks of the declared world that have sent no hello also hold the
+// others. A stream that is more than half a window ahead of the slowest holder is not read until
+// the holder has come closer. A rank that is only slow has no backlog and holds no stream. A rank
+// that has sent no report for `patience` holds no stream either.
 //
 // Only connected streams hold a shared call (a relay's): the hello of an unconnected rank may be in
-// the unread part of the call, so that the call would wait for itself.
+// the unread part of the call, so that the call would wait for its own data.
 //
 // The cost of a report does not grow with the number of ranks of its stream, its call or its run.
 #pragma once
@@ -33,7 +33,7 @@
 
 namespace plumbline::server {
 
-// Thread-safe. Streams that may be read again are returned in `free`; the caller must call them
+// Thread-safe. Functions that resume reading are returned in `free`; the caller must call them
 // while it holds no lock.
 class Pacer {
  public:
@@ -51,27 +51,28 @@ class Pacer {
   Pacer& operator=(const Pacer&) = delete;
 
   // Adds a connection of the stream. Streams of one `call` are read together, so they are paused
-  // together: if the slowest of them is ahead. Reports of another connection are forgotten.
+  // together, if the slowest of them is ahead. Reports of another connection are forgotten.
   void Join(uint64_t stream, const void* call, const v1::Hello& hello, std::vector<Resume>* free);
   // Removes the connection. Its unfinished ranks hold others until patience ends: their process may
   // return, or another one may replace it.
   void Leave(uint64_t stream, std::vector<Resume>* free);
   // Restores a rank that an earlier server knew, and its progress (the least int64: none). `over`:
-  // no rank waits for it. `alone`: nor for those of its world that never came. Reports of streams
-  // replace this.
+  // no rank waits for this rank. `alone`: no rank waits for ranks of its world that never came.
+  // Reports of streams replace this.
   void Restore(uint64_t stream, const v1::Source& source, int64_t through, bool over, bool alone,
                std::vector<Resume>* free);
 
   // Records that a batch of a joined stream was read; its progress uses the stream's sources, and
-  // `unsent` batches follow. Returns false if the stream is ahead: do not read on before `resume`,
-  // which is returned once in the `free` of some call. If `resume` is null, it is not paused.
+  // `unsent` batches follow. Returns false if the stream is ahead. Then do not read on before
+  // `resume`, which is returned once in the `free` of a later call. If `resume` is null, it is not
+  // paused.
   bool Hear(uint64_t stream, const v1::Batch& batch, uint64_t unsent, Resume resume,
             std::vector<Resume>* free);
   // Records a heartbeat.
   void Hear(uint64_t stream, const v1::Heartbeat& heartbeat, std::vector<Resume>* free);
 
-  // Resumes streams that only silent ones hold, and forgets streams that do not return. Call about
-  // every second.
+  // Resumes streams that are held only by silent streams, and forgets streams that do not return.
+  // Call about every second.
   void Tick(std::vector<Resume>* free);
 
   size_t streams() const;  // known
@@ -114,9 +115,9 @@ class Pacer {
     Group* group = nullptr;
     std::unordered_map<uint32_t, Rank> ranks;
     std::set<std::pair<int64_t, uint32_t>> unfinished;  // those not finished: (through, rank)
-    int64_t held_at = kNever;                           // its position in ...
-    Holders* held_in = nullptr;      // ... one of its group's sets; null: it holds no stream
-    std::optional<int64_t> counted;  // its position in its call
+    int64_t held_at = kNever;                           // its position in one of its group's sets
+    Holders* held_in = nullptr;                         // that set; null: it holds no stream
+    std::optional<int64_t> counted;                     // its position in its call
     // Returns kNoLimit if every rank has finished, kNever while one has not reported its progress.
     int64_t position() const;
   };

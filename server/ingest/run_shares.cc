@@ -32,8 +32,8 @@ absl::Status RunShares::Take(const Sender& sender, size_t known, bool known_befo
     return absl::ResourceExhaustedError(
         shares_.Full(sender.entries, most_, "runs", "ingest.max_runs"));
   }
-  // Also limits names of runs that are neither connected nor over: until the judge ends them, those
-  // with a connection of their own could be more than all others.
+  // Also limits names of runs that are neither connected nor over: until the judge ends them, runs
+  // with a separate connection could outnumber all others.
   const bool room = known < most_ + 2 * reserve_ + most_;
   if (!known_before && known >= most_ && !(room && TakeOfReserves(sender, place)))
     return Full(sender);
@@ -50,8 +50,8 @@ bool RunShares::TakeOfReserves(const Sender& sender, Place* place) {
   const size_t of_connection = line.empty() ? kOfConnection : kOfRelay;
   if (of_connections_.Of(sender.connection) >= of_connection) return false;
   if (!line.empty() && of_lines_.Of(line) >= kOfConnection) return false;
-  // A relay may invent what it states about its processes. So the places of its processes are taken
-  // first, and its connection gets no more of the address's places than a direct connection.
+  // A relay may invent facts about its processes. So the places of its processes are taken first,
+  // and its connection gets no more of the address's places than a direct connection.
   const std::string process =
       sender.after.empty() ? "" : absl::StrCat(sender.address, " ", sender.after);
   if (!process.empty() && of_processes_.Take(process)) {

@@ -19,7 +19,7 @@ namespace plumbline::server {
 // Not thread-safe.
 class RunShares {
  public:
-  static constexpr size_t kOfConnection = 8;  // a hello names as many runs
+  static constexpr size_t kOfConnection = 8;  // largest number of runs in a hello
   static constexpr size_t kOfRelay = 256;     // of a relay's connection, for all of its processes
 
   RunShares(size_t most, Shares shares) : most_(most), shares_(std::move(shares)) {}
@@ -38,7 +38,7 @@ class RunShares {
   absl::Status Take(const Sender& sender, size_t known, bool known_before, Place* place);
   // Frees a reserved name, when no connection names the run any more.
   void Disconnected(Place* place);
-  // Uncounts the name, when it is forgotten.
+  // Removes the name from the count when it is forgotten.
   void Give(Place* place);
 
  private:
@@ -54,7 +54,8 @@ class RunShares {
 
   const size_t most_;
   const Shares shares_;
-  const size_t reserve_ = most_ < 8 ? 0 : most_ / 2;  // with one place, a sender would take all
+  const size_t reserve_ = most_ < 8 ? 0 : most_ / 2;  // if only one place exists, one sender could
+                                                      // take all
   Reserve of_addresses_{reserve_, {}}, of_processes_{reserve_, {}};
   NameCounts of_connections_, of_lines_;
   NameCounts of_addresses_by_;  // places of addresses, by connection

@@ -112,7 +112,7 @@ void Session::Resume() {
   }
 }
 
-// Handles one message. Returns false if there is no space: do not read on.
+// Handles one message. Returns false if there is no space; then the caller must not read on.
 bool Session::Consume() {
   ParsedBatch batch;
   batch.bytes = incoming_.Length();
@@ -188,8 +188,8 @@ bool Session::Fail(const CallStreamPtr& call_stream, grpc::StatusCode code,
   return true;
 }
 
-// Handles a message that cannot be used. If its batch has the next expected number, it is refused
-// by that number. Otherwise it is unknown what was lost, and the stream ends. In a shared call only
+// Handles a message that cannot be used. If its batch has the next expected number, refuses the
+// batch by that number. Otherwise the loss is unknown, and the stream ends. In a shared call only
 // the stream that the message names ends, so that an agent's invalid data does not affect others.
 bool Session::Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std::string why) {
   ParsedBatch batch;
@@ -304,7 +304,7 @@ void Session::OnGoodbye(const v1::Goodbye& goodbye) {
 // ---- streams -------------------------------------------------------------------------------
 
 // Returns the stream that a message belongs to. If the call is not shared, its only stream takes
-// every message; one with another id is refused by number.
+// every message; a message with another id is refused by number.
 Session::CallStreamPtr Session::Find(uint64_t stream_id) {
   const MutexLock lock(mutex_);
   if (!shared_) return call_streams_.empty() ? nullptr : call_streams_.begin()->second;
@@ -312,7 +312,7 @@ Session::CallStreamPtr Session::Find(uint64_t stream_id) {
   return found == call_streams_.end() ? nullptr : found->second;
 }
 
-// Returns false if the stream was not there any more.
+// Returns false if the stream no longer exists.
 bool Session::Forget(const CallStreamPtr& call_stream) {
   const MutexLock lock(mutex_);
   call_stream->over = true;
@@ -350,7 +350,8 @@ void Session::OnSuperseded(const CallStreamPtr& call_stream) {
   {
     const MutexLock lock(mutex_);
     if (call_stream->over) return;
-    if (call_stream->yields) {  // the newer hello of this call did it, unless that is refused
+    if (call_stream->yields) {  // the newer hello of this call took the stream, unless that hello
+                                // is refused
       call_stream->superseded = true;
       return;
     }

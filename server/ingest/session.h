@@ -50,7 +50,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
                 public CallStreamOwner,
                 public std::enable_shared_from_this<Session> {
  public:
-  // `lease`: what its caller may do; `peer`: the caller, as gRPC names it.
+  // `lease`: the permissions of the caller; `peer`: the caller, as gRPC names it.
   Session(const SessionContext* context, std::shared_ptr<Lease> lease, const std::string& peer,
           std::function<void(Session*)> on_done)
       : context_(context),

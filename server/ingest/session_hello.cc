@@ -14,7 +14,8 @@ bool Session::OnHello(v1::Hello* received) {
   {
     const MutexLock lock(mutex_);
     second = greeted_ && !(shared_ && hello.shared());
-    // A call stays shared or not: one stream's second hello does not change it for the others.
+    // Whether a call is shared does not change: a second hello of one stream does not change it for
+    // the others.
     if (!std::exchange(greeted_, true)) shared_ = hello.shared();
     call_stream =
         std::make_shared<CallStream>(weak_from_this(), hello, shared_, context_->ack_batches);
@@ -100,8 +101,8 @@ bool Session::Greet(const CallStreamPtr& call_stream, v1::Hello* hello,
   return room;
 }
 
-// Delays the answer: a sender that retries without a pause would otherwise get most of what becomes
-// free.
+// Delays the answer: otherwise a sender that retries without a pause would get most of the free
+// places.
 bool Session::Refuse(const CallStreamPtr& call_stream, const absl::Status& why) {
   // The codes of both libraries are the same numbers.
   const auto code = static_cast<grpc::StatusCode>(why.raw_code());
@@ -122,8 +123,9 @@ Sender Session::SenderOf(const v1::Hello& hello, bool shared) const {
 }
 
 // Returns the connection that this call has for the stream of `newer`, if any: of a
-// relay's process that came back, or whose stream id another process uses. It goes on until the
-// newer one is taken in, and ends without a word. An older relay has ended it already.
+// relay's process that came back, or whose stream id another process uses. That connection
+// continues until the newer one is accepted, and then ends without a message. An older relay has
+// already ended it.
 Session::CallStreamPtr Session::Yield(const CallStreamPtr& newer) {
   const MutexLock lock(mutex_);
   const auto same = call_streams_.find(newer->stream_id);

@@ -27,7 +27,7 @@ struct Checkpoint {
   std::map<std::string, std::string> parts;
 };
 
-// Takes a checkpoint by pieces.
+// Receives a checkpoint in pieces.
 class CheckpointSink {
  public:
   virtual ~CheckpointSink() = default;
@@ -45,13 +45,14 @@ struct CheckpointName {
   std::string path;
 };
 
-// Writes a checkpoint next to those that are there, piece by piece as it comes. It counts once
-// Finish has returned OK, which removes all but the two newest. Without it, or on failure, the
-// older ones are as they were. Not thread-safe; one at a time in a directory.
+// Writes a checkpoint next to the existing ones, piece by piece as it arrives. The checkpoint is
+// valid after Finish has returned OK; Finish removes all checkpoints except the two newest. Without
+// Finish, or on failure, the older checkpoints do not change. Not thread-safe; one at a time in a
+// directory.
 class CheckpointWriter : public CheckpointSink {
  public:
   CheckpointWriter(std::string directory, std::string tool_version);
-  ~CheckpointWriter() override;  // removes what was not finished
+  ~CheckpointWriter() override;  // removes an unfinished checkpoint
   void Head(uint64_t entry, uint64_t event, int64_t unix_ns) override;
   void Part(std::string_view name, std::string_view bytes) override;
   absl::Status Finish();

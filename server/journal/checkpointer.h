@@ -1,5 +1,5 @@
-// Writes checkpoints on a thread of its own, one at a time, and reports which of them the journal
-// may rely on.
+// Writes checkpoints on a separate thread, one at a time, and reports on which of them the journal
+// may rely.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class Checkpointer {
   // oldest checkpoint that is kept. `counters` must outlive it.
   Checkpointer(std::string directory, std::string tool_version, Counters* counters,
                std::function<void(uint64_t)> after_write);
-  ~Checkpointer();  // waits for the one that is being written
+  ~Checkpointer();  // waits for the checkpoint that is being written
 
   // Returns false while a checkpoint is being written.
   bool idle() const { return idle_; }

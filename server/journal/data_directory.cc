@@ -37,7 +37,7 @@ int CloseOne(const std::filesystem::path& path) {
   return chmod(path.c_str(), info.st_mode & 0700) == 0 ? 1 : 0;
 }
 
-// Closes what an earlier process left open under another umask, or what a copy brought.
+// Closes files that an earlier process left open under another umask, or that were copied here.
 void CloseToOthers(const std::string& directory) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -102,7 +102,7 @@ absl::StatusOr<std::unique_ptr<DataDirectoryLock>> DataDirectoryLock::Take(
   const int fd = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(name, ": cannot open"));
   std::unique_ptr<DataDirectoryLock> held(new DataDirectoryLock(fd));
-  // The kernel releases the lock when the process ends, however it ends.
+  // The kernel releases the lock when the process ends, for any reason.
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, absl::StrCat(name, ": flock"));
     std::string holder = Holder(fd);

@@ -43,7 +43,7 @@ class DataDirectoryLock {
 
 class DataDirectory {
  public:
-  // Creates what is missing. Returns InvalidArgument if the path cannot be a directory,
+  // Creates missing folders. Returns InvalidArgument if the path cannot be a directory,
   // FailedPrecondition if another process holds it or a restore into it was interrupted.
   static absl::StatusOr<std::unique_ptr<DataDirectory>> Open(const std::string& path);
 

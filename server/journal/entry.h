@@ -8,9 +8,8 @@
 //                    kJournalSkip:  v1::JournalSkip
 //                    kJournalEvent: v1::JournalEvent
 //
-// Once no more is written to it, a segment is written again in a third of its bytes
-// (segment_packer.h): its header then has another schema, and kJournalPacked frames
-// (packed_block.h) hold its entries.
+// When a segment is complete, it is written again in a third of its bytes (segment_packer.h): its
+// header then has another schema, and kJournalPacked frames (packed_block.h) hold its entries.
 //
 // The payload of an entry starts with 32 bytes, little-endian: number u64, time of receipt in
 // nanoseconds since 1970 i64, stream id u64, sequence u64. Numbers count from 1 without gaps: a gap

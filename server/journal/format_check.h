@@ -1,4 +1,4 @@
-// Checks whether this build may use a journal, before anything of it is read, cut or written.
+// Checks whether this build may use a journal, before any part of it is read, cut or written.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ inline constexpr char kJournalSchema[] = "plumbline.journal/1";
 inline constexpr char kPackedSchema[] = "plumbline.journal-packed/1";
 
 // Returns FailedPrecondition if a segment was written in another format, by a newer or older
-// plumbd; the message names the segment and what to do. A segment whose beginning is damaged is
+// plumbd; the message names the segment and the fix. A segment whose beginning is damaged is
 // ignored.
 absl::Status CheckJournalFormat(const std::string& directory);
 

@@ -1,4 +1,5 @@
-// Records permanently what the journal no longer holds: removed by retention, or lost to damage.
+// Records permanently the entries that the journal no longer holds: removed by retention, or lost
+// to damage.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,8 @@ class GapTable {
   // Returns the parts of entries 1 to `last` that retention did not remove.
   std::vector<LostEntries> NotTaken(uint64_t last) const;
 
-  // Returns what retention removed of entries after this one, by run and attempt, without a reason.
+  // Returns the gaps of entries after this one that retention removed, by run and attempt, without
+  // a reason.
   std::vector<v1::Gap> TakenAfter(uint64_t entry) const;
   // Returns the gaps of one run and of unknown runs; if empty, all. Merged by run, attempt and
   // reason.

@@ -127,8 +127,8 @@ void Journal::Loop() {
   if (writer_ != nullptr) (void)writer_->SyncNow();
 }
 
-// Waits for items, then for more to commit with the first one. Returns false if none is left and
-// the journal must end.
+// Waits for an item, then for more items to commit with it. Returns false if none is left and the
+// journal must end.
 bool Journal::Gather(std::vector<Item>* batch) {
   MutexLock lock(mutex_);
   while (queue_.empty()) {

@@ -1,6 +1,7 @@
 // The journal: one writing thread numbers entries, commits many at once, and then calls back in
-// order. When its callback is called, an entry is held: it will be judged, whatever happens to the
-// process (and, depending on the sync policy, to the host). Only held entries may be acknowledged.
+// order. When its callback is called, an entry is held: it will be judged, even if the process dies
+// (and, depending on the sync policy, even if the host crashes). Only held entries may be
+// acknowledged.
 //
 // Without a directory nothing is stored; numbers and order are the same.
 #pragma once
@@ -55,7 +56,7 @@ class Journal {
   // if the journal stops before. Must not be called from `done` or `what`.
   absl::StatusOr<EntryPrefix> AppendAndWait(JournalEntry entry);
 
-  // Commits what was appended, for a short limited time, and ends the thread.
+  // Commits the appended entries, for a short limited time, and ends the thread.
   void Stop();
 
   // Returns the number up to which all entries are held.

@@ -61,7 +61,7 @@ void JournalCheck::Read() {
 }
 
 void JournalCheck::Emit(const LostEntries& lost) {
-  // If retention removed it meanwhile, it is recorded already.
+  // If retention removed the segment meanwhile, this is already recorded.
   const auto segments = ListSegments(options_.directory);
   if (segments.ok() && !segments->empty() && lost.last < segments->front().first) return;
   if (auto s = gaps_->AddLost(lost); !s.ok())

@@ -1,6 +1,6 @@
 // Reads, once after a start, the entries before the checkpoint, which no replay reads. A missing or
-// damaged segment there changes no finding, but audits need it. So the damage is reported when it
-// is detected, not when an audit fails.
+// damaged segment there changes no finding, but audits need it. So the damage is reported here, not
+// first when an audit fails.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ struct JournalCheckOptions {
 // Thread-safe.
 class JournalCheck {
  public:
-  // `gaps` must outlive it: it records what is lost.
+  // `gaps` records the losses and must outlive it.
   JournalCheck(JournalCheckOptions options, GapTable* gaps)
       : options_(std::move(options)), gaps_(gaps) {}
   ~JournalCheck() { Stop(); }

@@ -14,7 +14,8 @@ absl::StatusOr<std::unique_ptr<JournalReader>> JournalReader::Open(const std::st
   auto segments = ListSegments(directory);
   if (!segments.ok()) return segments.status();
   from = std::max<uint64_t>(from, 1);
-  // Segments that end before `from` are not opened. What retention removed is not a loss here.
+  // Segments that end before `from` are not opened. Entries that retention removed are not a loss
+  // here.
   auto& list = *segments;
   while (list.size() >= 2 && list[1].first <= from) list.erase(list.begin());
   if (!list.empty()) from = std::max(from, list.front().first);

@@ -43,8 +43,8 @@ class JournalReader {
   // ---- state of the reading ----
   // Returns the number of the entry that Next expects.
   uint64_t next() const { return next_; }
-  // After kEnd: returns what is wrong after the last complete frame, except for a torn tail; empty
-  // if nothing is.
+  // After kEnd: returns the damage after the last complete frame; empty if there is none, or only a
+  // torn tail.
   const std::string& damaged_end() const { return damage_; }
   // Return the path of the last segment read, and its bytes up to its last complete frame.
   const std::string& path() const { return path_; }
@@ -69,7 +69,7 @@ class JournalReader {
   std::unique_ptr<FramedLogReader> log_;
   std::string path_;
   std::string damage_;  // first damage since the last complete entry
-  BlockReader block_;   // the rest of the last kJournalPacked frame
+  BlockReader block_;   // the unread part of the last kJournalPacked frame
   bool held_ = false;   // an entry after the loss was already read
   StoredEntry ahead_;
   LostEntries lost_;

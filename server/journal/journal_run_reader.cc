@@ -39,7 +39,7 @@ bool SpeaksOf(std::string_view batch_wire, const std::string& run) {
   }
 }
 
-// Reduces the event to what concerns `run`; returns false if nothing does.
+// Reduces the event to the parts about `run`. If there are none, returns false.
 bool Narrow(v1::JudgeEvent* event, const std::string& run) {
   if (ReportsAhead(*event)) return false;
   if (event->has_run_finished()) return event->run_finished().run() == run;
@@ -48,7 +48,7 @@ bool Narrow(v1::JudgeEvent* event, const std::string& run) {
   if (event->has_steps_closed()) return event->steps_closed().run() == run;
   if (event->has_make_room()) return event->make_room().run() == run;
   if (event->has_ended()) return event->ended().run() == run;
-  if (event->has_incident()) {  // other updates name no run, and decide no verdict
+  if (event->has_incident()) {  // other updates name no run and do not change a verdict
     const auto opened = analysis::QuarantineOpened(*event);
     return opened && opened->site().run() == run;
   }

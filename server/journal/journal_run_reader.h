@@ -1,4 +1,4 @@
-// Returns what the journal holds of a run, in the order in which it was judged.
+// Returns the journal's items of a run, in the order in which they were judged.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,8 @@ struct RunReaderOptions {
 
 // Makes a reader. Each pass reads the journal twice, because events are written after the batches
 // that follow them in judged order. `gaps` must outlive the reader and its cursors. If a pass finds
-// new damage, it is recorded there and ends the pass with DataLoss. The next pass skips it.
+// new damage, it records the damage in `gaps` and ends with DataLoss. The next pass skips the
+// damage.
 std::unique_ptr<RunReader> MakeRunReader(RunReaderOptions options, GapTable* gaps);
 
 }  // namespace plumbline::server

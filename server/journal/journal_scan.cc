@@ -30,7 +30,7 @@ void Take(const StoredEntry& entry, uint64_t from, JournalScan* scan) {
   scan->streams.Note(entry.prefix.stream_id, entry.prefix.sequence, facts.sets, facts.sources);
 }
 
-// Handles what follows the last complete frame of the newest segment. An incomplete frame was never
+// Handles bytes after the last complete frame of the newest segment. An incomplete frame was never
 // acknowledged and is cut off. Other damage counts as a loss of an unknown number of entries.
 absl::Status EndScan(const JournalReader& reader, JournalScan* scan) {
   if (!reader.damaged_end().empty()) {

@@ -1,5 +1,5 @@
-// Reads from a journal, once, what a restart needs before it may serve. The entries are judged
-// later.
+// Reads from a journal, once, the data that a restart needs before it may serve. The entries are
+// judged later.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct StoredEvent {
 };
 
 // Sorts events by the entry after which they are applied. Runs are judged at the same time, so the
-// run that is further may have written its event first. The order within a run stays.
+// run that was judged further may have written its event first. The order within a run stays.
 void InJudgedOrder(std::vector<StoredEvent>* events);
 
 // Returns true for an event without content. From it to the next checkpoint, entries of some runs

@@ -33,7 +33,7 @@ void AddLostEnd(const std::string& journal, const std::vector<CheckpointName>& c
   scan->last = newest;
   const auto judged = restored.parts.find(kCheckpointStreams);
   if (judged == restored.parts.end()) return;
-  // If the journal still knows a stream, its position is the newer one, or equal.
+  // If the journal has the stream, the journal's position is newer or equal.
   StreamPositions streams(max_streams);
   streams.Add(judged->second);
   for (const std::string& held : scan->streams.Encode(SIZE_MAX)) streams.Add(held);

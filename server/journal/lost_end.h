@@ -1,6 +1,6 @@
 // Handles a checkpoint that is newer than the journal's end. It proves that the journal has lost
-// entries: the host lost its memory, or a copy was cut short. Only the checkpoint's state of them
-// remains.
+// entries: the host lost its memory, or a copy was cut short. Only their effect on the checkpoint's
+// state remains.
 #pragma once
 
 #include <cstddef>

@@ -17,7 +17,7 @@ namespace {
 constexpr uint32_t kForm = 1;
 constexpr int kTextLevel = 3;
 constexpr uint8_t kCut = 0x80;  // added to an entry's type
-// Bytes per entry in the text in addition to its own: type and length.
+// Bytes per entry in the text, in addition to the payload: type and length.
 constexpr size_t kMostDirectory = 1 + 10;
 
 struct Header {

@@ -1,4 +1,4 @@
-// Removes segments that are too old or exceed the size limit, and records what they held.
+// Removes segments that are too old or exceed the size limit, and records their content.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,8 @@ struct JournalRetentionOptions {
   std::chrono::nanoseconds keep{};  // since receipt; 0: no limit
 };
 
-// Returns what a segment holds of each run and attempt: the number of evidence items and values of
-// series, and their steps.
+// Returns the content of a segment for each run and attempt: the number of evidence items and
+// values of series, and their steps.
 absl::StatusOr<v1::JournalGaps> Summarise(const std::string& directory, const Segment& segment,
                                           uint64_t last_entry, const std::string& reason);
 

@@ -11,8 +11,8 @@
 
 namespace plumbline::server {
 
-// One pass over what the journal holds of a run. Used by one thread at a time. Holds no lock
-// between calls, so that a slow reader never blocks the journal.
+// One pass over the journal's items of a run. Used by one thread at a time. Holds no lock between
+// calls, so that a slow reader never blocks the journal.
 class RunCursor {
  public:
   virtual ~RunCursor() = default;

@@ -2,7 +2,8 @@
 // in the background at the lowest priority.
 //
 // The new file gets another name until it is complete and synced, and then replaces the old one, so
-// that a crash leaves one of both. A segment with missing or damaged entries stays unchanged.
+// that after a crash one of the two files exists. A segment with missing or damaged entries stays
+// unchanged.
 #pragma once
 
 #include <atomic>
@@ -43,7 +44,7 @@ struct PackerOptions {
   // Returns the entry up to which a restart needs no segments. Only segments that end there are
   // packed.
   std::function<uint64_t()> settled;
-  // returns true while other work needs the disk: the packer waits
+  // while it returns true, other work needs the disk, and the packer waits
   std::function<bool()> busy = [] { return false; };
   std::chrono::nanoseconds period = std::chrono::minutes(1);  // between two checks
   // Changes entries of rewritten segments; null: none. Called on the packer's thread.

@@ -83,7 +83,7 @@ class Rewrite {
       return Damaged(absl::StrCat("expected an entry, found a frame of type ",
                                   static_cast<int>(type), " and ", payload.size(), " bytes"));
     }
-    if (prefix.number > last_) return absl::OkStatus();  // void: the next segment has it
+    if (prefix.number > last_) return absl::OkStatus();  // void: the next segment has this entry
     if (prefix.number != next_) {
       return Damaged(absl::StrCat("expected entry ", next_, ", found ", prefix.number));
     }

@@ -40,14 +40,14 @@ class SegmentWriter {
 
   // Appends the frames of a commit whose first entry has number `first`. If OK, they are held
   // according to the policy. Otherwise none is, and the caller must try the same commit again with
-  // the same numbers. After a failed sync the next try begins a new segment, since the kernel may
-  // have dropped what it could not write and reports that only once. `streams` is the state at the
-  // entry before.
+  // the same numbers. After a failed sync the next try begins a new segment, because the kernel may
+  // have dropped data that it could not write, and reports this only once. `streams` is the state
+  // at the entry before.
   absl::Status Commit(std::span<const FrameToAppend> frames, uint64_t first, int64_t unix_ns,
                       const StreamPositions& streams);
 
-  // Syncs if the policy's interval has passed. A failure starts a new segment. Then what was
-  // written since the last sync is only as safe as the kernel keeps it.
+  // Syncs if the policy's interval has passed. A failure starts a new segment. Then the kernel
+  // alone decides whether data since the last sync survive.
   absl::Status SyncIfDue(std::chrono::steady_clock::time_point now);
   // Returns when SyncIfDue must be called; max() if there is nothing to sync.
   std::chrono::steady_clock::time_point sync_due() const;

@@ -20,7 +20,7 @@ struct StreamFacts {
   std::vector<SetRecord> sets;
   std::vector<SourceRecord> sources;
 };
-// Reads them from the batch's wire bytes without parsing the rest. If the bytes are not a valid
+// Reads them from the batch's wire bytes without parsing other fields. If the bytes are not a valid
 // batch, returns what was found before the fault.
 StreamFacts FactsOf(std::string_view batch_wire);
 

@@ -21,8 +21,8 @@ class CheckpointSchedule {
   };
   // If runs are in progress for this long after it is due, they begin nothing more.
   static constexpr std::chrono::seconds kPatience{5};
-  // Judging is blocked for at most a tenth of the time: after a checkpoint the next one waits for
-  // this multiple of its time.
+  // Judging is blocked for at most a tenth of the time: after a checkpoint, the next one waits for
+  // this multiple of the time that the checkpoint took.
   static constexpr int kRest = 9;
 
   // A checkpoint is due after `bytes` were judged, or after `interval`, whichever is first.
@@ -33,7 +33,7 @@ class CheckpointSchedule {
   // Requests a checkpoint even if nothing is new. Returns false if one was requested already.
   bool Request() { return !std::exchange(requested_, true); }
 
-  // Returns true if one is due, and from then on `waiting` is true.
+  // Returns true if a checkpoint is due; then `waiting` is true.
   bool Due(Time now) {
     const bool due = requested_ || judged_ >= bytes_ || now >= next_;
     if (due && !waiting()) since_ = now;
@@ -60,7 +60,7 @@ class CheckpointSchedule {
   const Nanos interval_;
   uint64_t judged_ = 0;  // bytes, since the last one
   Time next_{};
-  Time since_{};  // since when it is due; the epoch: it is not
+  Time since_{};  // time since which it is due; the epoch: it is not due
   bool requested_ = false;
   At last_;
 };

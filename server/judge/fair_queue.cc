@@ -108,7 +108,7 @@ void FairQueue::Forget(Flow* flow) {
   flows_.erase(flow);
 }
 
-// Keeps what is left of the run's credit until its next flow.
+// Keeps the rest of the run's credit until its next flow.
 void FairQueue::KeepTag(const std::string& run, const Flow& flow) {
   const Nanos tag = flow.fresh ? now_tag_ - kCredit + flow.tag : flow.tag;
   if (tag <= now_tag_ - kCredit) return;
@@ -118,7 +118,8 @@ void FairQueue::KeepTag(const std::string& run, const Flow& flow) {
   most_tags_ = std::max<size_t>(64, 2 * tags_.size());
 }
 
-// Continues from the tag that a run had when its flow ended: the flow has used no less.
+// Continues from the tag that a run had when its flow ended, because the flow has used at least
+// that time.
 void FairQueue::GoOnFrom(Nanos tag, Flow* flow) const {
   if (!flow->fresh) {
     flow->tag = std::max(flow->tag, tag);

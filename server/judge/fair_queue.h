@@ -6,8 +6,8 @@
 // While no item waits long, all work begins in order of arrival. Once the oldest item that could
 // begin has waited for kPatience, flows take turns by the time that they used, so that a flow that
 // used little does not wait for the backlog of others. (Start-time fair queueing: a flow's tag is
-// the time that it used, and a flow that returns begins at the tag of the others. Until it has used
-// kCredit it goes before those that have, however many there are; of several such flows the one
+// the time that it used, and a flow that returns begins at the tag of the others. Until a flow has
+// used kCredit, it goes before all flows that have used theirs. Among several such flows, the one
 // that used least goes first.)
 #pragma once
 
@@ -142,10 +142,10 @@ class FairQueue {
   std::map<uint64_t, Flow*> by_order_;  // flows that can begin, by their first work
   std::map<Turn, Flow*> by_turn_;       // the same flows
   std::map<uint64_t, Flow*> by_room_;   // flows whose first work frees memory
-  Nanos now_tag_{0};                    // the greatest of the work begun so far
-  // Tags of runs without a flow that had used more than the others.
+  Nanos now_tag_{0};                    // the greatest tag of the work begun so far
+  // Tags of runs that have no flow and had used more than the others.
   std::unordered_map<std::string, Nanos, absl::Hash<std::string>> tags_;
-  size_t most_tags_ = 64;  // beyond it, tags without effect are deleted
+  size_t most_tags_ = 64;  // if there are more, tags without effect are deleted
   std::set<std::string> held_back_;
   std::set<Flow*> busy_;  // with work in progress
   size_t going_on_ = 0;

@@ -53,7 +53,7 @@ void HeldRuns::Defer(uint64_t entry, const v1::JudgeEvent& event) {
 
 void HeldRuns::Report() {
   for (const v1::QuarantinedRun& run : std::exchange(worker().held, {})) {
-    // a retry passes the run's steps to the store again, after those that it has
+    // a retry passes the run's steps to the store again, after the steps that the store has
     parts_.store->FinishRun(run.run());
     if (!parts_.judging->catching_up()) Keep(run);
   }
@@ -193,7 +193,7 @@ void HeldRuns::Continue() {
   EndSlice(next, all);
 }
 
-// Judges what the journal keeps of the run, until the given time. Returns the last answer of the
+// Judges the journal's items of the run, until the given time. Returns the last answer of the
 // reader.
 RunRetry::Next HeldRuns::JudgeStored(Clock::time_point until) {
   const bool to_the_end = until == Clock::time_point::max();
@@ -206,7 +206,8 @@ RunRetry::Next HeldRuns::JudgeStored(Clock::time_point until) {
   return next;
 }
 
-// Judges what arrived during the retry, until the given time. Returns true if nothing is left.
+// Judges the items that arrived during the retry, until the given time. Returns true if none is
+// left.
 bool HeldRuns::JudgeDeferred(Clock::time_point until) {
   RunRetry::Deferred live;
   while (worker().held.empty() && Clock::now() < until) {
@@ -241,8 +242,8 @@ void HeldRuns::EndSlice(RunRetry::Next next, bool all) {
   Release();
 }
 
-// Removes the run from the quarantine on disk once a checkpoint contains what was judged, because a
-// restart begins there.
+// Removes the run from the quarantine on disk when a checkpoint contains its judged items, because
+// a restart begins at that checkpoint.
 void HeldRuns::Release() {
   const auto now = Clock::now();
   if (now < retry_->wake) return;

@@ -1,6 +1,6 @@
-// Runs in quarantine, as the judge treats them: it leaves them out, reports them as incidents, and
-// applies a person's decision. A dropped run is never judged. A retried run is judged again from
-// all that is kept of it, in slices between the work on other runs.
+// Runs in quarantine, as the judge treats them: the judge leaves them out, reports them as
+// incidents, and applies a person's decision. A dropped run is never judged. A retried run is
+// judged again from all its stored items, in slices between the work on other runs.
 #pragma once
 
 #include <chrono>
@@ -32,14 +32,15 @@ class HeldRuns {
   using Clock = JudgeQueue::Clock;
   using Done = std::function<void(absl::Status)>;
 
-  // The functions of the judge that it uses.
+  // The functions of the judge that this uses.
   class Judging {
    public:
     virtual ~Judging() = default;
     virtual absl::Status KeepAndApply(v1::JudgeEvent event) = 0;
     virtual absl::Status AddToEngine(const std::shared_ptr<const v1::Batch>& batch) = 0;
     virtual void ShowClosedStep(const std::string& run) = 0;
-    // Takes a run out of what queries show, and returns its counts; KeepCounted puts them back.
+    // Removes a run from the results of queries, and returns its counts; KeepCounted puts them
+    // back.
     virtual RunTable::Counted TakeCounted(const std::string& run) = 0;
     virtual void KeepCounted(const std::string& run, const RunTable::Counted& counted) = 0;
     // Returns the entry up to which the run was judged, and the last event that was applied.
@@ -85,7 +86,8 @@ class HeldRuns {
   const std::string* retried() const { return retry_ == nullptr ? nullptr : &retry_->run.run(); }
   // Returns when Continue has work again. Only with a retried run.
   Clock::time_point wake() const { return retry_->wake; }
-  // Judges the retried run until the slice is over; to the end if too much waits for it.
+  // Judges the retried run until the slice is over. If too much waits for this run, judges to the
+  // end.
   void Continue();
   // Ends the retry of this run, if it is the retried one.
   void EndRetryOf(const std::string& run, const absl::Status& status);
@@ -101,7 +103,7 @@ class HeldRuns {
     bool handed_in = false;  // the checkpoint
     int64_t former_checkpoint = 0;
     RunTable::Counted counted;    // before the retry
-    uint64_t refused_before = 0;  // items of it that were not refused again yet
+    uint64_t refused_before = 0;  // items of this run that were not refused again yet
     Clock::time_point wake{};
   };
 

@@ -13,8 +13,8 @@
 namespace plumbline::server {
 namespace {
 
-// Limit for judging after SIGTERM. What is not judged by then stays in the journal, and the next
-// start judges it.
+// Limit for judging after SIGTERM. Entries that are not judged by then stay in the journal, and the
+// next start judges them.
 constexpr std::chrono::seconds kJudgeDrainTime{1};
 int64_t UnixNanos() { return static_cast<int64_t>(UnixNs()); }
 

@@ -1,12 +1,12 @@
-// Feeds the rule engine with the journal's entries, turns verdicts into incidents and keeps what
-// the query service shows.
+// Feeds the rule engine with the journal's entries, turns verdicts into incidents and keeps the
+// data for the query service.
 //
 // Each run's entries are judged in the journal's order; runs do not wait for each other
 // (docs/decisions/0036). One judging thread at a time holds the turn (judge_threads.h) and begins
-// the next work (fair_queue.h). Every member without a lock of its own is used only with the turn.
+// the next work (fair_queue.h). Every member without a separate lock is used only with the turn.
 // While the engine judges a run, which takes by far the longest, others may take the turn over: if
-// it takes long, another thread continues with other runs. Whatever the engine calls meanwhile
-// (OnVerdict, the store, the quarantine, RunTable::AddLate) has locks.
+// it takes long, another thread continues with other runs. Functions that the engine calls
+// meanwhile (OnVerdict, the store, the quarantine, RunTable::AddLate) have locks.
 //
 // Everything that decides a verdict has a place in the journal: batches by their numbers, and
 // decisions by the clock or from outside as events, which are committed first and then applied.
@@ -63,18 +63,18 @@ struct JudgeOptions {
   std::chrono::nanoseconds grace = std::chrono::seconds(30);
   // a rank may make no progress for this long
   std::chrono::nanoseconds hang = std::chrono::seconds(10);
-  // ... and a run may begin no step for this long
+  // a run may begin no step for this long
   std::chrono::nanoseconds between_steps = std::chrono::seconds(60);
   size_t queue_bytes = 256u << 20;
   size_t max_streams = 20000;  // that a checkpoint knows
   // Limit of runs that are over; the oldest beyond it are forgotten. The same limit applies to runs
   // that have lost their connections; those beyond it are over at once.
   size_t max_runs = 10'000;
-  uint64_t open_bytes = 0;           // limit of the open steps of all runs, and likewise of the
-                                     // rules' state; 0: no limit
-  Store* store = nullptr;            // gets what closes; must outlive the judge
+  uint64_t open_bytes = 0;           // limit of the open steps of all runs, and of the rules'
+                                     // state; 0: no limit
+  Store* store = nullptr;            // gets closed steps; must outlive the judge
   Quarantine* quarantine = nullptr;  // must outlive it; null: a quarantine that is not stored
-  OpenRun open_run;                  // opens what is stored of a run; empty: nothing is stored
+  OpenRun open_run;                  // opens the stored items of a run; empty: nothing is stored
   // A checkpoint is due after this many judged bytes, or after this time, whichever is first.
   uint64_t checkpoint_bytes = 256u << 20;
   std::chrono::nanoseconds checkpoint_interval = std::chrono::seconds(60);
@@ -104,7 +104,7 @@ class Judge : private HeldRuns::Judging, private MemoryLimits::Judging {
   static std::map<std::string, uint64_t> AheadOf(const Checkpoint& checkpoint);
   absl::Status Restore(const Checkpoint& checkpoint);
 
-  // Judges what `replay` names, then what is pushed. Call once. `journal` and `checkpointer` must
+  // Judges the entries in `replay`, then pushed items. Call once. `journal` and `checkpointer` must
   // outlive the judge. If `checkpointer` is null, no checkpoint is written. Returns an error if the
   // entries to judge again cannot be read.
   absl::Status Start(Journal* journal, Checkpointer* checkpointer, Replay replay);
@@ -132,13 +132,13 @@ class Judge : private HeldRuns::Judging, private MemoryLimits::Judging {
   // (JudgeThreads::LongestWork).
   std::chrono::nanoseconds judging_for() const { return threads_.LongestWork(); }
 
-  // Queues a decision that was made outside: it takes its place among the batches and is journalled
+  // Queues a decision that was made outside. It has a place among the batches and is journalled
   // like them. `done` runs on a judging thread after it was applied, or with the reason why it
   // could not be written. If the judge stops before, `done` never runs.
   void Decide(v1::JudgeEvent event, std::function<void(absl::Status)> done);
 
   // Applies a person's decision about a run in quarantine. `done` is called as for Decide; for a
-  // retry, once all that is kept of the run has been judged. The person's name is written to the
+  // retry, when all stored items of the run have been judged. The person's name is written to the
   // log and to the incident's history.
   void UpdateRun(const std::string& run, v1::UpdateRunRequest::Action action,
                  const std::string& who, std::function<void(absl::Status)> done);
@@ -148,8 +148,8 @@ class Judge : private HeldRuns::Judging, private MemoryLimits::Judging {
   // written when this returns. Call before the journal is stopped, so that a last checkpoint can be
   // taken.
   void StopDeciding();
-  // Judges what was pushed, for a short limited time, then stops. Runs that continue elsewhere are
-  // not finished by it. The journal must have been stopped.
+  // Judges pushed items for a short limited time, then stops. Does not finish runs, because they
+  // may continue with another server. The journal must have been stopped.
   void Stop();
 
   // Sets a callback that runs on a judging thread for each finding that represents its incident,
@@ -190,7 +190,7 @@ class Judge : private HeldRuns::Judging, private MemoryLimits::Judging {
 
   std::vector<v1::RunInfo> Runs() const;
   RunKnown Known(const std::string& run) const;
-  // Returns the ranks of runs in progress, as far as was judged.
+  // Returns the ranks of runs in progress, as of the judged entries.
   std::vector<KnownRank> Ranks() const;
   v1::ListVerdictsResponse Verdicts(const std::string& run) const;
   using Judged = RunReports::Judged;
@@ -304,7 +304,7 @@ class Judge : private HeldRuns::Judging, private MemoryLimits::Judging {
   JudgeQueue queue_;  // has its own lock
   std::unique_ptr<rules::Engine> engine_;
 
-  // The holder of the turn may use what follows.
+  // Only the holder of the turn may use the following members.
   JudgeThreads threads_;
   FairQueue fair_queue_;
   std::deque<JudgeItem> for_all_;  // decisions that concern every run
@@ -320,7 +320,7 @@ class Judge : private HeldRuns::Judging, private MemoryLimits::Judging {
   std::map<uint64_t, uint64_t> left_streams_;
   AwakeClock awake_;
   std::map<std::string, v1::Finding> found_again_;  // while catching up
-  // while catching up: what the checkpoint knew beyond its entry
+  // while catching up: runs that the checkpoint knew beyond its entry
   std::map<std::string, uint64_t> restored_ahead_;
   StreamMarks streams_;
   Journal* journal_ = nullptr;
@@ -336,7 +336,7 @@ class Judge : private HeldRuns::Judging, private MemoryLimits::Judging {
   HeldRuns held_runs_;
   MemoryLimits limits_;
 
-  mutable Mutex mutex_;  // guards what follows, which queries read
+  mutable Mutex mutex_;  // guards the following members, which queries read
   RunTable runs_ PLUMB_GUARDED_BY(mutex_);
   RunReports reports_ PLUMB_GUARDED_BY(mutex_);
   OverRuns over_runs_ PLUMB_GUARDED_BY(mutex_);

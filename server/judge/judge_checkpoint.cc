@@ -77,7 +77,8 @@ absl::Status Judge::Restore(const Checkpoint& checkpoint) {
   const MutexLock lock(mutex_);
   PersistReports(archive);
   archive.End();
-  // The engine is restored and the rest is not: the caller must start again with a new judge.
+  // The engine is restored and the other parts are not, so the caller must start again with a new
+  // judge.
   if (!archive.ok()) return absl::DataLossError(archive.error());
   for (const v1::QuarantinedRun& run : quarantine_->List()) engine_->Drop(run.run());
   runs_.DisconnectAll(Now());
@@ -171,8 +172,8 @@ void Judge::HandInCheckpoint() {
   const bool news =
       checkpoints_.HasNews({judged_entry_, applied_event_}) || !fair_queue_.Ahead().empty();
   if (checkpointer_ == nullptr || undecided_ || !news) return;
-  // Writes an event with a number above all that the checkpoint knows. If the journal loses its
-  // end, the next start sees from it that these numbers were used.
+  // Writes an event with a number above all numbers in the checkpoint. If the journal loses its
+  // end, the event shows the next start that these numbers were used.
   const std::map<std::string, uint64_t> ahead = fair_queue_.Ahead();
   const bool beyond = std::any_of(ahead.begin(), ahead.end(),
                                   [this](const auto& run) { return run.second > applied_event_; });

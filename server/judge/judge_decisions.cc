@@ -11,8 +11,8 @@
 namespace plumbline::server {
 
 // Returns the entry for an event. It carries the number of the last entry of its run that was
-// judged before it, or of a later one up to which all runs have been judged; either gives its place
-// among the run's entries.
+// judged before it, or of a later one up to which all runs have been judged; both numbers determine
+// its place among the run's entries.
 JournalEntry Judge::EntryFor(v1::JudgeEvent* event, uint64_t* after) const {
   event->set_unix_ns(static_cast<int64_t>(UnixNs()));
   *after = EntryOf(RunOf(*event));
@@ -51,9 +51,8 @@ absl::Status Judge::ApplyCommitted(uint64_t after, const v1::JudgeEvent& event,
   return absl::OkStatus();
 }
 
-// Returns true if a decision may be written while other work goes on. If no other work waits, there
-// is nothing to gain. A checkpoint and a decision about every run wait until no work is in
-// progress.
+// Returns true if a decision may be written while other work goes on. If no other work waits, this
+// has no benefit. A checkpoint and a decision about every run wait until no work is in progress.
 bool Judge::MayKeepLater() const {
   return fair_queue_.flows() > 1 && for_all_.empty() && decisions_.open() &&
          !checkpoints_.waiting();

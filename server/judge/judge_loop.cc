@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kStopLook{1};
 constexpr size_t kMostAtOnce = JudgingMarkPage::kPlaces - 1;
 }  // namespace
 
-// Called with the turn, which this thread no longer has when it returns: if the server stops, or
+// Called with the turn. Returns when this thread no longer has the turn: the server stops, or
 // another thread took over.
 void Judge::Loop() {
   while (Step()) {
@@ -39,8 +39,8 @@ bool Judge::Step() {
     rule_bytes_ = engine_->rule_bytes();
     rules_set_aside_ = engine_->rules_set_aside();
     series_left_out_ = engine_->series_left_out();
-    // With ten thousand runs a check of all of them takes long. It must stay a small share of the
-    // work.
+    // With ten thousand runs a check of all of them takes long. The check must stay a small share
+    // of the work.
     const auto took = JudgeQueue::Clock::now() - now;
     next_timers_ = now + std::min(std::max<JudgeQueue::Clock::duration>(kTimerPeriod, 20 * took),
                                   JudgeQueue::Clock::duration(kLongestTimerPeriod));
@@ -62,7 +62,7 @@ bool Judge::Step() {
 
 FairQueue::Which Judge::Which() const {
   if (limits_.urgent()) return FairQueue::Which::kRoom;
-  // To judge a run ahead of others needs an event, too.
+  // Judging a run ahead of others needs an event, too.
   return for_all_.empty() && decisions_.open() ? FairQueue::Which::kAny
                                                : FairQueue::Which::kInOrder;
 }
@@ -147,8 +147,8 @@ bool Judge::WaitForWork() {
 
 // ---- waiting work ----------------------------------------------------------------------------
 
-// Takes in all queued items, so that the next one can be chosen; only some of them if there are
-// many, since as many may arrive meanwhile.
+// Takes in all queued items, so that the next one can be chosen; if there are many, takes only some
+// of them, because as many may arrive meanwhile.
 void Judge::TakeIn() {
   constexpr int kMost = 4096;
   JudgeItem item;

@@ -1,4 +1,4 @@
-// Judges what an earlier process left: one entry after the other, on one thread.
+// Judges the entries that an earlier process left: one after the other, on one thread.
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,7 @@ namespace plumbline::server {
 
 namespace {
 
-// Returns, for each event, the least number of it and of all later ones.
+// Returns, for each event, the least number among this event and all later events.
 std::vector<uint64_t> LeastFrom(const std::vector<StoredEvent>& events) {
   std::vector<uint64_t> least(events.size() + 1, ~uint64_t{0});
   for (size_t i = events.size(); i-- > 0;) least[i] = std::min(least[i + 1], events[i].number);
@@ -91,8 +91,8 @@ void Judge::ReportFoundAgain() {
   }
 }
 
-// Returns true if the checkpoint contains the batch already, because its runs were further. The
-// runs of one batch are judged together, so either all of them were judged or none.
+// Returns true if the checkpoint already contains the batch, because its runs were judged further.
+// The runs of one batch are judged together, so either all of them were judged or none.
 bool Judge::KnownAhead(uint64_t entry, const v1::Batch& batch) const {
   return std::any_of(batch.sources().begin(), batch.sources().end(), [&](const v1::Source& source) {
     const auto ahead = restored_ahead_.find(source.run());

@@ -31,7 +31,7 @@ class JudgeThreads {
     // not a retry.
     uint64_t* refused_before = nullptr;
 
-    // The following belongs to JudgeThreads.
+    // The following members belong to JudgeThreads.
     const JudgeThreads* threads = nullptr;
     TurnLock::Work work;
     pid_t thread = 0;

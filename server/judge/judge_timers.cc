@@ -38,7 +38,7 @@ void Judge::CloseOverTheSlow(const RunTable::Skip& skip) {
 
 // Forgets the sets of streams that the table has forgotten; such a stream declares them again when
 // it returns. Its batches may still be in the journal's queue. So one call records the last entry,
-// and a later call forgets the stream once that is judged.
+// and a later call forgets the stream when that entry is judged.
 void Judge::ForgetStreams(JudgeQueue::Clock::time_point now) {
   if (now < next_forget_ || !journal_->state().ok()) return;
   next_forget_ = now + kForgetPeriod;
@@ -64,9 +64,9 @@ void Judge::ForgetStreams(JudgeQueue::Clock::time_point now) {
   left_streams_ = std::move(left);
 }
 
-// Limits the state of runs that are over and may continue: the one seen longest ago is forgotten
-// first, by finishing it again. That is an event, so a restart and an audit forget it at the same
-// place.
+// Limits the state of runs that are over and may continue: the run seen longest ago is forgotten
+// first, by finishing it again. This is an event, so a restart and an audit forget the run at the
+// same place.
 void Judge::ForgetRunsOver() {
   const std::vector<std::string> over = engine_->RunsOver();
   if (over.size() <= kMostRunsOver) return;
@@ -153,7 +153,7 @@ void Judge::PartWithRuns() {
   ForgetIncidents();
 }
 
-// Returns false if something of the run waits to be judged, or if it is in quarantine.
+// Returns false if evidence of the run waits to be judged, or if the run is in quarantine.
 bool Judge::MayPartWith(const std::string& run) const {
   return !fair_queue_.Busy(run) && !fair_queue_.Urgent(run) && !quarantine_->Holds(run);
 }

@@ -19,8 +19,8 @@ constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 std::atomic<JudgingMarkPage*> noted{nullptr};
 struct sigaction handled_before[std::size(kCrashes)];
 
-// Does only what a signal handler may: words of a mapped page, system calls. The first crashing
-// thread is recorded.
+// Uses only operations that a signal handler may use: words of a mapped page, system calls. The
+// first crashing thread is recorded.
 void NoteCrash(int signal) {
   if (JudgingMarkPage* page = noted.load()) {
     uint32_t none = 0;

@@ -19,7 +19,8 @@ struct JudgingMarkPage {
   static constexpr size_t kPlaces = 32;
 
   struct Place {
-    std::atomic<uint32_t> busy;  // 1: what follows is being judged; 2: it is being written
+    std::atomic<uint32_t> busy;  // 1: the following entry is being judged; 2: this mark is being
+                                 // written
     uint32_t replaying;          // 1 for entries that an earlier process left
     uint64_t entry;              // of the journal
     uint32_t thread;             // its id
@@ -42,8 +43,8 @@ class JudgingMark {
   };
 
   // Maps `path` and creates it if needed. Returns nullptr and sets `error` if that fails. `died`
-  // gets what the earlier process judged when it ended. If a thread is known to have crashed, only
-  // its run is listed.
+  // gets the runs that the earlier process judged when it ended. If a thread is known to have
+  // crashed, only its run is listed.
   static std::unique_ptr<JudgingMark> Open(const std::string& path, std::vector<Found>* died,
                                            std::string* error);
   ~JudgingMark();  // clears all places

@@ -43,8 +43,8 @@ std::string MemoryBudget::FurthestAbove(const OwnerOf& owner_of) const {
   return first == owners.end() ? std::string() : first->second.run;
 }
 
-// Returns what a run holds and has not promised; 0 if it freed nothing before and has hardly grown
-// since.
+// Returns the bytes that a run holds and has not promised to free. If it freed nothing before and
+// has hardly grown since, returns 0.
 uint64_t MemoryBudget::CanFree(const std::string& run) const {
   const uint64_t held = held_.of_run(run);
   const auto in_vain = in_vain_.find(run);

@@ -1,5 +1,5 @@
 // Limits what all runs together hold of one kind: chooses the run that must free memory, and counts
-// what runs have promised to free at their turn (docs/decisions/0020).
+// the bytes that runs have promised to free at their turn (docs/decisions/0020).
 #pragma once
 
 #include <atomic>
@@ -46,7 +46,7 @@ class MemoryBudget {
   // once every promise is kept, or if no run can free any. `owner_of` may be empty.
   std::optional<Request> Next(const OwnerOf& owner_of) const;
   // Returns the largest run of the owner that is furthest above its share, so that an owner with
-  // many runs does not make another's large run the first to free memory.
+  // many runs does not force a large run of another owner to free memory first.
   std::string FurthestAbove(const OwnerOf& owner_of) const;
   void Promise(const Request& request);
   // Ends the promise of the run. Returns the bytes to which it must shrink; nothing if it promised
@@ -64,7 +64,7 @@ class MemoryBudget {
   const uint64_t limit_;
   std::map<std::string, uint64_t> promised_;
   uint64_t promised_bytes_ = 0;              // the sum
-  std::map<std::string, uint64_t> in_vain_;  // what runs held after they freed nothing
+  std::map<std::string, uint64_t> in_vain_;  // bytes that runs held after they freed nothing
   std::atomic<uint64_t> made_room_{0};
 };
 

@@ -48,7 +48,7 @@ void MemoryLimits::Keep(Kind& kind) {
     if (!request) return;
     const std::string& run = request->run;
     if (quarantine_->Holds(run)) {
-      // its retry is in progress; this is checked again after it
+      // its retry is in progress; this is checked again after the retry
       if (judging_->Busy(run)) return;
       engine_->Drop(run);
       held_runs_->EndRetryOf(run, absl::ResourceExhaustedError(absl::StrCat(

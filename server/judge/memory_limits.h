@@ -1,7 +1,7 @@
-// Keeps what all runs together hold within its limits: the open steps, and what the rules remember
+// Keeps the memory of all runs within limits: the open steps, and the state of the rules
 // (docs/decisions/0020). The run that holds most must free memory: it closes its oldest steps, or
-// loses the rules that remember most of it. Each such decision is an event, so that a restart and
-// an audit of the stored run do the same.
+// loses the rules with the largest state. Each such decision is an event, so that a restart and an
+// audit of the stored run do the same.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace plumbline::server {
 // Not thread-safe: every call needs the turn (judge_threads.h), except limit and made_room.
 class MemoryLimits {
  public:
-  // The functions of the judge that it uses.
+  // The functions of the judge that this uses.
   class Judging {
    public:
     virtual ~Judging() = default;

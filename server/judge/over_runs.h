@@ -13,8 +13,8 @@ namespace plumbline::server {
 class OverRuns {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // Incidents of a forgotten run are kept for this long, so that receivers of alerts learn that
-  // they are over.
+  // Incidents of a forgotten run are kept for this long, so that receivers of alerts get a
+  // notification that they are over.
   static constexpr std::chrono::seconds kAlertTime{10};
 
   // If runs end faster than they can be forgotten, their names keep their places until then, so a

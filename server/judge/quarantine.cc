@@ -58,7 +58,8 @@ void Quarantine::Load() {
   CountLocked();
 }
 
-// Counts what the earlier process judged when it died. It may have been killed there by chance.
+// Counts the runs that the earlier process judged when it died. The process may have been killed
+// there by chance.
 void Quarantine::TakeDeath(const std::vector<JudgingMark::Found>& died) {
   const v1::QuarantineState::Death before = std::exchange(death_, {});
   for (const JudgingMark::Found& found : died) {
@@ -87,7 +88,7 @@ void Quarantine::CountDeath(const v1::QuarantineState::Death& before,
   if (same_place) {
     count += before.count() + (died.crashed ? kSameCrash : kSamePlace) - 1;
   } else if (again && died.replaying) {
-    // This death was further than all before it: it has another cause.
+    // This death was at a later entry than all earlier deaths, so it has another cause.
     count = before.count() + (died.entry <= before.furthest() ? 1 : 0);
   }
   if (count >= kTooMany) {

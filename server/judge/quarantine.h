@@ -1,6 +1,6 @@
 // Runs that are not judged: those during whose judging the process died repeatedly, and those that
-// could not be judged within the memory limit. What they send is kept in the journal. A person
-// decides whether it is judged after all (retried) or never will be (dropped).
+// could not be judged within the memory limit. Their evidence is kept in the journal. A person
+// decides whether it is judged later (retried) or never (dropped).
 //
 //   DATA/quarantine   a line "plumbline.quarantine/1 CRC32C", then a v1::QuarantineState
 //   DATA/judging      the runs that the process judges (judging_mark.h)
@@ -35,13 +35,13 @@ class Quarantine : public rules::RunGuard {
   static constexpr uint32_t kSamePlace = 2;
   static constexpr uint32_t kTooMany = 4;
 
-  // Reads what an earlier process left in `directory`, and decides whether it died too often during
-  // one run. If `directory` is empty, nothing is stored or read.
+  // Reads the files of an earlier process in `directory`, and decides whether it died too often
+  // during one run. If `directory` is empty, nothing is stored or read.
   //
   // If several runs were judged at the same time and no crash of their threads was recorded, the
-  // cause is unknown. No run is held for such a death: it only counts as the first for each of
-  // them. A replay judges one run at a time, so the run that ends the process does so again, alone,
-  // and is identified.
+  // cause is unknown. No run is held for such a death: it only counts as the first death of each of
+  // these runs. A replay judges one run at a time. So the run that ends the process ends it again
+  // while no other run is judged, and is identified.
   explicit Quarantine(const std::string& directory, std::function<int64_t()> unix_ns);
 
   // Calls JudgingMark::NoteCrashes, for a process that is a server.
@@ -56,8 +56,8 @@ class Quarantine : public rules::RunGuard {
   void Failed(const std::string& run, const std::string& what) override;
   // Sets the entry that later calls of Begin refer to.
   static void At(uint64_t entry, bool replaying);
-  // While set, only that run is judged, in quarantine or not. If null, all runs outside quarantine
-  // are.
+  // While a run is set, only that run is judged, in quarantine or not. If null, all runs outside
+  // quarantine are judged.
   static void Only(const std::string* run);
   // Sets a callback for each run that is put into quarantine from now on, on the thread that judges
   // it. Call before anything is judged.
@@ -81,7 +81,7 @@ class Quarantine : public rules::RunGuard {
   // has changed.
   absl::Status Drop(const std::string& run);
   // Rejoin lets the run be judged again in this process, from its journal. Release makes this
-  // permanent; call it once a checkpoint contains what was judged. Until then a restart holds the
+  // permanent; call it when a checkpoint contains the judged items. Until then a restart holds the
   // run again.
   void Rejoin(const std::string& run);
   absl::Status Release(const std::string& run);

@@ -19,7 +19,7 @@ rules::Report::Change RunReports::Add(const v1::Verdict& verdict) {
   if (lines_ < kMostLines) {
     run.report.Bound();
   } else {
-    run.report.Bound(kFirstLines, kFirstLines);  // no run may use up the lines of another one
+    run.report.Bound(kFirstLines, kFirstLines);  // no run may use up the lines of another run
   }
   const rules::Report::Change change = run.report.Add(verdict);
   lines_ += run.report.size() - kept;

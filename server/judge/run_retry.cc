@@ -37,7 +37,7 @@ void RunRetry::Read(const OpenRun& open, uint64_t newest) {
     read_.push_back(std::move(item));
     changed_.NotifyAll();
   }
-  // If nothing is kept of the run, there is nothing to judge.
+  // If nothing of the run is stored, there is nothing to judge.
   if (absl::IsNotFound(status)) status = absl::OkStatus();
   const MutexLock lock(mutex_);
   status_ = std::move(status);

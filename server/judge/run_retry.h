@@ -1,5 +1,5 @@
 // Judges a run again while others continue. A thread reads it from the journal. The judging thread
-// takes what was read, a little at a time, and then what arrived for the run meanwhile.
+// takes the read items, a few at a time, and then the items that arrived for the run meanwhile.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ class StreamMarks {
   // Returns a serialized v1::JournalStreams, the longest silent stream first, with the ranks of
   // each.
   std::string Encode(const std::vector<KnownRank>& ranks) const;
-  // Restores what Encode returned. Returns false if it cannot be read.
+  // Restores the result of Encode. Returns false if it cannot be read.
   bool Restore(std::string_view payload);
 
  private:

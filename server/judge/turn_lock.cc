@@ -85,7 +85,7 @@ bool TurnLock::TakeOver() {
       open_->slow = true;
       open_ = nullptr;
       at_work_ = false;
-      return true;  // held_ stays: it is ours
+      return true;  // held_ stays true, because this thread holds the lock
     }
     // An open holder becomes slow at a known time; a closed one is checked again.
     auto wake = now + kTurnLook;

@@ -1,6 +1,7 @@
-// Guards what the judging threads share: only the thread that holds this lock may use it. While a
-// thread judges one run, whose data only it uses, others may take the lock over. They do so only if
-// the holder is slow, since handing the lock over costs more than most pieces of work.
+// Guards the data that the judging threads share: only the thread that holds this lock may use
+// them. While a thread judges one run, whose data no other thread uses, others may take the lock
+// over. They do so only if the holder is slow, since handing the lock over costs more than most
+// pieces of work.
 //
 //   a judging thread   Lock ... Begin, OpenToTakeover, (judges a run), CloseToTakeover ... Unlock
 //   the other thread   TakeOver: gets the lock when a holder that is open to it is slow
@@ -25,7 +26,7 @@ class TurnLock {
   // One thread's piece of work. Only that thread and the lock use it.
   struct Work {
     Clock::time_point begun{};
-    bool slow = false;  // it lost the lock, or was slow when it opened it to others
+    bool slow = false;  // the thread lost the lock, or was slow when it allowed takeover
   };
 
   // Waits for the lock.
@@ -37,7 +38,7 @@ class TurnLock {
 
   // Called by the holder when work begins, which starts its time.
   void Begin(Work* work);
-  // Called by the holder. It must not use shared data until CloseToTakeover.
+  // Called by the holder, which must not use shared data until CloseToTakeover.
   void OpenToTakeover(Work* work);
   // Makes the thread the holder again, perhaps after a wait.
   void CloseToTakeover(Work* work);
@@ -60,7 +61,7 @@ class TurnLock {
   void LockLocked(MutexLock& lock) PLUMB_REQUIRES(mutex_);
   void UnlockLocked() PLUMB_REQUIRES(mutex_);
 
-  mutable Mutex mutex_;  // guards all that follows
+  mutable Mutex mutex_;  // guards all following members
   bool held_ PLUMB_GUARDED_BY(mutex_) = false;
   std::deque<Waiter*> waiting_ PLUMB_GUARDED_BY(mutex_);
   Work* open_ PLUMB_GUARDED_BY(mutex_) = nullptr;  // of the holder; null: not open to takeover

@@ -172,7 +172,7 @@ prometheus::ClientMetric& MetricFamilies::Add(const std::string& name, const std
   if (family == families_.end()) family = families_.insert(family, {name, help, type, {}});
   prometheus::ClientMetric& metric = family->metric.emplace_back();
   // Names came from trainers, so control characters must not reach a terminal. Characters that the
-  // text format escapes are left to it.
+  // text format escapes stay unchanged here.
   for (prometheus::ClientMetric::Label& label : labels) label.value = SafeLabel(label.value);
   metric.label = std::move(labels);
   return metric;
@@ -195,8 +195,8 @@ void MetricFamilies::Histogram(const std::string& name, const std::string& help,
   prometheus::ClientMetric& metric =
       Add(name, help, prometheus::MetricType::Histogram, std::move(labels));
   for (size_t i = 0; i < bounds.size(); ++i) {
-    // The buckets are counted one after another, so a scrape in between must not see more in a
-    // lower bucket than in a higher one.
+    // The buckets are counted one after another. A scrape in between must not see a larger count in
+    // a lower bucket than in a higher one.
     metric.histogram.bucket.push_back({std::min(cumulative[i], count), bounds[i]});
   }
   metric.histogram.bucket.push_back({count, std::numeric_limits<double>::infinity()});

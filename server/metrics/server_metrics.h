@@ -65,7 +65,7 @@ class MetricFamilies {
 
   void Counter(const std::string& name, const std::string& help, double value, Labels labels = {});
   void Gauge(const std::string& name, const std::string& help, double value, Labels labels = {});
-  // `cumulative`: how many were at most bounds[i]; `count` and `sum` of all values.
+  // `cumulative`: numbers of values up to bounds[i]; `count` and `sum`: of all values.
   void Histogram(const std::string& name, const std::string& help,
                  const std::vector<double>& bounds, const std::vector<uint64_t>& cumulative,
                  uint64_t count, double sum, Labels labels);

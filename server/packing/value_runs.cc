@@ -154,7 +154,7 @@ class Walk {
   const bool cut_;
   std::vector<ValueRun>* const runs_;
   size_t next_ = 0;  // in bytes_
-  size_t gone_ = 0;  // bytes of values before it that are missing in bytes_
+  size_t gone_ = 0;  // bytes of earlier values that are missing in bytes_
 };
 
 }  // namespace

@@ -15,13 +15,14 @@ struct ValueRun {
   size_t count = 0;  // not 0
   uint64_t set = 0;
   size_t rows = 0;                // of the message; count need not be a multiple
-  std::vector<uint32_t> sources;  // one per row, or one for all, or whatever the message has
+  std::vector<uint32_t> sources;  // one per row, one for all rows, or any other number in the
+                                  // message
 };
 
-// Finds the runs of a batch in order, without parsing the rest. `cut`: the values of the runs are
-// missing in `bytes`, and everything else, also lengths, is unchanged; `at` counts them
-// nonetheless. *size is the size of the batch with its values. Returns false, equally with and
-// without the values, if this is not a batch or if values are outside their message.
+// Finds the runs of a batch in order, without parsing other fields. `cut`: the values of the runs
+// are missing in `bytes`, and all other bytes, also lengths, are unchanged; `at` counts the missing
+// bytes too. *size is the size of the batch with its values. Returns false if this is not a batch
+// or if values are outside their message. The result is the same with and without the values.
 bool FindValueRuns(std::string_view bytes, bool cut, std::vector<ValueRun>* runs, size_t* size);
 
 }  // namespace plumbline::server

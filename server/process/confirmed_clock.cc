@@ -24,7 +24,7 @@ int64_t ConfirmedClock::Now() {
     jump_.reset();
     return now;
   }
-  // A jump to a different time than the earlier one is a new jump.
+  // If the time differs from that of the earlier jump, this is a new jump.
   if (!jump_ || std::llabs(offset - jump_->offset) > kJump) {
     jump_ = Jump{offset, elapsed};
     LogWarning(

@@ -21,8 +21,8 @@ class ConfirmedClock {
   ConfirmedClock(Nanos unix_ns, Nanos elapsed_ns);
 
   // Returns the time of day, ns since 1970. If it is more than kJump ahead of the earlier call plus
-  // the elapsed time, returns that sum, until a call at least kConfirm later confirms the jump. A
-  // clock that is set back is trusted at once.
+  // the elapsed time, returns that sum, until a call at least kConfirm later confirms the jump. If
+  // the clock is set back, it is trusted at once.
   int64_t Now();
 
  private:

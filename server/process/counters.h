@@ -14,8 +14,8 @@ struct Counters {
   std::atomic<uint64_t> duplicates{0};     // batches that were already held
   std::atomic<uint64_t> out_of_order{0};   // batches that waited for an earlier one
   std::atomic<uint64_t> paused_reads{0};   // times a stream was not read because the queue was full
-  std::atomic<uint64_t> stopped_ahead{0};  // ... because it was far ahead of another
-  // ... because its peer does not read the answers
+  std::atomic<uint64_t> stopped_ahead{0};  // not read because it was far ahead of another stream
+  // not read because its peer does not read the answers
   std::atomic<uint64_t> unread_answers{0};
   std::atomic<uint64_t> rejected_batches{0};   // malformed, refused by number
   std::atomic<uint64_t> rejected_evidence{0};  // items in those
@@ -24,16 +24,17 @@ struct Counters {
   std::atomic<uint64_t> skipped_batches{0};  // numbers that an agent will never send
   std::atomic<uint64_t> broken_streams{0};   // ended because of a protocol error
   std::atomic<uint64_t> unauthenticated{0};  // calls refused: unknown caller
-  std::atomic<uint64_t> forbidden{0};        // ... or not allowed to do that
+  std::atomic<uint64_t> forbidden{0};        // calls refused: not allowed for this caller
   std::atomic<uint64_t> revoked_calls{0};    // ended because a token expired or was revoked
   std::atomic<uint64_t> refused_runs{0};     // hellos beyond the limit of runs
-  std::atomic<uint64_t> waited_hellos{0};    // ... that waited in the queue for a place
+  std::atomic<uint64_t> waited_hellos{0};    // hellos that waited in the queue for a place
   std::atomic<uint64_t> slow_hellos{0};      // calls ended because they sent no hello in time
   // requests with a body, method or headers that are not allowed
   std::atomic<uint64_t> http_refused{0};
   // connections closed because their request or answer took too long
   std::atomic<uint64_t> http_slow{0};
-  std::atomic<uint64_t> http_dropped{0};  // ... for lack of space: the oldest slow one
+  std::atomic<uint64_t> http_dropped{0};  // connections closed for lack of space: the oldest slow
+                                          // one
   std::atomic<uint64_t> journal_commits{0};
   std::atomic<uint64_t> journal_entries{0};
   std::atomic<uint64_t> journal_bytes{0};

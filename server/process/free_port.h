@@ -1,5 +1,5 @@
-// Checks whether a server can listen on an address, before anything else is opened: otherwise it
-// must not touch a journal.
+// Checks whether a server can listen on an address. Call it before anything else is opened, because
+// a server that cannot listen must not touch a journal.
 #pragma once
 
 #include <string>

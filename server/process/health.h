@@ -34,11 +34,12 @@ class Health {
     std::chrono::nanoseconds period{0};
   };
 
-  // Below this a commit might not fit: it is refused before the disk fails halfway.
+  // If less space is free, a commit might not fit. It is refused, so that the disk does not fail in
+  // the middle of it.
   static constexpr uint64_t kLeastFree = 16 << 20;
   // A longer commit blocks all senders.
   static constexpr std::chrono::seconds kLongestCommit{10};
-  // A thread that is busy longer with one task will not recover; a restart will help.
+  // If a thread is busy longer with one task, it will not recover, and a restart is needed.
   static constexpr std::chrono::seconds kLongestUnit{60};
 
   explicit Health(Sources sources);

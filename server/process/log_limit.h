@@ -27,7 +27,7 @@ class LogLimit {
   // Returns true if a line of this kind may be written. The kind is its format.
   bool Admit(std::string_view kind, Time now);
 
-  // Returns lines that report what was left out since the last report: at most once in
+  // Returns lines that report the lines left out since the last report: at most once in
   // kDescribeEach, unless `all`.
   std::vector<std::string> LeftOut(Time now, bool all = false);
 

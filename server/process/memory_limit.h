@@ -1,4 +1,4 @@
-// Finds how much memory this process may use before it is killed.
+// Finds the amount of memory that this process may use before it is killed.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // A copy of this process (fork) that writes down its state while the process continues. The state
-// in the copy no longer changes, because the kernel copies each page that one of the two writes to.
-// To start it takes some milliseconds per GiB of memory, however much is to be written.
+// in the copy no longer changes, because the kernel copies each page to which one of the two
+// processes writes. The start takes some milliseconds per GiB of memory, for any size of the
+// output.
 #pragma once
 
 #include <sys/types.h>
@@ -16,8 +17,7 @@
 
 namespace plumbline::server {
 
-// Not thread-safe, but may be read and destroyed by a different thread than the one that started
-// it.
+// Not thread-safe. One thread may start it, and another thread may read and destroy it.
 class ProcessCopy {
  public:
   // Runs `make` in the copy, whose only thread is the caller's. So `make` must take no lock that
@@ -27,14 +27,14 @@ class ProcessCopy {
   static absl::StatusOr<std::unique_ptr<ProcessCopy>> Start(
       const std::function<std::string()>& make);
   // Does the same for pieces that `make` passes to its argument. If a piece cannot be written,
-  // since the process is gone, the copy ends.
+  // because the process is gone, the copy ends.
   using Pieces = std::function<void(std::string_view)>;
   static absl::StatusOr<std::unique_ptr<ProcessCopy>> StartPieces(
       const std::function<void(const Pieces&)>& make);
   ~ProcessCopy();  // ends the copy
 
   // Returns what `make` returned; call once. Returns Unavailable if the copy died, threw, or took
-  // longer than `patience`; then it is ended.
+  // longer than `patience`; then ends the copy.
   absl::StatusOr<std::string> Read(std::chrono::nanoseconds patience);
   // Does the same, in pieces of any size as they arrive. They are valid only if it returns OK.
   absl::Status Read(std::chrono::nanoseconds patience, const Pieces& take);

@@ -23,7 +23,8 @@ class ServiceManager {
   // Sets the line in `systemctl status`.
   void Status(std::string_view text) const;
 
-  // Returns how often GetsOn must be called, half of what the unit allows; 0: there is no watchdog.
+  // Returns the period in which GetsOn must be called: half of the unit's limit; 0: there is no
+  // watchdog.
   std::chrono::microseconds watchdog() const { return watchdog_; }
 
  private:

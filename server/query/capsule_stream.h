@@ -31,7 +31,7 @@ class CapsuleStream : public grpc::ServerWriteReactor<v1::GetCapsuleResponse>,
 
  private:
   grpc::Status Open();
-  grpc::Status Advance();  // fills in the next message; if ended_, there is none
+  grpc::Status Advance();  // fills in the next message; if ended_ is set, there is none
   bool OpenNext();
   void Submit(grpc::Status (CapsuleStream::*work)());
 

@@ -76,7 +76,7 @@ grpc::Status RunStream::Advance() {
   if (!next.ok()) return ToGrpc(next.status());
   if (*next) {
     ++items_;
-    // Only batches count: an event was applied when it was journalled.
+    // Only batches count, because an event was applied when it was journalled.
     const bool waits = response_.item().entry() > cursor_->header().judged_entry();
     if (waits && response_.item().has_batch()) ++not_judged_live_;
     return CheckSources();

@@ -108,8 +108,8 @@ bool Watch::FillChange(const IncidentTable::Change& change) {
   const Sent before = std::exchange(sent->second, {change.revision, resolved});
   // Resolved before the watch began.
   if (first && resolved && existed && !goes_on_ && !caught_up_) return false;
-  // It opened and was merged in between: its findings are reported with the incident that has them
-  // now.
+  // The incident opened and was merged in between, so its findings are reported with the incident
+  // that has them now.
   if (first && merged && !(goes_on_ && change.opened_at <= began_after_)) return false;
   event_.Clear();
   *event_.mutable_incident() = change.incident;

@@ -22,7 +22,7 @@ class Watch : public grpc::ServerWriteReactor<v1::IncidentEvent>,
 
   // Begins to send existing incidents; keeps itself alive from here on.
   void Begin();
-  // Sends a change, unless a write is in progress; then its end checks again.
+  // Sends a change. If a write is in progress, the end of that write checks again.
   void Wake();
   void End(const grpc::Status& status);
 
@@ -44,7 +44,7 @@ class Watch : public grpc::ServerWriteReactor<v1::IncidentEvent>,
   Mutex mutex_;
   bool skip_existing_ PLUMB_GUARDED_BY(mutex_);
   bool goes_on_ PLUMB_GUARDED_BY(mutex_) =
-      false;  // after a watch that broke: what it has seen is not sent again
+      false;  // set if an earlier watch broke: incidents that it has seen are not sent again
   std::string identity_ PLUMB_GUARDED_BY(mutex_);   // of the incident table
   uint64_t snapshot_ PLUMB_GUARDED_BY(mutex_) = 0;  // position when the watch began
   uint64_t cursor_ PLUMB_GUARDED_BY(mutex_) = 0;

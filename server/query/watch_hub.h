@@ -21,7 +21,7 @@ class WatchHub {
   explicit WatchHub(IncidentTable* incident_table);
   ~WatchHub();
 
-  // Starts a watch. `lease`: what the watcher may read, and for how long.
+  // Starts a watch. `lease`: the watcher's permissions and their duration.
   Watch* Start(const v1::WatchIncidentsRequest& request, std::shared_ptr<Lease> lease);
   void EndAll(const grpc::Status& status);
 

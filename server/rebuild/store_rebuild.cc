@@ -136,7 +136,8 @@ void StoreRebuild::Take(const StoredEntry& entry, rules::Engine* engine) {
   if (!batch->ParseFromArray(body.data(), static_cast<int>(body.size()))) return;
   if (!CheckKept(*batch).ok()) return;
   batch->set_sequence(entry.prefix.sequence);
-  // The judge knew some runs beyond the others; those of one batch together.
+  // The judge had judged some runs further than the others. The runs of one batch are judged
+  // together.
   const auto known = [&](const v1::Source& source) {
     const auto ahead = options_.range.ahead.find(source.run());
     return ahead != options_.range.ahead.end() && entry.prefix.number <= ahead->second;
@@ -167,7 +168,7 @@ void StoreRebuild::DeclareStreams(std::string_view payload, rules::Engine* engin
   }
 }
 
-// Reports what retention removed from the journal after the entry that the store holds.
+// Reports entries that retention removed from the journal and that the store does not hold.
 void StoreRebuild::ReportGaps() {
   for (v1::Gap& gap : gaps_->TakenAfter(options_.range.after)) {
     gap.set_reason(kLostValues);

@@ -3,8 +3,8 @@
 // The judge begins with a checkpoint of the engine, and does not close the steps before that
 // checkpoint again. If the store holds less (its file was deleted, damaged, or replaced by an older
 // copy), this thread reads those entries again, closes their steps with an engine that judges
-// nothing, and passes them to the store. What the journal no longer has becomes gaps of the store,
-// by run.
+// nothing, and passes them to the store. Entries that the journal no longer has become gaps of the
+// store, by run.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,8 @@ struct StoreRebuildOptions {
   std::string directory;  // of the journal
   RebuildRange range;
   rules::EngineConfig engine;  // the judge's configuration; its rules are not run
-  std::function<bool()> busy;  // returns true while more urgent work runs: this waits
+  std::function<bool()> busy;  // while it returns true, more urgent work runs, and the rebuild
+                               // waits
   // returns true for quarantined runs, which no engine reads
   std::function<bool(const std::string& run)> skipped;
 };
@@ -40,7 +41,7 @@ class StoreRebuild {
   ~StoreRebuild() { Stop(); }
 
   void Start();
-  void Stop();  // at any point: the next start begins again
+  void Stop();  // may be called at any point; the next start begins again
 
  private:
   bool GoOn();

@@ -25,9 +25,10 @@ namespace {
 
 constexpr size_t kMostOutgoing = 1 << 20;   // bytes of answers to one process
 constexpr int kLookahead = 1 << 20;         // bytes that gRPC receives ahead of its reads
-constexpr size_t kMostUnreadAnswers = 256;  // answers; above, its messages are not read
+constexpr size_t kMostUnreadAnswers = 256;  // answers; if more wait, the process's messages are not
+                                            // read
 
-// One agent's call. gRPC handles reads one after another; mutex_ guards the rest.
+// One agent's call. gRPC handles reads one after another; mutex_ guards everything else.
 class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                      public Line,
                      public std::enable_shared_from_this<RelaySession> {
@@ -112,8 +113,8 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     });
   }
 
-  // Returns the runs of a hello. The upstream server checks those of its batches, by what it grants
-  // this relay.
+  // Returns the runs of a hello. The upstream server checks the runs of its batches, by the
+  // permissions of this relay.
   absl::Status CheckRuns(const v1::Hello& hello) const {
     for (const v1::Source& source : hello.sources()) {
       if (auto s = lease_->Check(Scope::kWrite, source.run()); !s.ok()) return s;
@@ -212,7 +213,8 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   Mutex mutex_;
   std::deque<grpc::ByteBuffer> outgoing_ PLUMB_GUARDED_BY(mutex_);  // the first is being written
   size_t outgoing_bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
-  bool unread_ PLUMB_GUARDED_BY(mutex_) = false;  // not read before its answers are
+  bool unread_ PLUMB_GUARDED_BY(mutex_) = false;  // the message is not read before the answers are
+                                                  // read
   bool paused_ PLUMB_GUARDED_BY(mutex_) = false;
   bool resumed_early_ PLUMB_GUARDED_BY(mutex_) = false;
   bool writing_ PLUMB_GUARDED_BY(mutex_) = false;
@@ -284,7 +286,7 @@ class RelayServer : public Server {
     builder.AddListeningPort(config.grpc, gate_->ListenerCredentials(config.grpc), &port);
     SetLimits(config, &builder);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    // Limits what gRPC receives from a process whose messages are not read. By its own estimate it
+    // Limits what gRPC receives from a process whose messages are not read. Without a limit, gRPC
     // would take up to 5 MiB of each connection.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookahead);

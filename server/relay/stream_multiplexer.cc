@@ -366,7 +366,7 @@ void StreamMultiplexer::OnRoom(const Upstream* from) {
   for (const auto& line : waiting) line->Resume();
 }
 
-// Agents keep what is not acknowledged and reconnect.
+// Agents keep batches that are not acknowledged, and reconnect.
 void StreamMultiplexer::OnEnded(const Upstream* from, const grpc::Status& status) {
   std::vector<std::shared_ptr<Line>> lines;
   std::shared_ptr<Upstream> over;
@@ -387,7 +387,8 @@ void StreamMultiplexer::OnEnded(const Upstream* from, const grpc::Status& status
   if (!lines.empty()) FindFault(status);
 }
 
-// Returns the answer to the agents. A fault that waiting does not cure is a refusal: they print it.
+// Returns the answer to the agents. If waiting does not help, the answer is a refusal, which the
+// agents print.
 grpc::Status StreamMultiplexer::ReasonFor(const grpc::Status& status) {
   const MutexLock lock(mutex_);
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !fault_.empty())
@@ -396,7 +397,7 @@ grpc::Status StreamMultiplexer::ReasonFor(const grpc::Status& status) {
   return {grpc::StatusCode::UNAVAILABLE, "the upstream server does not answer"};
 }
 
-// Searches the fault after the lines have ended, because this may take two seconds.
+// Diagnoses the fault after the lines have ended, because this may take two seconds.
 void StreamMultiplexer::FindFault(const grpc::Status& status) {
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return;
   {

@@ -42,10 +42,10 @@ class StreamMultiplexer : public std::enable_shared_from_this<StreamMultiplexer>
   ~StreamMultiplexer();
 
   // Begins a stream: sends its hello to the upstream server, and opens the call if there is none.
-  // When the server welcomes it, `line` is resumed and may send; an older line of that stream is
-  // ended only then. Returns the number of the line.
+  // When the server welcomes it, `line` is resumed and may send; only then is an older line of that
+  // stream ended. Returns the number of the line.
   uint64_t Open(uint64_t stream_id, const std::shared_ptr<Line>& line, v1::Hello hello);
-  // Returns false if much is waiting to be sent; then Resume will be called.
+  // Returns false if too many bytes wait to be sent; then Resume will be called.
   bool Send(uint64_t stream_id, const std::shared_ptr<Line>& line, const grpc::ByteBuffer& message);
   // Sends a goodbye for the stream of the line `number`, which is gone.
   void Close(uint64_t stream_id, uint64_t number);
@@ -98,7 +98,7 @@ class StreamMultiplexer : public std::enable_shared_from_this<StreamMultiplexer>
   std::map<uint64_t, Carried> pending_ PLUMB_GUARDED_BY(mutex_);          // the others, by number
   std::vector<std::shared_ptr<Line>> waiting_ PLUMB_GUARDED_BY(mutex_);   // for space
   std::atomic<bool> dialling_{true};
-  std::thread dialler_;  // last: it uses the others
+  std::thread dialler_;  // last member, because it uses the others
 };
 
 }  // namespace plumbline::server

@@ -1,7 +1,7 @@
 // Removes raw rows and token lists that are too old from segments that are no longer written.
-// Series, summaries and all else stay, and earlier verdicts stay, because the checkpoint holds
-// them. Samples that a stored finding was judged from stay too, so that a journal that is judged
-// again gives these findings.
+// Series, summaries and other evidence stay. Earlier verdicts stay, because the checkpoint holds
+// them. The samples of a stored finding stay too, so that a journal that is judged again gives the
+// same finding.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@
 
 namespace plumbline::server {
 
-// The places where samples must stay: the sites and steps of findings. A rule remembers some steps
-// before those that it names, so these count, too.
+// The places where samples must stay: the sites and steps of findings. A rule also uses some steps
+// before those that it names, so the samples of these steps stay too.
 class NeededSamples {
  public:
   static constexpr int64_t kBefore = 64;  // steps
@@ -43,8 +43,8 @@ struct SampleRetentionOptions {
   // Returns the places of every stored finding. Called once per segment.
   std::function<NeededSamples()> needed;
   std::function<int64_t()> unix_ns;
-  // A wall clock that jumps may be wrong for a while: a segment must be old at two checks this far
-  // apart on a monotonic clock.
+  // A wall clock that jumped may be wrong for a while. So a segment must be old at two checks that
+  // are this far apart on a monotonic clock.
   std::chrono::nanoseconds second_look = std::chrono::minutes(1);
   std::function<std::chrono::steady_clock::time_point()> now = [] {
     return std::chrono::steady_clock::now();
@@ -58,7 +58,7 @@ class SampleRetention : public SegmentEditor {
   SampleRetention(SampleRetentionOptions options, Counters* counters)
       : options_(std::move(options)), counters_(counters) {}
 
-  // Returns true if all of the segment was received too long ago, and its samples still exist.
+  // Returns true if the whole segment was received too long ago, and its samples still exist.
   // `next`: the segment after it, which began when it ended.
   bool Due(const Segment& segment, const Segment& next) override;
   void Begin() override;

@@ -28,8 +28,8 @@ struct AlertRoute {
   std::string ca_file;               // for an https URL; empty: the system's
   bool resolved = true;         // the end of an incident is sent too; always for an Alertmanager
   double timeout_seconds = 10;  // of one try
-  double retry_hours = 24;  // a notification that cannot be delivered is given up after this time
-  // further ones are sent in one summary; 0: no limit. Not for an Alertmanager
+  double retry_hours = 24;  // if a notification cannot be delivered, it is given up after this time
+  // further notifications are sent in one summary; 0: no limit. Not for an Alertmanager
   int64_t most_a_minute = 30;
   double resend_seconds = 60;  // open alerts are sent to an Alertmanager again after this time
   bool raw_ids = false;        // token and sequence ids are included
@@ -41,8 +41,8 @@ struct AlertRoute {
 
 struct AlertConfig {
   std::string page;  // URL of this server's page; empty: no links
-  // An incident that opens gathers ranks and causes for the first time, and until its step is
-  // closed, but at most for the second.
+  // When an incident opens, it gathers ranks and causes for at least the first duration, until its
+  // step is closed, and at most for the second duration.
   double gather_seconds = 0.3;
   double gather_most_seconds = 1.5;
   std::vector<AlertRoute> routes;

@@ -121,7 +121,7 @@ std::optional<ClientCertificate> ReadClientCertificate(const std::string& pem) {
 
 absl::Status RevocationList::Refresh() {
   if (path_.empty()) return absl::OkStatus();
-  // first, so that a change during the read is detected next time
+  // before the read, so that a change during the read is detected next time
   const FileStamp now = StampOf(path_);
   if (read_ && now == stamp_ && problem_.ok()) return problem_;
   stamp_ = now;

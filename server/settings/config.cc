@@ -20,8 +20,8 @@ bool CheckPort(const std::string& key, const std::string& address, ConfigMistake
   return false;
 }
 
-// Returns true if tokens stay on the host. They must not cross a network unencrypted, whatever
-// --insecure allows, and gRPC treats only these addresses as local.
+// Returns true if tokens stay on the host. Tokens must not cross a network unencrypted, even with
+// --insecure, and gRPC treats only these addresses as local.
 bool KeepsTokens(const std::string& address) {
   const std::string host = address.substr(0, address.rfind(':'));
   return host == "unix" || host == "127.0.0.1" || host == "[::1]" || host == "localhost" ||
@@ -209,7 +209,7 @@ void CheckRanges(const Config& c, ConfigMistakes* mistakes) {
       {"liveness.between_steps_seconds", c.between_steps_seconds, 0.1, 86400},
       {"rules.window_steps", static_cast<double>(c.window_steps), 1, 1e9},
   };
-  constexpr int64_t kLeast = 1 << 20;  // a server that can hold nothing judges nothing
+  constexpr int64_t kLeast = 1 << 20;  // a server without memory for steps could not judge
   for (const auto& [key, value] : {std::pair("limits.open_bytes", c.open_bytes),
                                    std::pair("limits.name_bytes", c.name_bytes)}) {
     if (value > 0 && value < kLeast) {

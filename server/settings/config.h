@@ -58,7 +58,7 @@ struct Config {
   // [ingest]
   double grace_seconds = 30;         // a broken stream may return for this long
   double ack_seconds = 1;            // an acknowledgement waits at most this long
-  int64_t ack_batches = 8;           // ... or for this many batches
+  int64_t ack_batches = 8;           // an acknowledgement waits for at most this many batches
   int64_t queue_bytes = 256 << 20;   // batches that wait for the rules; beyond it reading stops
   int64_t message_bytes = 64 << 20;  // one message
   int64_t waiting_batches = 64;      // of one stream, that arrived before a gap was filled
@@ -84,19 +84,18 @@ struct Config {
   bool journal_compress = false;
   bool journal_pack = true;      // segments that are no longer written: docs/decisions/0028
   double journal_keep_days = 0;  // older segments are removed; 0: no limit
-  // Raw rows and token lists are removed after this time, except those that a finding was judged
-  // from; series and summaries stay. 0: no limit.
+  // Raw rows and token lists are removed after this time, except those of a finding; series and
+  // summaries stay. 0: no limit.
   double journal_keep_sample_days = 14;
   // Limit of all segments; 0: no limit; -1: the smaller of 50 GiB and half of the free space at the
   // start.
   int64_t journal_keep_bytes = -1;
 
-  // [checkpoint]: a restart judges again what came after the newest one
+  // [checkpoint]: a restart judges the entries after the newest checkpoint again
   int64_t checkpoint_bytes = 256 << 20;  // written after this much evidence was judged
   double checkpoint_seconds = 60;        // ... or after this time
 
-  // [store]: scalars, kept for queries
-  // of its file; the oldest are removed first. 0: no limit
+  // [store]: limits of the stored scalars; the oldest are removed first. 0: no limit
   int64_t store_bytes = int64_t{64} << 30;
   double store_days = 0;  // age limit; 0: no limit
 
@@ -109,11 +108,13 @@ struct Config {
   int64_t capsule_bytes = int64_t{1} << 30;  // of all; the oldest are removed
   int64_t capsule_ranks = 64;                // of one capsule
   int64_t capsule_per_run = 16;              // taken automatically
-  int64_t capsule_dense_steps = 8;           // sampled densely at the site of such a finding
+  int64_t capsule_dense_steps = 8;           // number of steps that are sampled densely at the site
+                                             // of such a finding
 
   // [liveness]
-  double hang_seconds = 10;  // ranks without progress for this long, and 5 median steps, hang
-  // limit of a run without a step; also at least 20 median steps
+  double hang_seconds = 10;  // a rank hangs if it has no progress for this long and for 5 median
+                             // steps
+  // a run has stopped if it begins no step for this long and for 20 median steps
   double between_steps_seconds = 60;
 
   // [suppressions]

@@ -17,13 +17,13 @@ namespace plumbline::server {
 class ConfigMistakes {
  public:
   void Stands(const std::string& key, const std::string& file, uint32_t line);
-  // Records that this option of the command line sets the key, whatever the file contains.
+  // Records that this option of the command line sets the key and overrides the file.
   void GivenBy(const std::string& key, const std::string& option) { options_[key] = option; }
 
   // `text`: "expected ..., found ...".
   void Add(const std::string& key, const std::string& text);
-  // Returns true if this key, or one of this table, has a mistake. Then mistakes that follow from
-  // it are better not reported.
+  // Returns true if this key, or a key of this table, has a mistake. Then mistakes that follow from
+  // it should not be reported.
   bool Has(std::string_view key) const;
 
   // Returns InvalidArgument with a line for each mistake, "FILE:LINE: KEY: TEXT" in the order of

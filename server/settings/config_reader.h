@@ -25,7 +25,7 @@ Setter Integer(int64_t* out);
 Setter Number(double* out);
 Setter Texts(std::vector<std::string>* out);
 
-// Returns "; did you mean \"grpc\"?", or the known ones if none is near.
+// Returns "; did you mean \"grpc\"?", or the list of known keys if none is similar.
 std::string MeantOrKnown(std::string_view word, const std::vector<std::string>& known);
 
 template <typename Map>

@@ -28,7 +28,7 @@ v1::StopTraining StopSender::StopOf(const IncidentTable::Change& change, int64_t
   return stop;
 }
 
-// Returns false if the connection has got this directive before, or enough of them.
+// Returns false if the connection already got this directive, or enough directives.
 bool StopSender::Note(Stream* stream, const v1::StopTraining& stop) {
   if (stream->sent.size() >= kMostIncidents && !stream->sent.contains(stop.incident()))
     return false;
@@ -55,8 +55,8 @@ void StopSender::Joined(uint64_t stream_id, uint64_t connection, std::weak_ptr<C
     known = std::move(stream);
     requesting_ = streams_.size();
   }
-  // Send what arrived while it was disconnected. Findings from before it began belong to an earlier
-  // attempt.
+  // Send directives for incidents that opened while the process was disconnected. Findings from
+  // before its start belong to an earlier attempt.
   const int64_t began = static_cast<int64_t>(UnixNs()) - static_cast<int64_t>(hello.age_ns());
   std::vector<Order> orders;
   for (const std::string& run : runs) {

@@ -46,7 +46,8 @@ class StopSender {
               const v1::Hello& hello);
   void Left(uint64_t stream_id, uint64_t connection);
 
-  // Handles a verdict with a finding: `merged` with earlier verdicts, `now` its own site.
+  // Handles a verdict with a finding. `merged` is the finding merged with earlier verdicts, `now`
+  // is the site of this verdict.
   void OnFound(const v1::Finding& merged, const v1::FindingSite& now);
 
  private:
@@ -55,7 +56,7 @@ class StopSender {
     std::weak_ptr<Connection> line;
     std::set<std::string> runs;
     v1::Level level = v1::LEVEL_UNSPECIFIED;
-    // By incident: the newest step of a directive, and how many were sent.
+    // By incident: the newest step of a directive, and the number of directives sent.
     std::map<std::string, std::pair<int64_t, uint32_t>> sent;
   };
   struct Order {

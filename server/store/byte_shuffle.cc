@@ -8,8 +8,7 @@ namespace {
 
 using EightWords = std::array<uint64_t, 8>;
 
-// Exchanges the bits of a that `mask`, moved up by `shift`, selects with those of b that `mask`
-// selects.
+// Exchanges the bits of a under (mask << shift) with the bits of b under mask.
 inline void Exchange(uint64_t& a, uint64_t& b, int shift, uint64_t mask) {
   const uint64_t t = ((a >> shift) ^ b) & mask;
   a ^= t << shift;

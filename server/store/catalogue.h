@@ -21,12 +21,13 @@ namespace plumbline::server {
 // The steps of one role in one attempt of a run. A run that restarts under the same attempt opens a
 // later generation, which supersedes the earlier one like an attempt.
 //
-// What a rank reported after its step had been closed has separate spans, because steps ascend
-// within a span. Their generations have this bit, then the rank; they supersede no other span.
+// Evidence that a rank reported after its step had been closed is in separate spans, because steps
+// ascend within a span. Their generations have this bit, then the rank; they supersede no other
+// span.
 constexpr uint32_t kLateGeneration = uint32_t{1} << 31;
 // A run that the rules had forgotten may continue at an earlier step, since its ranks return at
-// different ones. It then opens a later generation that supersedes none. From here on, these are
-// odd.
+// different ones. It then opens a later generation that supersedes none. From this number on, such
+// generations are odd.
 constexpr uint32_t kResumable = uint32_t{1} << 20;
 constexpr int kLateRankShift = 14;
 
@@ -68,7 +69,7 @@ struct Span {
            (generation & ~kLateGeneration) >> kLateRankShift >= kRebuiltRank - kRebuiltLate;
   }
   bool resumed() const { return !late() && generation >= kResumable && generation % 2 == 1; }
-  // If two spans have a step, the later span counts.
+  // If two spans have the same step, the later span counts.
   std::pair<uint32_t, uint32_t> order() const { return {attempt, generation}; }
 };
 
@@ -89,7 +90,8 @@ struct NameRows {
 // Not thread-safe. Pointers stay valid.
 class Catalogue {
  public:
-  uint32_t Run(std::string_view name);            // returns its id, and assigns one if it is new
+  uint32_t Run(std::string_view name);            // returns the id of the run; assigns one if the
+                                                  // run is new
   uint32_t FindRun(std::string_view name) const;  // 0: unknown
   // Returns the id of a series of a run and role; assigns one if it is new.
   uint32_t Series(uint32_t run, v1::Role role, const v1::Site& site);
@@ -110,13 +112,13 @@ class Catalogue {
   // All of a run; pointers to it are invalid then.
   void Forget(const std::string& name, uint32_t run);
 
-  // Load what the database has.
+  // Load the entries of the database.
   void LoadRun(uint32_t id, std::string name);
   void LoadSeries(SeriesName series);
   void LoadSpan(Span span);
 
-  // Returns the names added since the last call. They must be written before anything that uses
-  // them.
+  // Returns the names added since the last call. The names must be written before any record that
+  // uses them.
   NameRows TakeFresh() { return std::exchange(fresh_, {}); }
   NameRows Names() const;  // returns all
 

@@ -30,15 +30,15 @@ struct Row {
   uint32_t row;
 };
 
-// The time is linear in the number of values, however many lists of columns there are: a chunk uses
-// only the lists that have one of its series, and only their rows.
+// The time is linear in the number of values, for any number of lists of columns: a chunk uses only
+// the lists that have one of its series, and only their rows.
 class Builder {
  public:
   Builder(const std::vector<ClosedStepPtr>& steps, size_t fresh_from)
       : steps_(steps),
         fresh_from_(fresh_from),
-        // A cache line more than a power of two; otherwise all series would use the same cache
-        // sets.
+        // One cache line more than a power of two, because otherwise all series would use the same
+        // cache sets.
         stride_(steps.size() * kTileRanks + 8),
         values_(kChunk * stride_),
         present_(kChunk * steps.size()) {
@@ -134,7 +134,7 @@ class Builder {
   }
 
   // Fills in the tile of a slot, without steps and ranks that have no value. Returns false if it
-  // has no value at all.
+  // has no value.
   bool Fill(size_t slot, BuiltTile* built) {
     const uint64_t* present = &present_[slot * steps_.size()];
     tile_.steps.clear();

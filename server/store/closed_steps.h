@@ -42,7 +42,7 @@ using ClosedStepPtr = std::shared_ptr<const ClosedStep>;
 void AddPart(const rules::StepSeries& series, std::shared_ptr<const StoredColumns> columns,
              ClosedStep* step);
 
-// One tile of a block of steps, and the part of it that was not written before.
+// One tile of a block of steps, and its part that was not written before.
 struct BuiltTile {
   uint32_t series = 0;
   uint32_t rank_block = 0;

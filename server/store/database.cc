@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   if (code != SQLITE_OK) return database->Error(code);
   sqlite3_extended_result_codes(database->handle_, 1);
   sqlite3_busy_timeout(database->handle_, 5000);
-  int keep_log = 1;  // an in-memory database has none and returns an error
+  int keep_log = 1;  // an in-memory database has no log and returns an error
   if (mode == Mode::kReadWrite)
     sqlite3_file_control(database->handle_, "main", SQLITE_FCNTL_PERSIST_WAL, &keep_log);
   return database;
@@ -128,7 +128,7 @@ absl::StatusOr<int64_t> Database::Number(const std::string& sql) const {
 absl::Status Database::CopyTo(const std::string& path) const {
   auto copy = Open(path, Mode::kReadWrite);
   if (!copy.ok()) return copy.status();
-  int keep_log = 0;  // the copy is one file, without companions
+  int keep_log = 0;  // the copy is one file, without companion files
   sqlite3_file_control((*copy)->handle_, "main", SQLITE_FCNTL_PERSIST_WAL, &keep_log);
   sqlite3_backup* backup = sqlite3_backup_init((*copy)->handle_, "main", handle_, "main");
   if (backup == nullptr) return (*copy)->Error(sqlite3_errcode((*copy)->handle_));

@@ -1,4 +1,4 @@
-// A thin wrapper of SQLite with what the store needs.
+// A thin wrapper of SQLite with the functions that the store needs.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The bounded queue between the judging threads and the store's writer. It drops nothing: if it is
-// full, they wait. One run may queue at most three times the space that is left, so that a run
-// which sends more than the disk can take waits before others have to.
+// full, they wait. One run may queue at most three times the remaining space, so that a run which
+// sends more than the disk can write waits before other runs have to wait.
 #pragma once
 
 #include <chrono>

@@ -12,8 +12,8 @@ namespace plumbline::server {
 // Returns the number of steps of a block: enough that a tile of few ranks is worth its row.
 size_t BlockSteps(const ClosedStep& step);
 
-// Returns the open block, complete or, as short tiles, the part that was not passed on yet. Returns
-// nothing if there is none. The span records that it was passed on.
+// Returns the open block, complete or, as short tiles, the part that was not passed on yet. If
+// there is none, returns nothing. The span records that the block was passed on.
 std::optional<BlockJob> TakeBlock(Span* span, bool whole);
 
 // Removes the steps of a complete block from the span. Blocks are written in order, so the job's

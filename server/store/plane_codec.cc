@@ -30,7 +30,7 @@ constexpr size_t kHeaderBytes = 12;
 constexpr int kPlaneLevel = 1;
 constexpr size_t kTogetherCells = 1024;  // below this, separate frames cost more than they save
 constexpr double kPowers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12};
-// Below this, the digits of a decimal, computed by one multiplication, are off by less than a half.
+// Below this, one multiplication gives the digits of a decimal with an error of less than a half.
 constexpr double kMostDigits = 0x1p50;
 
 size_t BytesOf(uint8_t form) { return form == kFloats ? 4 : 8; }
@@ -84,7 +84,7 @@ bool AsFloats(const std::vector<double>& cells, WordList* words) {
   return true;
 }
 
-// Returns the word of the step before; in the first step, of the column before.
+// Returns the word of the previous step; in the first step, that of the previous column.
 uint64_t Before(const WordList& words, size_t i, size_t columns) {
   return i >= columns ? words[i - columns] : i > 0 ? words[i - 1] : 0;
 }
@@ -233,7 +233,7 @@ void PlaneCodec::Encode(const std::vector<double>& cells, size_t columns, std::s
 
   const size_t width = BytesOf(h.form), count = cells.size();
   s.planes.resize(width * count);
-  for (size_t i = count; i-- > 0;) {  // in place: each uses only earlier ones
+  for (size_t i = count; i-- > 0;) {  // in place, because each word uses only earlier ones
     s.words[i] = h.differences != 0 ? Difference(s.words[i], Before(s.words, i, columns), h.form)
                                     : s.words[i] - h.least;
   }

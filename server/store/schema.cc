@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kSchema = 1;
 
-// 8 KiB pages: a tile of 64 x 64 takes two or three. The write-ahead log is synced when it is
-// copied back: a killed process loses nothing, a power cut loses the last moments, which the
+// Pages have 8 KiB: a tile of 64 x 64 takes two or three. The write-ahead log is synced when it is
+// copied back. So a killed process loses nothing; a power cut loses the last writes, which the
 // journal restores.
 constexpr const char* kSettings =
     "PRAGMA page_size=8192; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"

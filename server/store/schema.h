@@ -1,4 +1,4 @@
-// The tables of DATA/store.sqlite, and what happens to a file that is not such a database.
+// The tables of DATA/store.sqlite, and the handling of a file that is not such a database.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace plumbline::server {
 
-// The journal that a store belongs to. A store of another journal, or one that is ahead of its
-// journal (which then lost its end), cannot be trusted.
+// The journal that a store belongs to. A store of another journal cannot be trusted. A store that
+// is ahead of its journal (which then lost its end) cannot be trusted either.
 struct StoreOrigin {
   std::string journal_id;     // empty: there is no journal, and the store begins empty
   uint64_t newest_entry = 0;  // that the journal holds
@@ -21,7 +21,7 @@ struct OpenedDatabase {
   std::unique_ptr<Database> database;
   uint64_t position = 0;  // everything up to this journal entry is in it
   std::string rebuild;    // range that is being rebuilt; empty: none
-  std::string problem;    // what was renamed and why; empty: nothing
+  std::string problem;    // the renamed file and the reason; empty: none was renamed
 };
 
 // Opens or creates the file. If it is damaged, or has another schema or origin, it is renamed to

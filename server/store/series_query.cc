@@ -103,8 +103,8 @@ class Query {
   }
 
   // Goes from the newest span down: an older one counts for the steps before the newer ones begin.
-  // Late spans come before the others of their attempt and only add missing values. So do rebuilt
-  // ones and those of a run that was forgotten, but these supersede earlier attempts.
+  // Late spans come before the others of their attempt and only add missing values. Rebuilt spans
+  // and those of a run that was forgotten do the same, but these supersede earlier attempts.
   void ClipSpans() {
     int64_t newest = kFirst, oldest = kLast, limit = kLast, rebuilt = kLast;
     uint32_t attempt = 0;  // attempt of `rebuilt`
@@ -302,8 +302,8 @@ absl::Status ListSeries(const RunView& view, TileReader* reader, v1::ListSeriesR
   for (const SpanView& span : view.spans) {
     const auto extents = reader->Extents(span.id);
     if (!extents.ok()) return extents.status();
-    // Steps may have been written since the view was taken. Steps that the database counted in the
-    // same read are not counted again from memory. The steps of a span ascend.
+    // Steps may have been written since the view was taken. If the database counted a step in the
+    // same read, it is not counted again from memory. The steps of a span ascend.
     int64_t counted_through = kFirst;
     for (const auto& e : *extents) {
       counted_through = std::max(counted_through, e.last_step);

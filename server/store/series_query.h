@@ -14,14 +14,15 @@
 namespace plumbline::server {
 
 // A span at one moment, taken before the database is read, so that a block that is sealed meanwhile
-// is not missed. A step that is in both counts once.
+// is not missed. If a step is in both, it counts once.
 struct SpanView {
   uint32_t id = 0, attempt = 0;
   v1::Role role = v1::ROLE_UNSPECIFIED;
   int64_t first_step = 0, last_step = -1;
   bool rebuilt = false;
   bool late = false;                 // it adds to others of its attempt and supersedes none
-  bool resumed = false;              // likewise, but supersedes earlier attempts
+  bool resumed = false;              // it adds to others of its attempt, but supersedes earlier
+                                     // attempts
   std::vector<ClosedStepPtr> steps;  // in memory, ascending; the database has the earlier ones
 };
 

@@ -1,4 +1,5 @@
-// Reads from the catalogue for queries and lists. The caller must hold its owner's lock.
+// Reads from the catalogue for queries and lists. The caller must hold the lock of the catalogue's
+// owner.
 #pragma once
 
 #include <string>

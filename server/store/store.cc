@@ -238,7 +238,7 @@ class StoreImpl : public Store {
           for (v1::Gap& gap : *gaps) *info->add_gaps() = std::move(gap);
           return absl::OkStatus();
         })
-        .IgnoreError();  // Info reports what is wrong with the database
+        .IgnoreError();  // Info reports the problem of the database
     const MutexLock lock(mutex_);
     AddAttempts(catalogue_, info);
   }
@@ -310,7 +310,7 @@ class StoreImpl : public Store {
       return span != nullptr && span->sealed &&
              std::pair(entry, series.step) <= std::pair(span->sealed_entry, span->sealed_step);
     };
-    // It may hold a part of the last entry.
+    // The store may hold only a part of the last entry.
     if (entry <= rebuild_.after && sealed(FindSpan(run, series))) return nullptr;
     const uint32_t rank = RebuiltRank(series.late, series.rows[0].rank);
     Span* span = catalogue_.FindLate(run, series.attempt, series.role, rank);
@@ -386,7 +386,7 @@ class StoreImpl : public Store {
     Push(std::move(*job), bytes, span->run);
   }
 
-  // Queues fresh names first, because jobs after them use them, whichever thread queues those.
+  // Queues fresh names first, because later jobs of any thread use them.
   void Push(StoreJob job, size_t bytes, uint32_t run = 0) {
     {
       const MutexLock order(names_order_);
@@ -420,7 +420,7 @@ class StoreImpl : public Store {
   }
 
   // Retries while the disk is full. Returns false if the store is closed meanwhile; the journal
-  // restores what is not written.
+  // restores unwritten data.
   bool WriteUntilDone(const std::vector<StoreJob>& jobs) {
     for (bool stated = false;; stated = true) {
       const absl::Status status = database_->Write(jobs, options_.limits, unix_s_());

@@ -17,14 +17,14 @@
 
 namespace plumbline::server {
 
-// Read is thread-safe; only the writer may call the rest.
+// Read is thread-safe; only the writer may call the other functions.
 class StoreDatabase {
  public:
   // Opens the database; an empty path: in memory.
   static absl::StatusOr<std::unique_ptr<StoreDatabase>> Open(const std::string& path,
                                                              const StoreOrigin& origin);
 
-  // Writes the jobs, then applies the limits. After an error nothing of the jobs is written.
+  // Writes the jobs, then applies the limits. After an error no part of the jobs is written.
   // Returns DataLoss if the file is damaged; see SetAside.
   absl::Status Write(const std::vector<StoreJob>& jobs, const StoreLimits& limits, int64_t unix_s);
 

@@ -61,9 +61,9 @@ absl::Status StoreWriter::Write(const std::vector<StoreJob>& jobs, int64_t unix_
   return status;
 }
 
-// Continues a block that was open when an earlier process stopped as a new one; its short tiles
-// stay. Called with the first write, not when the database is opened, so that a full disk does not
-// keep a server from starting.
+// If a block was open when an earlier process stopped, begins a new block; the short tiles of the
+// old block stay. Called with the first write, not when the database is opened, so that a full disk
+// does not keep a server from starting.
 absl::Status StoreWriter::TakeUpBlocks() {
   if (blocks_taken_up_) return absl::OkStatus();
   return database_->Execute("UPDATE tiles SET short=0 WHERE short");

@@ -44,12 +44,12 @@ struct RevisionJob {
   std::string fingerprint;
   v1::IncidentRevision revision;
 };
-// All rows of a run go.
+// All rows of a run are removed.
 struct ForgottenRun {
   uint32_t run = 0;
   std::string name;
 };
-// A damaged tile: it is removed, and a gap is added.
+// Removes a damaged tile and adds a gap.
 struct DamagedTileJob {
   int64_t tile = 0;
 };
@@ -65,7 +65,7 @@ struct StoreLimits {
   int64_t max_age_s = 0;   // of a tile since it was sealed; 0: no limit
 };
 
-// Not thread-safe. After an error nothing of the batch is in the database, and the caller may try
+// Not thread-safe. After an error no part of the batch is in the database, and the caller may try
 // again.
 class StoreWriter {
  public:

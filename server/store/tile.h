@@ -4,8 +4,8 @@
 // (i64), ranks (u64), min, max, sum (f64), present (u32), non-finite (u32); then, if there is one,
 // a size (u32) and a zstd frame of [offsets of the steps from the first (i64 each), unless they are
 // consecutive] [a bit for each absent cell, unless all are present]; then the cells, [steps,
-// ranks], in the format of plane_codec.h. In version 1, which can still be read, all that follows
-// the header is one zstd frame, with the cells last, as byte planes of doubles.
+// ranks], in the format of plane_codec.h. In version 1, which can still be read, all bytes after
+// the header are one zstd frame, with the cells last, as byte planes of doubles.
 #pragma once
 
 #include <cstdint>

@@ -45,14 +45,15 @@ uint32_t Attempts::GivenTo(const v1::Source& source) const {
   const auto found = runs_.find(source.run());
   if (found == runs_.end() || stated > found->second.latest) return stated;
   const Run& run = found->second;
-  // Its place in the latest attempt is taken, or the latest attempt was a job of another size.
+  // Another process has this rank in the latest attempt, or the latest attempt was a job of another
+  // size.
   const auto rank = ranks_.find(RankKey(source));
   const bool taken = rank != ranks_.end() && rank->second.attempt >= run.latest;
   const bool other_size =
       source.world_size() != 0 && run.world != 0 && source.world_size() != run.world;
   if (taken || other_size)
     return run.there.empty() && run.latest < UINT32_MAX ? run.latest + 1 : stated;
-  // Another process of its launch was given the latest attempt.
+  // Another process of the same launch got the latest attempt.
   const bool alone = run.there.empty() || run.there.begin()->first == run.latest;
   return run.raised && alone ? run.latest : stated;
 }

@@ -1,12 +1,13 @@
 // Determines which attempt of its run a process belongs to. A process without a configured attempt,
-// and without records that would give it, sends 0 at every start. Its steps start again, so without
-// this they would count as late evidence of the process before it.
+// and without records that would give it, sends 0 at every start. Its steps start again from 0, so
+// without this they would count as late evidence of the earlier process.
 //
 // A new attempt begins with a trainer process whose rank another process of the same or a later
 // attempt has used, or whose world has another size. The other processes of its launch join it.
 // This happens only if no earlier process of the run is connected, because a job restarts as a
-// whole. If some processes continue, the new one replaces the one that ended, in the attempt that
-// it sends. An attempt later than all before is taken as sent.
+// whole. If some processes continue, the new process replaces the one that ended, in the attempt
+// that the new process sends. If a process sends an attempt that is later than all earlier ones,
+// this attempt is used.
 //
 // All attempts that a stream's process sends are raised by the same number as long as the stream is
 // known, also after a restart of the server: the journal holds the given attempts.

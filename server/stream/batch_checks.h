@@ -16,7 +16,7 @@ absl::Status CheckReceived(const v1::Batch& batch, const BatchLimits& limits);
 // Checks a batch from a file. It was checked when it was received, but a file may hold anything.
 // Names may be longer than the present limit.
 absl::Status CheckKept(const v1::Batch& batch);
-// Checks a declared set on its own. series_sets.h checks whether rows fit their set.
+// Checks a declared set without its rows. series_sets.h checks whether rows fit their set.
 absl::Status CheckSeriesSet(const v1::SeriesSet& set, const BatchLimits& limits);
 
 }  // namespace plumbline::server

@@ -1,8 +1,8 @@
 // The bounded queue between the streams and the judging threads. It never drops anything: when it
 // is full, streams are not read until there is space again, so that TCP slows the senders down.
 // Batches count from the moment they are read, also on their way through the journal, until they
-// are begun. One run may use at most three times the space that is left, so that a sender that
-// fills the queue is paused and others always have space.
+// are begun. One run may use at most three times the remaining space, so that a sender that fills
+// the queue is paused and others always have space.
 #pragma once
 
 #include <atomic>
@@ -104,7 +104,7 @@ class JudgeQueue {
   void FreeAllLocked(Resumptions* resumed) PLUMB_REQUIRES(mutex_);
 
   const size_t max_bytes_;
-  mutable Mutex mutex_;  // guards all that follows
+  mutable Mutex mutex_;  // guards all following members
   CondVar changed_;
   std::deque<JudgeItem> items_ PLUMB_GUARDED_BY(mutex_);
   size_t popped_ PLUMB_GUARDED_BY(mutex_) = 0;  // and not begun

@@ -14,7 +14,7 @@ namespace {
 using Nanos = Liveness::Nanos;
 
 constexpr size_t kStepsOfMedian = 33;  // whose median is taken
-constexpr int64_t kFirstSteps = 3;     // of a process: they compile
+constexpr int64_t kFirstSteps = 3;     // first steps of a process, in which it compiles
 constexpr double kMedians = 5;
 constexpr int kErrorFactor = 30;  // if no rank can be named
 // Factor of the limit if the pace is unknown: five minutes, half of the time limit of PyTorch's
@@ -256,8 +256,8 @@ bool Liveness::Sort(const Members& members, Time now, Standing* out) {
     others = std::max(others, p->still_since);
     out->standing.push_back(p);
   }
-  // A process that was stopped, or whose network was lost, stays connected for a long time. It
-  // blocks the others if it fell silent before they were blocked, or at about that time.
+  // A process that was stopped, or whose network was lost, stays connected for a long time. Such a
+  // process blocks the others if it fell silent before they were blocked, or at about that time.
   for (const Process* p : silent) {
     if (out->standing.empty() || p->heard > others + kSilent) return false;
     out->lost.push_back(p);
@@ -271,8 +271,8 @@ bool Liveness::Sort(const Members& members, Time now, Standing* out) {
 }
 
 // Returns true if the whole group is blocked. `out` then gets for how long at least, and the ranks
-// that cause it. Returns false if the group progresses, if that is unknown, or if it has nothing to
-// continue with.
+// that cause it. Returns false if the group progresses, if that is unknown, or if the group has no
+// step to continue with.
 bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::RanksHung* out) const {
   Standing now_stand;
   if (!Sort(members, now, &now_stand)) return false;
@@ -332,7 +332,7 @@ double Liveness::MedianStep(const Group& group) {
   return std::max(*middle, 1e-9);
 }
 
-// Sets the times after which a hang is reported, and after which it is an error.
+// Sets the time after which a hang is reported, and the time after which it is an error.
 void Liveness::SetLimits(const Group& group, v1::RanksHung* out) const {
   const double median = MedianStep(group);
   const bool paced = median > 0;

@@ -1,16 +1,15 @@
 // Detects which processes progress. A rank's agent sends a heartbeat from its own thread if it has
 // nothing else to send. So four states are distinguished: a process that ended (its connection
-// broke while it was sending), a lost network (it was silent before that), a trainer that is
-// blocked (heartbeats continue, steps do not), and a slow one. Within a declared checkpoint,
-// evaluation or compilation, or before its first steps are done, no process is reported to hang. If
-// all are blocked in one step, those within a collective (a span of that kind is open) wait for the
-// others.
+// broke while it was sending), a lost network (it was silent before that), a blocked trainer
+// (heartbeats continue, steps do not), and a slow trainer. Within a declared checkpoint, evaluation
+// or compilation, or before its first steps are done, no process is reported to hang. If all are
+// blocked in one step, those within a collective (a span of that kind is open) wait for the others.
 //
 // A process between two steps with no open span is *idle*: a notebook whose cell is done, a loop
-// that has ended, a user's pause. So is one between the stages of a step that has stages, because
-// the step of a loop that was left in the middle stays open. If all are idle, no process hangs. If
-// others are blocked within a later step, they wait for the idle one, as for any rank that is not
-// as far. An idle process itself never waits.
+// that has ended, a user's pause. A process between the stages of a step that has stages is idle
+// too, because the step of a loop that was left in the middle stays open. If all are idle, no
+// process hangs. If others are blocked within a later step, they wait for the idle one, as for any
+// rank that has made less progress. An idle process never waits.
 //
 // A rank counts as blocked after max(hang, 5 median steps, twice the longest pause that the run
 // recovered from), by its own clock. If too few steps were seen for a median (a fast loop that
@@ -79,7 +78,7 @@ class Liveness {
     std::map<std::string, uint64_t> ranks_by_run;  // the number of ranks
     bool connected = true;
     bool finished = false;
-    bool unreachable = false;  // it was silent before its connection broke
+    bool unreachable = false;  // the process was silent before its connection broke
     Time heard{}, left{};
     Time beat{};         // the last heartbeat
     Time still_since{};  // on this host's clock, computed from the last heartbeat
@@ -92,7 +91,7 @@ class Liveness {
     Time excused{};             // time of the last heartbeat within a declared stage
     bool in_step = false;
     v1::Span::Kind last_stage = v1::Span::KIND_UNSPECIFIED;  // the last that ended
-    bool reports = false;  // it reports how long it has been blocked
+    bool reports = false;  // the process reports how long it has been blocked
     v1::Span::Kind stage = v1::Span::KIND_UNSPECIFIED;
   };
   struct Group {

@@ -1,5 +1,5 @@
 // Reports a run whose processes are all alive and in no step, if this lasts longer than the time
-// between steps ever should.
+// between steps should be.
 #include <algorithm>
 #include <chrono>
 
@@ -31,7 +31,7 @@ void Liveness::LookBetween(const Key& key, const Members& members, Time now,
   const Process* first = nullptr;  // of the lowest rank
   v1::StepsStopped stopped;
   for (const Process* p : members.all) {
-    // A process without messages may have ended; a busy one sends no heartbeat.
+    // A process without messages may have ended; a busy process sends no heartbeat.
     if (!p->connected || now - p->heard > kSilent || p->beat <= p->moved) return;
     if (!p->reports || p->ended == 0 || p->stage != v1::Span::KIND_OTHER) return;
     still = std::min<Nanos>(still, now - std::max(p->still_since, p->excused));

@@ -18,7 +18,7 @@ struct ParsedBatch {
   size_t held = 0;      // approximate bytes in memory, with its bytes on the wire; 0: not computed
   uint64_t unsent = 0;  // batches of its stream that waited to be sent after it
   WireBytes wire;       // only this batch, as received; empty if nothing is stored
-  // If not empty, the batch was refused, and only its number counts.
+  // If not empty, the batch was refused, and only its number is used.
   std::string refused;
   uint64_t refused_items = 0;
 

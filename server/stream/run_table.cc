@@ -32,7 +32,8 @@ void RunTable::Touch(Run& run, uint64_t stream_id, const v1::Source& source, Tim
   const Rank key{source.role(), source.rank()};
   const auto known = run.ranks.find(key);
   const bool same_process = known != run.ranks.end() && known->second.stream_id == stream_id;
-  // A new process after the run was over starts the run again; its old ranks no longer count.
+  // If a new process comes after the run was over, the run starts again; its old ranks no longer
+  // count.
   if (source.attempt() > run.attempt || (run.ended && !same_process)) {
     run.attempt = source.attempt();
     run.ranks.clear();
@@ -69,7 +70,7 @@ void RunTable::ExpectAgain(Run& run, Time now) const {
   for (auto& [key, rank] : run.ranks) {
     if (rank.connected) continue;
     rank.finished = rank.gone = false;
-    rank.server_left = rank.unreachable = true;  // how it ended was already reported
+    rank.server_left = rank.unreachable = true;  // its end was already reported
     rank.deadline = now + grace_;
   }
 }
@@ -160,8 +161,8 @@ void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, bool backlog,
       rank->overtaken = Time::max();
       role.furthest = std::max(role.furthest, through);
     }
-    // If it is further than what it has sent, the rest is still to come, whatever it reports of its
-    // batches.
+    // If the rank has progressed further than its sent evidence, more evidence will come, even if
+    // it reports that no batch waits.
     const bool more = rank->through != kNever && progress.newest_step() > rank->through + 1;
     Report(role, *rank, backlog || more, now);
   }
@@ -185,12 +186,12 @@ void RunTable::Disconnected(uint64_t stream_id, const v1::Source& source, Time n
   if (run == runs_.end()) return;
   RankState* rank = Find(run->second, stream_id, source);
   if (rank == nullptr) return;
-  // A rank that reconnects and delivers nothing is awaited no longer than one that stays away.
+  // A rank that reconnects and delivers nothing is awaited only as long as a rank that stays away.
   const bool was_there = rank->flowed > rank->since || now - rank->since >= grace_;
   if (was_there || rank->deadline == Time()) rank->deadline = now + grace_;
   rank->connected = false;
   rank->server_left = false;
-  // What it had not sent yet may have been its goodbye.
+  // The unsent message may have been its goodbye.
   rank->unreachable = !ended || rank->queued || now - rank->heard > kSilent;
 }
 
@@ -351,7 +352,7 @@ bool RunTable::Stalled(const Role& role, RankState& rank, int64_t slowest, Time 
   return (silent || stuck) && now - std::max(rank.overtaken, role.changed) >= grace;
 }
 
-// Returns why the rank counts as gone; CAUSE_UNSPECIFIED if it does not.
+// Returns the reason why the rank counts as gone, or CAUSE_UNSPECIFIED if it does not.
 v1::RanksGone::Cause RunTable::CauseOf(const Role& role, RankState& rank, int64_t slowest,
                                        Time now) const {
   if (rank.over()) return v1::RanksGone::CAUSE_UNSPECIFIED;

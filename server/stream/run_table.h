@@ -1,13 +1,13 @@
-// The runs that a server knows: which ranks report, are expected or are gone, and their progress.
-// Decides when a rank counts as gone, over which ranks a step may be closed, and when a run is
-// over. Time is passed in, so that tests need not wait.
+// The runs that a server knows: the ranks that report, are expected or are gone, and their
+// progress. Decides when a rank counts as gone, over which ranks a step may be closed, and when a
+// run is over. Time is passed in, so that tests need not wait.
 //
 // Expected are the ranks of the declared world, from the first hello of one of them on, and ranks
-// whose stream broke. They are awaited during the grace. So is a connected rank that is silent, or
-// that reports a backlog and sends none of it. A connected rank that progresses is awaited as long
-// as evidence of it is on its way. If it has reported for a second that no evidence waits, and is a
-// window of steps late, it may be closed over. (A single report may be old, because it waited to be
-// read. A rank that reports the same a second later is slow.)
+// whose stream broke. They are awaited during the grace. A connected rank is also awaited during
+// the grace if it is silent, or if it reports a backlog and sends none of it. A connected rank that
+// progresses is awaited as long as its evidence is on the way. If it has reported for a second that
+// no evidence waits, and is a window of steps late, it may be closed over. (A single report may be
+// old, because it waited to be read. A rank that reports the same a second later is slow.)
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@
 
 namespace plumbline::server {
 
-// The state of a run over all ranks of its newest attempt, as far as was judged.
+// The state of a run over all ranks of its newest attempt, as of the judged entries.
 struct RunKnown {
   int64_t newest_step = -1;        // -1: none, or no such run
   std::map<int, uint32_t> worlds;  // ranks by role
@@ -53,8 +53,8 @@ class RunTable {
   static constexpr std::chrono::seconds kSilent{
       5};  // at least, even if the grace is shorter, because of heartbeats
 
-  // Limit of the ranks of runs that are over which are kept individually. For the runs seen longest
-  // ago only counts are kept.
+  // Limit of the ranks that are stored individually for runs that are over. For the runs seen
+  // longest ago, only counts are stored.
   static constexpr size_t kMostRanksOver = 256 << 10;
 
   explicit RunTable(std::chrono::nanoseconds grace, int64_t window_steps = 64)
@@ -67,11 +67,11 @@ class RunTable {
   // Records a heartbeat of a rank that has nothing else to send.
   void Beat(uint64_t stream_id, const v1::Source& source, bool backlog, Time now);
   // Records that the stream ended. Its unfinished ranks may return within the grace period.
-  // `ended`: its connection broke in the way it does when its process ends.
+  // `ended`: its connection broke as it does when the process ends.
   void Disconnected(uint64_t stream_id, const v1::Source& source, Time now, bool ended = true);
 
   // Records that the streams of an earlier process are all gone. Their unfinished ranks may return
-  // within the grace period, and so may ranks that never came.
+  // within the grace period, and ranks that never came may also come then.
   void DisconnectAll(Time now);
 
   // Returns true for runs about which nothing may be decided now, because reports of them are still
@@ -87,7 +87,7 @@ class RunTable {
   // arrived.
   std::vector<std::string> TakeBadEnds(Time now, const Skip& skip = nullptr);
   // A condition that is over: hung ranks of the run progress, a run that had died was started
-  // again, or a rank that was gone is back. `rule` is the rule whose incidents are over.
+  // again, or a gone rank is back. `rule` is the rule whose incidents are over.
   struct Continued {
     std::string run;
     std::string rule;
@@ -108,7 +108,7 @@ class RunTable {
   // Ends the grace of the run's ranks that are not connected: TakeGone returns them next.
   void EndGrace(const std::string& run, Time now);
 
-  // Restores what an earlier process found by TakeGone, TakeEnded and TakeBadEnds.
+  // Restores the results of an earlier process from TakeGone, TakeEnded and TakeBadEnds.
   void SetGone(const v1::RanksGone& gone);
   void SetEnded(const std::string& run);
   void SetEndsJudged(const std::string& run);
@@ -140,7 +140,7 @@ class RunTable {
   void AddLate(const std::string& run, const std::string& cause, uint64_t items);
   // Counts evidence that was held and is lost, if no agent reports it.
   void AddLost(const std::string& run, const std::string& cause, uint64_t items);
-  // What the judge counted for a run, by cause: late and lost items. Losses that agents report are
+  // Items that the judge counted for a run, by cause: late and lost. Losses that agents report are
   // not included.
   struct Counted {
     std::map<std::string, uint64_t> late, lost;
@@ -179,7 +179,7 @@ class RunTable {
     bool queued = false;       // its last report had batches that waited to be sent
     bool process = false;      // its source is a process
     Time deadline{};           // if it is not connected
-    Time since{};              // since when it is connected
+    Time since{};              // time since which it is connected
     Time heard{};
     int64_t through = kNever;  // complete
     Time flowed{};             // when it last progressed
@@ -196,7 +196,7 @@ class RunTable {
   struct Role {
     uint32_t world = 0;
     bool absent_gone = false;      // ranks that never came are no longer awaited
-    bool absent_reported = false;  // it was reported that they are awaited
+    bool absent_reported = false;  // true if a report was made that they are awaited
     Time since{};                  // when its first rank became known
     Time changed{};                // when the set of awaited ranks last changed
     int64_t newest = kNever;       // newest step of any rank
@@ -212,14 +212,14 @@ class RunTable {
     bool bad_ends = false;          // a process ended badly, and this is not judged yet
     Time bad_since = Time::max();   // when that was seen
     bool died = false;              // it was reported that the run died
-    bool reborn = false;            // ... and a process is there again
+    bool reborn = false;            // the run was reported as died, and a process has returned
     bool unstuck = false;           // it was reported to hang, and was started again
     std::map<Rank, int64_t> stuck;  // the ranks reported to hang, and in which step
-    std::set<Rank> waits;           // ... and the ranks that waited for them
+    std::set<Rank> waits;           // the ranks that waited for the hung ranks
     bool forgotten = false;         // the run is over, and the rules have forgotten it
     int64_t stopped_since = 0;      // its steps were reported to have stopped; Unix ns, 0: no
     int64_t stopped_step = 0;       // the newest step at that time
-    bool judged = false;            // it was over, and no evidence arrived since
+    bool judged = false;            // the run was over, and no evidence arrived since
     void Persist(Archive& archive);
   };
 

@@ -65,8 +65,8 @@ void RunTable::NoteNotStuck(Run& run, const v1::Source& source, const std::strin
   DescribeContinued(run, rules::kHangRule, why);
 }
 
-// Records that a rank no longer waits. Once all that waited have ended well, the hang is over,
-// whatever its cause.
+// Records that a rank no longer waits. Once all that waited have ended well, the hang is over, for
+// any cause.
 void RunTable::NoteNotWaiting(Run& run, const v1::Source& source) {
   if (run.waits.erase({source.role(), source.rank()}) == 0 || !run.waits.empty()) return;
   run.stuck.clear();

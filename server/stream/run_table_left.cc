@@ -1,5 +1,5 @@
-// Runs that no process is connected for, in the order in which a server that knows too many parts
-// with them.
+// Runs without a connected process, in the order in which a server that knows too many runs forgets
+// them.
 
 #include <algorithm>
 #include <cstddef>

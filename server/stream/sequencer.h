@@ -1,5 +1,5 @@
-// Puts the batches of one stream into order and passes each on once, however often and in whatever
-// order they arrive. No threads, no clock.
+// Puts the batches of one stream into order and passes each on once, even if they arrive repeatedly
+// and in any order. Uses no threads and no clock.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Sequencer {
     std::shared_ptr<SharedBytes> of_all = nullptr;  // memory shared by all streams; null: no limit
   };
   enum class Offer {
-    kInOrder,    // this batch, and those it released, are in the output
+    kInOrder,    // this batch, and the batches that it released, are in the output
     kWaits,      // held until the gap before it closes
     kDuplicate,  // held already: dropped
     kOverflow,   // neither taken nor acknowledged: too much waits for one gap

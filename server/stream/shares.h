@@ -1,5 +1,5 @@
-// Limits what one access entry may use of the resources that all senders share, so that no tenant
-// can use up all streams, ranks and runs.
+// Limits the part of the shared resources that one access entry may use, so that no tenant can use
+// up all streams, ranks and runs.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,8 @@ std::vector<v1::Source> SourcesOf(const StreamPositions::Stream& known) {
   return sources;
 }
 
-// Makes a stream's state from the journal. Needs no lock, because no other thread has it yet.
+// Makes a stream's state from the journal. Needs no lock, because no other thread has the stream
+// yet.
 std::shared_ptr<StreamState> Restored(
     uint64_t id, const Sequencer::Limits& limits, const StreamPositions::Stream& known,
     const std::shared_ptr<SharedBytes>& names) PLUMB_NO_THREAD_SAFETY_ANALYSIS {
@@ -197,8 +198,8 @@ bool StreamTable::EvictIdle(const std::string& name) {
   return true;
 }
 
-// Evicts an idle stream of the owner with the most idle ones, so that a sender which opens and
-// leaves many streams evicts its own.
+// Evicts an idle stream of the owner with the most idle streams, so that a sender which opens and
+// leaves many streams loses its own streams.
 bool StreamTable::EvictIdle() {
   const auto most = std::max_element(
       owners_.begin(), owners_.end(),

@@ -29,7 +29,7 @@
 
 namespace plumbline::server {
 
-// The current connection of a stream. Its methods may be called from any thread, never with the
+// The current connection of a stream. Its methods may be called from any thread, but not with the
 // stream's mutex held. They are quick.
 class Connection {
  public:
@@ -60,7 +60,7 @@ struct StreamState {
 
   const uint64_t id;
   Mutex mutex;
-  // what was passed on; the journal may not hold it yet
+  // batches that were passed on; the journal may not hold them yet
   Sequencer sequencer PLUMB_GUARDED_BY(mutex);
   uint64_t held PLUMB_GUARDED_BY(mutex);                    // by the journal, up to here
   uint64_t connection PLUMB_GUARDED_BY(mutex) = 0;          // the newest; older ones are ignored
@@ -99,7 +99,7 @@ class StreamTable {
   // unconnected streams are evicted: the owner's own if its share is used up, else those of the
   // owner with the most.
   // A `connection` (a relay's has many streams; empty: not known) gets one more stream while it has
-  // fewer than are left.
+  // fewer streams than remain.
   absl::StatusOr<std::shared_ptr<StreamState>> Open(uint64_t stream_id,
                                                     const std::string& owner = "",
                                                     const std::string& connection = "");
@@ -114,7 +114,7 @@ class StreamTable {
   // Gives the rank `source` to `stream_id`. Returns AlreadyExists while another connected stream
   // has it, because two processes with the same rank would be judged as one. Returns
   // ResourceExhausted if there are too many ranks: a connection of a sender without a share gets
-  // one more while it has fewer than are left.
+  // one more rank while it has fewer ranks than remain.
   absl::Status Claim(uint64_t stream_id, const v1::Source& source);
   void Release(uint64_t stream_id, const v1::Source& source);
 

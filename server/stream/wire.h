@@ -27,7 +27,7 @@ struct MessageHead {
 };
 
 // Returns an empty head if the bytes are no message or hold more than one member of
-// AgentMessage.what. A parser merges two members, so their head would not be that of the whole.
+// AgentMessage.what. A parser merges two members, so this head would not match the merged message.
 MessageHead HeadOf(const grpc::ByteBuffer& agent_message);
 
 // Returns the CRC-32C of the bytes.

@@ -1,9 +1,9 @@
 // The ids of server-sent events, by which a page continues after the last one that it has seen.
 //
 // A position in the order of all changes counts those of every run. A caller with access to all
-// runs gets it in the clear, "TABLE.POSITION", and may continue after a restart. A caller with
-// access to only some runs gets it encrypted, so that it reveals nothing and only this process can
-// read it.
+// runs gets the position unencrypted, "TABLE.POSITION", and may continue after a restart. A caller
+// with access to only some runs gets it encrypted, so that it reveals nothing and only this process
+// can read it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class EventIds {
   EventIds();  // makes a new key in every process
 
   static std::string Plain(std::string_view table, uint64_t position);
-  // Returns nothing if it belongs to another table, or is not an id.
+  // Returns nothing if the id belongs to another table, or is not an id.
   static std::optional<uint64_t> FromPlain(std::string_view id, std::string_view table);
 
   // Returns a new id at each call, also for the same position.

@@ -16,7 +16,7 @@ bool IsAddress(const std::string& host) {
          inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
 
-// Returns the host's own name; "" if unknown.
+// Returns the host's name; "" if unknown.
 std::string OwnName() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? HostName(name) : "";
@@ -34,7 +34,7 @@ absl::Status CheckHost(std::string_view host) {
 }
 
 absl::Status CheckScrapeHost(std::string_view host) {
-  // A final point counts as a point: "ai." is a site of the web.
+  // A final dot counts as a dot, because "ai." is a site of the web.
   const bool own = host.find_first_of(".[") == std::string_view::npos;
   return own ? absl::OkStatus() : CheckHost(host);
 }

@@ -1,4 +1,4 @@
-// Incidents: a list, one with all details, and changes of their state by people.
+// Incidents: a list, a single incident with all details, and changes of their state by people.
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -101,7 +101,7 @@ absl::StatusOr<v1::IncidentUpdate> UpdateOf(const Json& requested) {
   return update;
 }
 
-// Adds the other incidents of the run: the root of this one, its symptoms, and the rest.
+// Adds the other incidents of the run: the root of this incident, its symptoms, and all others.
 void AddOthers(const std::vector<IncidentTable::Change>& of_run, const std::string& fingerprint,
                Json* page) {
   Json& out = *page;
@@ -307,8 +307,8 @@ absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& n
         " does not grant admin on this run: you can read, but not acknowledge or silence"));
   }
   if (auto s = CheckStep(*update, change->incident.finding().site().run()); !s.ok()) return s;
-  // If an incident is found again, its revision changes; its state is what people decided, so the
-  // state is compared.
+  // If an incident is found again, its revision changes. So the state, which people decide, is
+  // compared instead.
   const auto seen = requested.find("seen");
   if (seen != requested.end() && seen->is_string() &&
       seen->get<std::string>() != rules::StateName(change->incident.state())) {
@@ -321,7 +321,7 @@ absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& n
   if (const std::string entry = lease.Names(); !entry.empty()) {
     update->set_who(absl::StrCat(update->who(), " (", entry, ")"));
   }
-  // What a person decides about an incident applies to its symptoms.
+  // The decision of a person about an incident also applies to its symptoms.
   const auto of_run = IncidentsSeen(lease, change->incident.finding().site().run(), "");
   const Symptoms symptoms(of_run);
   std::vector<v1::IncidentUpdate> updates = {*update};
@@ -335,7 +335,7 @@ absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& n
   return Incident(lease, *fingerprint);
 }
 
-// Applies an update. It takes its place among the batches.
+// Applies an update at its place among the batches.
 absl::Status WebViews::Decide(const v1::IncidentUpdate& update) const {
   if (sources_.query.update == nullptr) return sources_.query.incident_table->Apply(update);
   auto done = std::make_shared<std::promise<absl::Status>>();

@@ -1,4 +1,4 @@
-// Rules: a list, and the page of one in sections, with its findings on this server.
+// Rules: a list, and the page of a rule in sections, with its findings on this server.
 #include <algorithm>
 #include <cstring>
 #include <map>

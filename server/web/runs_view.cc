@@ -1,4 +1,4 @@
-// A list of runs, worst first, and one run.
+// A list of runs, worst first, and the view of a single run.
 #include <algorithm>
 #include <map>
 #include <string_view>
@@ -56,8 +56,8 @@ Json MapJson(const Map& map) {
   return out;
 }
 
-// Returns the seconds per step while the run was watched; 0 if unknown. What arrives within a
-// second was sent from a file.
+// Returns the seconds per step while the run was watched; 0 if unknown. Steps that arrive within a
+// second were sent from a file.
 double StepSeconds(const v1::RunInfo& run) {
   if (run.attempts_size() == 0) return 0;
   const double steps = static_cast<double>(run.newest_step() - run.attempts(0).step_first());

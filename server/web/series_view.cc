@@ -1,4 +1,4 @@
-// A run's series: a list, and their values, reduced to what a screen shows.
+// A run's series: a list, and their values, reduced to the resolution of a screen.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

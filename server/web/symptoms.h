@@ -10,13 +10,14 @@
 
 namespace plumbline::server {
 
-// Refers to the list that it is made of. Thread-safe.
+// Refers to the list from which it is made. Thread-safe.
 class Symptoms {
  public:
-  // A resolved incident has only resolved symptoms: what is still found then has another cause.
+  // A resolved incident has only resolved symptoms, because a finding that is still open then has
+  // another cause.
   explicit Symptoms(const std::vector<IncidentTable::Change>& all);
 
-  // Returns the incident whose symptom this is; null if it is none.
+  // Returns the incident whose symptom this is, or null if it is not a symptom.
   const IncidentTable::Change* RootOf(const IncidentTable::Change& change) const;
   // Returns the symptoms, by first step.
   std::vector<const IncidentTable::Change*> Of(const IncidentTable::Change& root) const;

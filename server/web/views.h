@@ -21,8 +21,8 @@ struct WebSources {
   bool keeps = false;        // data outlives a restart
 };
 
-// Thread-safe. NotFound and PermissionDenied have a message for people; what a caller may not read
-// is treated as missing.
+// Thread-safe. NotFound and PermissionDenied have a message for people; data that a caller may not
+// read is treated as missing.
 class WebViews {
  public:
   using Params = std::vector<std::pair<std::string, std::string>>;
@@ -36,7 +36,7 @@ class WebViews {
   // runs_view.cc
   Json Runs(const Lease& lease) const;
   absl::StatusOr<Json> Run(const Lease& lease, const std::string& run) const;
-  // Returns what was checked, the results, and the losses.
+  // Returns the checks, the results, and the losses.
   absl::StatusOr<Json> Coverage(const Lease& lease, const std::string& run) const;
 
   // series_view.cc

@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kBeat{1};
 constexpr std::chrono::hours kLasts{1};  // then the page reconnects with its credentials
-constexpr int kMostAtOnce = 200;         // incidents; the rest follows shortly after
+constexpr int kMostAtOnce = 200;         // incidents; the others follow shortly after
 
 std::string EventText(const char* name, const Json& data, const std::string& id = "") {
   const std::string text = data.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -35,7 +35,7 @@ class RunSnapshot {
   std::chrono::steady_clock::time_point taken_ PLUMB_GUARDED_BY(mutex_){};
 };
 
-// Makes a source that is polled: events that a page has not taken are not made, so a slow page
+// Makes a source that is polled. Events are made only when the page takes them, so a slow page
 // costs nothing. `last_event`: the id of the last event that the page has seen; if empty, existing
 // incidents are not sent. `sources`, `runs` and `ids` must outlive it; `place` is released with it.
 std::shared_ptr<EventSource> MakeWebEvents(const WebSources* sources, RunSnapshot* runs,

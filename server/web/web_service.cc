@@ -195,7 +195,7 @@ Json WebViews::Server(const Lease& lease) const {
               {"may_change", lease.Somewhere(Scope::kAdmin)},
               {"replay", sources_.query.judge->catching_up()},
               {"store_problem", store.problem()}};
-  // Its growth would reveal what others write.
+  // The growth of this value would reveal the activity of other callers.
   if (lease.Everywhere(Scope::kRead)) out["store_bytes"] = store.bytes();
   return out;
 }

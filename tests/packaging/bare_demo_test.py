@@ -55,7 +55,7 @@ class Demo:
         self.printed = "".join(self.lines)
 
     def parts(self):
-        """Returns (name, seconds) of all that it did, in order."""
+        """Returns (name, seconds) of all phases, in order."""
         ends = [at for at, _ in self.headings[1:]] + [self.seconds]
         named = [(name, end - at) for (at, name), end in zip(self.headings, ends)]
         setting_up = re.search(r"packages (\d+) s, build (\d+) s", self.printed)

@@ -85,10 +85,10 @@ class BackupAndRestore(Booted):
         restore = commands("operating.md", "Restore")
         aside = commands("operating.md", "Restore", 1)
         self.shell(backup)
-        self.active()  # it has continued meanwhile
+        self.active()  # the server has continued meanwhile
         held = self.values()
 
-        # The data directory is damaged: its rest is moved aside.
+        # The data directory is damaged, so the remaining files are moved aside.
         self.do("systemctl", "stop", "plumbd")
         self.do("bash", "-c", "rm -r /var/lib/plumbd/journal")
         refused = self.machine.run(*restore[1].split())
@@ -100,20 +100,20 @@ class BackupAndRestore(Booted):
         self.assertTrue((self.machine.path / "var/lib/plumbd").is_symlink())
         self.assertTrue(any((self.machine.path / "var/lib/plumbd.old").iterdir()))
 
-        # All of it is gone, including the symlink, as on a new host.
+        # The whole directory is gone, including the symlink, as on a new host.
         self.do("systemctl", "stop", "plumbd")
         self.do("rm", "-r", "/var/lib/plumbd", "/var/lib/private/plumbd")
         self.shell(restore)
         self.active()
         self.assertEqual(self.values(), held)
 
-        # The folder is gone, but not its symlink.
+        # The folder is gone, but its symlink exists.
         self.do("systemctl", "stop", "plumbd")
         self.do("rm", "-r", "/var/lib/private/plumbd")
         self.shell(restore)
         self.active()
         self.assertEqual(self.values(), held)
-        # It continues, and can be backed up again to the same place.
+        # The server continues, and can be backed up again to the same place.
         self.do("plumb", "doctor", "--server", "127.0.0.1:7433")
         self.shell(backup)
 

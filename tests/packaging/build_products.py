@@ -1,4 +1,4 @@
-"""build_products.py: makes what the other tests need, once: the three products, the archive unpacked, a record."""
+"""build_products.py: makes the inputs of the other tests, once: the three products, the archive unpacked, a record."""
 
 import shutil
 import subprocess

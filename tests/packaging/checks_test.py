@@ -1,4 +1,4 @@
-"""Tests what tools/package refuses, and that its changes to libraries have their effect, on small libraries built here."""
+"""Tests that tools/package refuses faulty inputs and that its changes to libraries have their effect, on small libraries built here."""
 
 import ctypes
 import json
@@ -129,7 +129,7 @@ class Refused(Small):
         done = run("cc", "-no-pie", "-x", "c", "-", "-o", fixed, input="int main(void){return 0;}")
         self.assertEqual(done.returncode, 0, stated(done))
         self.assertIn("expected PIE", "\n".join(checks.check_hardening(Elf(fixed), True)))
-        # Third-party libraries need only the effects of Debian's flags.
+        # For third-party libraries, only the effects of Debian's flags are required.
         lazy = self.library("liblazy-plumb0.so", COPIES, "-fno-stack-protector", "-Wl,-z,relro", "-Wl,-z,lazy")
         self.assertEqual(list(checks.check_hardening(Elf(lazy), False)), [])
 

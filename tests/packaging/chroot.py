@@ -32,7 +32,7 @@ def can_mount():
 
 
 def own_mounts():
-    """Continues in a mount namespace of its own: mounts end with the test, however it ends."""
+    """Continues in a separate mount namespace, so that mounts end with the test in all cases."""
     if os.geteuid() == 0 and "PLUMB_OWN_MOUNTS" not in os.environ and can_mount():
         os.environ["PLUMB_OWN_MOUNTS"] = "1"
         os.execvp(
@@ -90,7 +90,7 @@ class Root:
 
     @contextlib.contextmanager
     def plumbd(self, *command, user=None):
-        """Runs a server in the root that stores what it receives; yields its address. The network is this machine's."""
+        """Runs a server in the root that stores received data; yields its address. The network is this machine's."""
         port = self.path / "tmp/plumbd-port"
         port.unlink(missing_ok=True)
         as_user = ["--userspec", user] if user else []

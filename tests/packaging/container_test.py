@@ -116,7 +116,7 @@ class Steps(Case):
         with self.root.plumbd(*entry, user=user) as address:
             self.ok(self.root.run("plumb", "doctor", "--server", address, user=user))
         self.assertTrue(any((self.root.path / "var/lib/plumbd").iterdir()))
-        # plumb is in it too, for records on the server's machine.
+        # The image contains plumb too, for records on the server's machine.
         self.root.put(RECORD, "/record")
         self.ok(self.root.run("plumb", "audit", "/record", "--quiet"), 1)
 
@@ -136,7 +136,7 @@ class Steps(Case):
             self.ok(self.root.run("plumb", "runs", "--server", address))
             with urllib.request.urlopen(f"http://{network.THEIRS}:7434/healthz", timeout=30) as answer:
                 self.assertEqual(answer.status, 200)
-        # It owns its folder, so there is no warning.
+        # The server owns its folder, so there is no warning.
         self.assertNotIn("other users may", errors[0])
 
     def test_its_configuration_is_short_and_states_what_it_lets_in(self):

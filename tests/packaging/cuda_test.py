@@ -1,5 +1,4 @@
-"""Every product of a build with device kernels contains them, for all three architectures, with the licence of what
-nvcc compiled in."""
+"""Every product of a build with device kernels contains them, for all three architectures, with the licence of the code that nvcc compiled in."""
 
 import pathlib
 import subprocess

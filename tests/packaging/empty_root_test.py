@@ -57,7 +57,7 @@ class InRoot(Case):
             self.ok(self.root.run(plumb, "runs", "--server", address))
 
     def train(self, python, plumb, plumbd, environment=None):
-        """Runs a trainer with numpy, watched live and recorded: the findings are those of the record."""
+        """Runs a trainer with numpy, watched live and recorded. The live findings equal those of the record."""
         with self.root.plumbd(plumbd) as address:
             self.ok(
                 self.root.run(

@@ -42,7 +42,7 @@ LONG_FILES = (
     "ddp_hooks_test.py",
     "observe_test.py",
 )
-# It needs the build's own library; layout_test checks which one a package finds.
+# It needs the build's library; layout_test checks which library a package finds.
 OF_THE_BUILD = "not test_package_finds_the_library_without_help"
 
 

@@ -1,5 +1,4 @@
-"""A Debian with systemd, booted in a container of its own (systemd-nspawn), to test a unit, a package and an operator
-together."""
+"""A Debian with systemd, booted in a separate container (systemd-nspawn), to test the unit, the package and the operator's commands together."""
 
 import contextlib
 import os

@@ -18,9 +18,9 @@ import pythons_test as pythons  # noqa: E402
 
 RELEASE = "bullseye"
 OLD, PYPY = FOLDER / RELEASE, FOLDER / "pypy"
-NEWER = ("libc6", "libc-bin", "libstdc++6", "libgcc-s1")  # from this machine's release: all that we need
+NEWER = ("libc6", "libc-bin", "libstdc++6", "libgcc-s1")  # from this machine's release: all required packages
 THEIRS = ("python3-torch", "python3-grpcio", "python3-protobuf")
-# As in a program that was linked with them: visible to all libraries.
+# Visible to all libraries, as in a program that was linked with them.
 GLOBAL = "import os, sys; sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL)\n"
 # PyTorch 1.7 aborts when it is unloaded under a newer glibc, also without Plumbline.
 LEAVE = "import os, sys; sys.stdout.flush(); os._exit(0)\n"
@@ -133,7 +133,7 @@ class PyPy(InRoot):
 
 class Snippets(Case):
     def test_they_are_python_of_3_9(self):
-        """The files that run in those roots compile; the runs themselves take minutes."""
+        """The files that run in those roots compile. The runs take minutes."""
         code = "\n".join((neighbours.PROTOBUF, neighbours.GRPC, neighbours.OPENSSL, neighbours.TORCH, neighbours.OURS, GLOBAL, LEAVE))
         pythons.ast.parse(code, feature_version=pythons.OLDEST)
         for name in ("modern_trainer.py",):

@@ -114,7 +114,7 @@ def findings(report):
 
 
 def expected_findings():
-    """Returns what the build's own plumb finds in the record."""
+    """Returns the findings of the build's plumb in the record."""
     return findings(run(BUILD / "bin/plumb", "audit", RECORD, "--format", "json", "--quiet").stdout)
 
 

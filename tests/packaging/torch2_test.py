@@ -1,4 +1,4 @@
-"""Tests the wheel under the PyTorch 2 and the Python of the next Debian: everything that tests/python tests with torch."""
+"""Tests the wheel under the PyTorch 2 and the Python of the next Debian: the same as tests/python with torch."""
 
 import re
 import shutil
@@ -9,7 +9,7 @@ from support import BUILD, Case, ROOT, long_form, main, product, run
 
 RELEASE = "trixie"
 FILES = FOLDER / RELEASE
-# Tests that depend on torch's version, and modern_test, which needs this one.
+# Tests that depend on torch's version, and modern_test, which needs this version.
 TESTS = (
     "modern_test",
     "watch_test",

@@ -15,7 +15,8 @@
 
 namespace plumbline::probes {
 
-// A random case as a call: `host()` where its tensors are, `device()` as if they were on device 0.
+// A random case as a call. `host()` has its tensors in host memory; `device()` has the same tensors
+// as if they were on device 0.
 class DeviceCase {
  public:
   explicit DeviceCase(uint32_t seed, int64_t max_tokens = 300)
@@ -61,7 +62,7 @@ class PlainCase {
 // A stream of the fake: any address.
 inline void* Stream(uintptr_t number) { return reinterpret_cast<void*>(number); }
 
-// The nth call of one of the table's functions fails.
+// Makes the nth call of one of the table's functions fail.
 struct Fault {
   const char* call;
   int nth;

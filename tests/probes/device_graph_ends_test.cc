@@ -1,5 +1,5 @@
-// Graphs that come and go, over the fake device: what their calls had is given to the next, when
-// nothing can touch it any more and not before.
+// Tests graphs that are created and destroyed, on the fake device. The memory of a graph's calls is
+// reused for the next graph, but only when no work can access it any more.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ class GraphEnds : public GraphRing {
   const MeasureOptions plain_ = OptionsOf(1, false);
 };
 
-// One graph after the other, in steps or between them, of every kind and of many sizes.
+// Creates one graph after the other, in steps or between them, of every kind and of many sizes.
 TEST_F(GraphEnds, TwoThousandGraphsOneAfterTheOther) {
   auto ring = Open();
   const uint64_t memory_before = fake_.calls("allocate") - fake_.calls("free_memory");
@@ -41,7 +41,7 @@ TEST_F(GraphEnds, TwoThousandGraphsOneAfterTheOther) {
     void* stream = Stream(100 + i % 7);
     const MeasureOptions options = OptionsOf(i, i % 3 == 0);
     const auto expect = [&](const auto& device, const auto& host) {
-      if (i % 5 == 1) {  // captured, and gone before any step
+      if (i % 5 == 1) {  // captured, and destroyed before any step
         ASSERT_EQ(Capture(ring.get(), device, stream, Site(1)), DeviceOutcome::kTaken);
         fake_.destroy(stream);
       }
@@ -83,8 +83,8 @@ TEST_F(GraphEnds, FullIsStatedAndEnds) {
   EXPECT_EQ(Next(ring.get(), plain_), HostEvidence(c.host(), plain_));
 }
 
-// Destroyed with a replay under way: that is measured, and its memory is its own until it is done
-// (the fake watches).
+// The graph is destroyed while a replay is in progress. The replay is measured, and its memory is
+// not reused until it is done (the fake checks this).
 TEST_F(GraphEnds, WhatIsUnderWayKeepsItsMemory) {
   const auto ring = Open();
   const TensorCase first(3), second(4);
@@ -103,7 +103,8 @@ TEST_F(GraphEnds, WhatIsUnderWayKeepsItsMemory) {
   EXPECT_EQ(Next(ring.get(), plain_), HostEvidence(first.host(), plain_));
 }
 
-// Destroyed in an open step: a new call's slot would be open, and point to the old one's section.
+// The graph is destroyed in an open step. If its slot were reused now, the slot would be open and
+// point to the old call's section.
 TEST_F(GraphEnds, TheSlotOfAnOpenStepIsNotGivenAway) {
   const auto ring = Open();
   const TensorCase first(3), second(4);
@@ -112,7 +113,7 @@ TEST_F(GraphEnds, TheSlotOfAnOpenStepIsNotGivenAway) {
   ASSERT_EQ(ring->BeginStep(1, &owner_, &error_), DeviceOutcome::kTaken);
   fake_.replay(Stream(9), replays_);
   fake_.destroy(Stream(9));
-  for (uint32_t i = 0; i < 1500; ++i) {  // these may take each other's
+  for (uint32_t i = 0; i < 1500; ++i) {  // these calls may reuse each other's slots
     ASSERT_EQ(Capture(ring.get(), second.device(), Stream(10), Site(1)), DeviceOutcome::kTaken);
     fake_.replay(Stream(10), replays_);
     fake_.destroy(Stream(10));
@@ -120,7 +121,7 @@ TEST_F(GraphEnds, TheSlotOfAnOpenStepIsNotGivenAway) {
   ASSERT_EQ(ring->EndStep(&error_), DeviceOutcome::kTaken);
   EXPECT_EQ(Next(ring.get(), plain_), HostEvidence(first.host(), plain_));
   EXPECT_EQ(Next(ring.get(), plain_), "nothing");
-  // Now it is free.
+  // Now the slot is free.
   for (uint32_t i = 0; i < kMaxCaptured; ++i) {
     ASSERT_EQ(Capture(ring.get(), second.device(), Stream(11), Site(2)), DeviceOutcome::kTaken)
         << i;
@@ -142,7 +143,8 @@ TEST_F(GraphEnds, RecordsOutliveTheirGraphs) {
   for (uint32_t i = 0; i < 50; ++i) EXPECT_EQ(Next(ring.get(), OptionsOf(i, true)), expected[i]);
 }
 
-// A site's calls in two graphs, of which the first goes: the others move up.
+// A site has calls in two graphs. When the first graph is destroyed, the other calls are numbered
+// from the start.
 TEST_F(GraphEnds, TheOtherCallsOfASiteAreNumberedAgain) {
   const auto ring = Open();
   const TensorCase c(3);
@@ -164,7 +166,7 @@ TEST_F(GraphEnds, TheOtherCallsOfASiteAreNumberedAgain) {
   }
 }
 
-// An end that cannot be watched is no graph to measure.
+// If the end of a graph cannot be watched, its calls are not measured.
 TEST_F(GraphEnds, AGraphThatCannotBeWatchedTakesNoCall) {
   const auto ring = Open();
   const TensorCase c(3);
@@ -176,7 +178,7 @@ TEST_F(GraphEnds, AGraphThatCannotBeWatchedTakesNoCall) {
   EXPECT_EQ(Capture(ring.get(), c.device(), Stream(9), Site(0)), DeviceOutcome::kTaken);
 }
 
-// One thread captures and destroys, one steps, one reads: each item is whole.
+// One thread captures and destroys graphs, one runs steps, one reads. Each item must be complete.
 TEST_F(GraphEnds, ThreadsDoNotDisturbEachOther) {
   const auto ring = Open();
   const TensorCase c(3);

@@ -38,15 +38,15 @@ class GraphFaults : public GraphRing {
   std::unique_ptr<DeviceRing> ring_;
 };
 
-// The graph runs on a stream that the step's end does not wait for. It measures in the step and
-// delivers after its end, into memory that may belong to another call by then.
+// The graph runs on a stream for which the step's end does not wait. The graph measures in the step
+// and writes its results after the step's end, into memory that may belong to another call by then.
 TEST_F(GraphFaults, AReplayThatOutlastsItsStepIsFoundOut) {
   ASSERT_EQ(ring_->BeginStep(1, &owner_, &error_), DeviceOutcome::kTaken);
   fake_.hold(true);
   fake_.replay(graph_, Stream(77));
   fake_.advance(2);  // it has measured
   ASSERT_EQ(ring_->EndStep(&error_), DeviceOutcome::kTaken);
-  fake_.advance(1);  // the slots are closed before it delivers
+  fake_.advance(1);  // the slots are closed before the graph writes its results
   fake_.hold(false);
   DeviceItem item;
   ASSERT_TRUE(ring_->Front(&item));
@@ -91,14 +91,15 @@ TEST_F(GraphFaults, TwoReplaysAtOnceAreDetected) {
   }
 }
 
-// It measured before the step and delivers in it: the results belong to another replay.
+// The replay measured before the step and writes in the step, so the results belong to another
+// replay.
 TEST_F(GraphFaults, AReplayThatBeginsBeforeItsStepIsFoundOut) {
   fake_.hold(true);
   fake_.replay(graph_, Stream(77));
   fake_.advance(2);
   ASSERT_EQ(ring_->BeginStep(1, &owner_, &error_), DeviceOutcome::kTaken);
   ASSERT_EQ(ring_->EndStep(&error_), DeviceOutcome::kTaken);
-  fake_.advance(1);  // the slots are open (the lower stream goes first), it delivers
+  fake_.advance(1);  // the slots are open (the lower stream runs first), and the replay writes
   fake_.hold(false);
   DeviceItem item;
   ASSERT_TRUE(ring_->Front(&item));
@@ -127,7 +128,8 @@ TEST_F(GraphFaults, SlotsThatDoNotCloseEndIt) {
   fake_.replay(graph_, replays_);
 }
 
-// A section that was taken down is not written any more when its slot has been closed, or moved on.
+// If a replay has read a section, it does not write to it after the slot was closed or has moved to
+// the next section.
 TEST_F(GraphFaults, AClosedSectionIsNotWritten) {
   GraphWork work[2];
   GraphCounts tally;
@@ -160,8 +162,8 @@ TEST_F(GraphFaults, AnEventThatIsNotRecordedEndsIt) {
   ExpectBroken("record_event: made to fail");
 }
 
-// The stream of the replays is being captured itself: the step is not opened, and one that is open
-// cannot be closed.
+// If the stream of the replays is being captured, a step is not opened, and an open step cannot be
+// closed.
 TEST_F(GraphFaults, ACapturedReplayStream) {
   fake_.capture(replays_, true);
   EXPECT_EQ(ring_->BeginStep(1, &owner_, &error_), DeviceOutcome::kCapturing);
@@ -203,7 +205,7 @@ TEST_F(GraphFaults, CapturesThatFail) {
     EXPECT_EQ(Capture(ring.get(), case_.device(), graph_, Site(0)), DeviceOutcome::kFailed);
     EXPECT_THAT(error_.text, HasSubstr("made to fail"));
     EXPECT_FALSE(ring->has_graphs());
-    // Memory may be short while the trainer captures: that breaks nothing.
+    // If memory is short while the trainer captures, the ring does not fail.
     EXPECT_EQ(ring->failed(), std::string_view(call) == "capture_tensor");
   }
 }
@@ -218,7 +220,8 @@ TEST_F(GraphFaults, WhatIsRefusedTakesNoMemory) {
   EXPECT_EQ(fake_.calls("allocate"), before);
 }
 
-// The device fails while a record is half read. The rest is returned as one item per call.
+// The device fails while a record is half read. The remaining calls are returned as one item per
+// call.
 TEST_F(GraphFaults, FailingWithinARecord) {
   ASSERT_EQ(Capture(ring_.get(), case_.device(), graph_, Site(1)), DeviceOutcome::kTaken);
   owner_.stop_conditions[Site(1)] = {true, OptionsOf(1, true)};
@@ -241,7 +244,7 @@ TEST_F(GraphFaults, FailingWithinARecord) {
   EXPECT_TRUE(ring_->empty());
 }
 
-// Events and records come back; a step that was never ended is ended by the next.
+// Events and records are returned. A step that was not ended is ended by the next step.
 TEST_F(GraphFaults, NothingIsHeldBackFromStepToStep) {
   DeviceLimits limits;
   limits.events = 2;

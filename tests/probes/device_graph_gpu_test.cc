@@ -1,6 +1,6 @@
-// Calls in CUDA graphs over the real library: captured once, replayed, and what comes out of due
-// steps is the CPU references' bit for bit (device_graph_test.cc has the rest, over the fake).
-// Needs a GPU; the program's main function is device_ring_gpu_test.cc's.
+// Calls in CUDA graphs over the real library: captured once and replayed. The results of due steps
+// equal those of the CPU references bit for bit. (device_graph_test.cc has the other tests, on the
+// fake.) Needs a GPU; the program's main function is device_ring_gpu_test.cc's.
 #include "tests/kernels/device/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
@@ -17,7 +17,7 @@
 namespace plumbline::probes {
 namespace {
 
-// What a test captures, instantiated.
+// A captured graph, instantiated.
 class Graph {
  public:
   Graph(cudaStream_t on, const std::function<void()>& body) {
@@ -52,7 +52,7 @@ class GpuGraph : public GpuTensors {
     EXPECT_EQ(ring_->Capture(call, stream_, stream_, site, &error_), DeviceOutcome::kTaken)
         << error_.text;
   }
-  // One due step; f: the trainer's part.
+  // Runs one due step; f is the trainer's part.
   void Step(int64_t step, const std::function<void()>& f) {
     ASSERT_EQ(ring_->BeginStep(step, &owner_, &error_), DeviceOutcome::kTaken) << error_.text;
     f();
@@ -84,7 +84,7 @@ TEST_F(GpuGraph, FiguresElementsAndRowsAreTheHosts) {
       Capture(updated, Site(3 * seed + 1));
       Capture(router.device, Site(3 * seed + 2));
     });
-    for (int64_t n = 0; n < 2; ++n) {  // the second time what the first one left is there
+    for (int64_t n = 0; n < 2; ++n) {  // in the second pass, the resources of the first one exist
       Step(2 * seed + n, [&] { graph.Replay(stream_); });
       DeviceItem item;
       Next(&item);
@@ -102,13 +102,13 @@ TEST_F(GpuGraph, FiguresElementsAndRowsAreTheHosts) {
       ring_->Pop();
     }
     if (HasFailure()) return;
-    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);  // before the tensors go
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);  // before the tensors are destroyed
     if (3 * (seed + 1) + 3 > kMaxCaptured) return;
   }
 }
 
-// A trainer whose graph copies the step's values and adds nothing: with probes and without, the
-// same bits; a thousand replays, of which the due steps' are measured, and no other.
+// A trainer's graph that only copies the step's values gives the same bits with and without probes.
+// Of a thousand replays, those of due steps are measured, and no others.
 TEST_F(GpuGraph, AThousandReplays) {
   constexpr size_t kValues = 100'000;
   std::vector<float> host(kValues);
@@ -173,7 +173,7 @@ TEST_F(GpuGraph, AThousandReplays) {
   for (float* p : {from, with, without}) cudaFree(p);
 }
 
-// A product's rows and columns are other ones at each sampled step.
+// The sampled rows and columns of a product differ at each sampled step.
 TEST_F(GpuGraph, ProductsAreGatheredAsTheHostDoes) {
   constexpr int64_t kM = 70, kN = 90, kK = 130;
   std::vector<float> values(kM * kK + kK * kN + kM * kN);
@@ -211,7 +211,7 @@ TEST_F(GpuGraph, ProductsAreGatheredAsTheHostDoes) {
   }
 }
 
-// Two graphs that were captured on one stream run at the same time, each on a stream of its own,
+// Two graphs that were captured on one stream run at the same time, each on a separate stream,
 // between the step's begin and end.
 TEST_F(GpuGraph, GraphsOnStreamsOfTheirOwn) {
   const GpuCase cases[] = {GpuCase(3, 20000), GpuCase(8, 20000)};
@@ -256,7 +256,8 @@ TEST_F(GpuGraph, GraphsOnStreamsOfTheirOwn) {
   }
 }
 
-// A graph on a stream that the step does not wait for, and that begins after it: not measured.
+// A graph runs on a stream for which the step does not wait, and begins after the step. It is not
+// measured.
 TEST_F(GpuGraph, AReplayThatComesLateIsNotMeasured) {
   const TensorCase tensor(3);
   const TensorCall device = Copy(tensor);
@@ -277,7 +278,7 @@ TEST_F(GpuGraph, AReplayThatComesLateIsNotMeasured) {
   cudaStreamDestroy(adjacent);
 }
 
-// The graph outlives the run: its probes read memory that is still there, and do nothing.
+// The graph outlives the run. Its probes read memory that still exists, and do nothing.
 TEST_F(GpuGraph, AGraphOutlivesTheRing) {
   const TensorCase tensor(3);
   const TensorCall device = Copy(tensor);
@@ -286,7 +287,7 @@ TEST_F(GpuGraph, AGraphOutlivesTheRing) {
   Step(0, [&] { graph.Replay(stream_); });
   Take();
   DeviceItem none;
-  EXPECT_FALSE(ring_->Front(&none));  // or the ring would free nothing
+  EXPECT_FALSE(ring_->Front(&none));  // otherwise the ring would free nothing
   DeviceError error{};
   ring_ = DeviceRing::Open(g_table, 0, {}, &error);
   ASSERT_NE(ring_, nullptr) << error.text;

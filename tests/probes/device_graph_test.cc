@@ -1,5 +1,5 @@
-// Calls in CUDA graphs, over the fake device: captured once, measured by the replays of due steps;
-// the evidence is the host path's byte for byte.
+// Tests calls in CUDA graphs, on the fake device: captured once, measured by the replays of due
+// steps. The evidence equals that of the host path byte for byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,8 +63,8 @@ TEST_F(GraphRing, EvidenceIsTheHostsByteForByte) {
   EXPECT_TRUE(ring->empty());
 }
 
-// One graph of four calls, a thousand steps: due or not, sampled or not, replayed 0 to 3 times, and
-// read late. Between the replays the trainer's values change.
+// One graph of four calls in a thousand steps, which are due or not, sampled or not, replayed 0 to
+// 3 times, and read late. Between the replays the trainer's values change.
 TEST_F(GraphRing, AThousandSteps) {
   DeviceLimits limits;
   limits.ring_bytes = 64 << 20;
@@ -174,7 +174,7 @@ TEST_F(GraphRing, NothingIsMeasuredOutsideOfDueSteps) {
   DeviceItem item;
   EXPECT_FALSE(ring->Front(&item));
   EXPECT_TRUE(ring->empty());
-  // Due, and not replayed.
+  // The step is due, and the graph is not replayed.
   ASSERT_EQ(Step(ring.get(), 10, graph, Site(0), OptionsOf(1, true), 0), DeviceOutcome::kTaken);
   EXPECT_FALSE(ring->Front(&item));
   EXPECT_TRUE(ring->empty());
@@ -248,7 +248,7 @@ TEST_F(GraphRing, WhatFindsNoRoomIsStated) {
   EXPECT_EQ(Step(ring.get(), step, graph, Site(0), OptionsOf(1, false)), DeviceOutcome::kTaken);
 }
 
-// A row that the ring cannot hold.
+// A row is too large for the ring.
 TEST_F(GraphRing, ATensorGivesItsElementsUp) {
   DeviceLimits limits;
   limits.ring_bytes = 64 << 10;
@@ -307,7 +307,8 @@ TEST_F(GraphRing, RefusesStreamsWithoutCaptureAndMoreThanKMaxCaptured) {
   EXPECT_EQ(Capture(ring.get(), c.device(), Stream(9), Site(0)), DeviceOutcome::kTooManyCaptured);
 }
 
-// Router calls of one stream of a capture share a workspace; those of another have their own.
+// Router calls of one stream of a capture share a workspace; those of another stream have a
+// separate one.
 TEST_F(GraphRing, WorkspacesAreSharedWithinAStreamOfACapture) {
   const auto ring = Open();
   PlainCase small(40, 8), large(40, 64);
@@ -331,7 +332,7 @@ TEST_F(GraphRing, WorkspacesAreSharedWithinAStreamOfACapture) {
   fake_.capture(Stream(10), false);
 }
 
-// Calls of a site that others have made in the step keep their numbers.
+// If other calls of a site were made in the step, their numbers do not change.
 TEST_F(GraphRing, NumbersBeginWhereTheOwnerStates) {
   const auto ring = Open();
   const TensorCase c(3);

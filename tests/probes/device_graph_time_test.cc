@@ -1,4 +1,4 @@
-// When the replays of a graph are measured, and how long each took.
+// Tests when the replays of a graph are measured, and the duration of each.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace plumbline::probes {
 namespace {
 
-// What is enqueued ahead of the device is measured when it gets there.
+// If work is enqueued before the device reaches it, it is measured when the device reaches it.
 TEST_F(GraphRing, TheStreamsOrderCounts) {
   const auto ring = Open();
   void* graph = Stream(9);
@@ -37,7 +37,7 @@ TEST_F(GraphRing, TheStreamsOrderCounts) {
   }
 }
 
-// By the device's own clock: each replay, also those of steps that are not sampled.
+// Each replay is timed by the device's clock, also in steps that are not sampled.
 TEST_F(GraphRing, EveryReplayIsTimed) {
   const auto ring = Open();
   void* graph = Stream(9);

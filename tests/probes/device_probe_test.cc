@@ -129,7 +129,7 @@ TEST_F(Probe, TensorsAndUpdatesGoToTheirDevicesRing) {
   EXPECT_EQ(Held(), 0u);
 }
 
-// The first that a device is asked for may be a call in a graph.
+// The first call on a device may be a call in a graph.
 TEST_F(Probe, ADeviceIsGotReadyWithinACapture) {
   DeviceProbe probe(FakeLoader(), {}, {});
   const TensorCase tensor(3);
@@ -146,8 +146,8 @@ TEST_F(Probe, ADeviceIsGotReadyWithinACapture) {
   EXPECT_EQ(Held(), 0u);
 }
 
-// What a driver refuses because somebody captures is lost, and named, but not for good: the next
-// call asks again, and what was got is given back.
+// If a driver refuses a request during a capture, the call is lost and the cause is named. The next
+// call requests again, and resources that were obtained are returned.
 TEST_F(Probe, ACaptureThatStandsInTheWayIsNotForGood) {
   const TensorCase tensor(3);
   for (const auto& [call, nth] : {std::pair{"open", 0},
@@ -171,7 +171,7 @@ TEST_F(Probe, ACaptureThatStandsInTheWayIsNotForGood) {
   }
 }
 
-// The same of a call that is to be captured.
+// The same for a call that will be captured.
 TEST_F(Probe, NeitherIsItForACallInAGraph) {
   const TensorCase tensor(3);
   for (const char* call : {"open", "pin", "make_event", "allocate", "write_memory"}) {

@@ -1,5 +1,5 @@
-// Tensors and updates that leave together, over the fake device: the evidence of each is what it is
-// alone, byte for byte, and the launches are counted.
+// Tests tensors and updates that are launched together, on the fake device. The evidence of each
+// equals that of a separate launch byte for byte, and the launches are counted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ namespace {
 
 class Batch : public TensorRing {
  protected:
-  // The cases of the seeds that keep no row, as one group; launched. Evidence comes out as the
-  // host's.
+  // Launches the cases of the seeds that keep no row as one group. The evidence equals that of the
+  // host.
   template <typename Case, typename Job>
   void ExpectTogether(DeviceRing* ring, uint32_t first, int most, int sampled_of_three) {
     SCOPED_TRACE(first);
@@ -90,7 +90,7 @@ TEST_F(Batch, OfUpdatesToo) {
   EXPECT_TRUE(ring->empty());
 }
 
-// Small tensors of one type, of which many fit; figures as the stream's pieces of work.
+// Small tensors of one type, of which many fit into a launch.
 struct Small {
   explicit Small(size_t n, bool sampled) : values(n, std::vector<float>(300)) {
     for (size_t i = 0; i < n; ++i) {
@@ -102,7 +102,7 @@ struct Small {
       hosts.push_back(call);
     }
   }
-  // Planned, as a group.
+  // Plans the tensors as a group.
   void Plan(DeviceRing* ring, void* stream, JobGroup<TensorJob>* group) const {
     DeviceError error{};
     for (size_t i = 0; i < hosts.size(); ++i) {
@@ -130,7 +130,7 @@ std::vector<DeviceOutcome> ObserveAll(DeviceRing* ring, const JobGroup<TensorJob
   return outcomes;
 }
 
-// Fifteen are one launch; their elements one more, or none where they are few.
+// Fifteen tensors are one launch. Their elements are one more launch, or none if they are few.
 TEST_F(Batch, LaunchesAreCounted) {
   const auto ring = Open();
   fake_.hold(true);
@@ -158,7 +158,7 @@ TEST_F(Batch, LaunchesAreCounted) {
   fake_.hold(false);
 }
 
-// Their texts are the caller's until the call returns, and no longer.
+// The texts belong to the caller and are valid only until the call returns.
 TEST_F(Batch, TextsAreKeptWhileACallWaits) {
   const auto ring = Open();
   Small small(2, true);
@@ -177,7 +177,7 @@ TEST_F(Batch, TextsAreKeptWhileACallWaits) {
   }
 }
 
-// The GPU's time is each one's by its work.
+// The GPU's time is divided by the work of each call.
 TEST_F(Batch, TheGpusTimeIsDivided) {
   const auto ring = Open();
   std::vector<float> large(70000), empty;  // five tiles, and none
@@ -195,7 +195,7 @@ TEST_F(Batch, TheGpusTimeIsDivided) {
   EXPECT_NEAR(static_cast<double>(times[1]), 5.0 * static_cast<double>(times[0]), 8);
 }
 
-// No room for all: some find theirs, first without their elements.
+// There is no space for all jobs. Some find space, first without their elements.
 TEST_F(Batch, AFullRingTakesWhatItCan) {
   DeviceLimits limits;
   limits.ring_bytes = 64 << 10;
@@ -239,7 +239,8 @@ TEST_F(Batch, NoEventIsNoRoom) {
   EXPECT_TRUE(ring->empty());
 }
 
-// Whatever of the launch fails: none of them comes out as measured, and nothing is held at the end.
+// If any part of the launch fails, no call is returned as measured, and no resource is held at the
+// end.
 TEST_F(Batch, WhatFailsIsReportedForAll) {
   for (const Fault& fault : {Fault{"measure_tensors", 0, false}, Fault{"gather", 0, false},
                              Fault{"record_event", 0, true}, Fault{"stream_id", 15, false}}) {
@@ -262,7 +263,7 @@ TEST_F(Batch, WhatFailsIsReportedForAll) {
   }
 }
 
-// A device that fails while they are under way: each comes out, unmeasured.
+// If the device fails while the calls are in progress, each is returned unmeasured.
 TEST_F(Batch, ADeviceThatFailsLosesEach) {
   auto ring = Open();
   const Small small(4, true);
@@ -280,7 +281,7 @@ TEST_F(Batch, ADeviceThatFailsLosesEach) {
   EXPECT_TRUE(ring->empty());
 }
 
-// A stream that is captured between the calls and their launch.
+// A capture of the stream begins between the calls and their launch.
 TEST_F(Batch, ACaptureThatBeganMeanwhileLosesAll) {
   const auto ring = Open();
   const Small small(3, true);
@@ -295,7 +296,7 @@ TEST_F(Batch, ACaptureThatBeganMeanwhileLosesAll) {
   }
 }
 
-// f64's exponents are many: fewer fit into a launch's workspace.
+// f64 has many exponents, so fewer tensors fit into a launch's workspace.
 TEST_F(Batch, AsManyAsTheWorkspaceHolds) {
   const auto ring = Open();
   std::vector<double> values(10, 1.5);

@@ -1,5 +1,5 @@
-// The ring of a device that fails or is abandoned, over the fake: the calls that were taken come
-// out, the device is left alone, and no memory goes that it may still write to.
+// Tests the ring of a device that fails or is abandoned, on the fake. Accepted calls are returned,
+// the device is not used again, and memory to which it may still write is not freed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The ring over the real library: what the fake only plays. Needs a GPU.
+// Tests the ring with the real library, which the fake only simulates. Needs a GPU.
 #include "tests/kernels/device/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
@@ -31,7 +31,7 @@ TEST_F(GpuRing, MeasurementAndRowsAreTheHostsBitForBit) {
 
 TEST_F(GpuRing, NothingWaitsForTheStream) {
   const GpuCase c(3);
-  ASSERT_EQ(Observe(c.device, stream_), DeviceOutcome::kTaken);  // gets the width ready
+  ASSERT_EQ(Observe(c.device, stream_), DeviceOutcome::kTaken);  // prepares this width
   Take();
   Blocker blocker(stream_);
   for (int i = 0; i < 50; ++i) ASSERT_EQ(Observe(c.device, stream_), DeviceOutcome::kTaken);
@@ -58,7 +58,7 @@ TEST_F(GpuRing, CapturesAreSkippedAndLeftWhole) {
   for (cudaStream_t captured : {stream_, blocking}) {
     ASSERT_EQ(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal), cudaSuccess);
     EXPECT_EQ(Observe(c.device, captured), DeviceOutcome::kCapturing);
-    if (captured == blocking) {  // the legacy stream would join that capture
+    if (captured == blocking) {  // the legacy stream would join this capture
       EXPECT_EQ(Observe(c.device, nullptr), DeviceOutcome::kCapturing);
     }
     cudaGraph_t graph = nullptr;
@@ -71,7 +71,7 @@ TEST_F(GpuRing, CapturesAreSkippedAndLeftWhole) {
   cudaStreamDestroy(blocking);
 }
 
-// The drain thread asks about events while the trainer captures: it must not spoil the capture.
+// The drain thread queries events while the trainer captures. This must not invalidate the capture.
 TEST_F(GpuRing, TheDrainThreadDoesNotSpoilACapture) {
   const GpuCase c(6);
   cudaStream_t captured = nullptr;
@@ -105,7 +105,7 @@ TEST_F(GpuRing, TheTrainersContextAndErrorsAreItsOwn) {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   ASSERT_NE(driver, nullptr);
   auto* current = reinterpret_cast<CUresult (*)(CUcontext*)>(dlsym(driver, "cuCtxGetCurrent"));
-  std::thread fresh([&] {  // a thread that has touched no device yet
+  std::thread fresh([&] {  // a thread that has not used a device yet
     CUcontext context = nullptr;
     EXPECT_EQ(current(&context), CUDA_SUCCESS);
     EXPECT_EQ(context, nullptr);

@@ -1,5 +1,5 @@
-// Tensors and updates on a device that is full, captured or fails, over the fake: they are lost as
-// router calls are.
+// Tests tensors and updates on a device that is full, captured or fails, on the fake. They are lost
+// in the same way as router calls.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -138,7 +138,8 @@ TEST_F(TensorRing, NothingIsGivenToAStreamThatIsCaptured) {
 
 class FailingTensors : public TensorRing, public ::testing::WithParamInterface<Fault> {};
 
-// As with router calls: what was taken comes out, measured or not, and the device is left alone.
+// As with router calls, accepted calls are returned, measured or not, and the device is not used
+// again.
 TEST_P(FailingTensors, AreLeftAlone) {
   const Fault& p = GetParam();
   auto ring = Open();

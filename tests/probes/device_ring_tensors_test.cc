@@ -1,5 +1,5 @@
-// Tensors and updates in flight on one device, over the fake: the evidence is the host path's byte
-// for byte, in the order of the calls.
+// Tests tensors and updates in flight on one device, on the fake. The evidence equals that of the
+// host path byte for byte, in the order of the calls.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,8 @@ TEST_F(TensorRing, OfUpdatesToo) {
   EXPECT_TRUE(ring->empty());
 }
 
-// Rows of a tensor whose rows lie apart, and of one whose row is a column of another.
+// Rows of a tensor whose rows are not adjacent, and of a tensor whose row is a column of another
+// one.
 TEST_F(TensorRing, RowsOfAnyStrides) {
   const auto ring = Open();
   std::vector<float> values(40 * 600);
@@ -66,8 +67,8 @@ TEST_F(TensorRing, RowsOfAnyStrides) {
   }
 }
 
-// Of a call that is not captured, sampled or not: figures, elements and rows are one piece of the
-// stream's work, and the event's the other.
+// A call that is not captured has two pieces of work in the stream: one for figures, elements and
+// rows, and one for the event. This holds for sampled calls and others.
 TEST_F(TensorRing, ACallIsOneLaunch) {
   const auto ring = Open();
   fake_.hold(true);
@@ -93,7 +94,8 @@ TEST_F(TensorRing, ACallIsOneLaunch) {
   fake_.hold(false);
 }
 
-// The tensor is read when the stream gets there, and what was read is not touched again.
+// The tensor is read when the stream reaches the launch. The data that were read do not change
+// later.
 TEST_F(TensorRing, TheStreamsOrderCounts) {
   const auto ring = Open();
   std::vector<float> values(1000, 1);
@@ -103,12 +105,12 @@ TEST_F(TensorRing, TheStreamsOrderCounts) {
   const MeasureOptions options = OptionsOf(1, true);
   fake_.hold(true);
   ASSERT_EQ(ObserveAt(ring.get(), call, 0, options), DeviceOutcome::kTaken);
-  values.assign(1000, 7);  // as if the trainer's own kernel, enqueued before, had written it
+  values.assign(1000, 7);  // as if a kernel of the trainer, enqueued earlier, had written it
   fake_.advance(100);
   TensorCall host = call;
   host.values.device = -1;
   const std::string expected = HostEvidence(host, options);
-  values.assign(1000, 9);  // and one enqueued after
+  values.assign(1000, 9);  // as if a kernel enqueued later had written it
   DeviceItem item;
   ASSERT_TRUE(ring->Front(&item));
   EXPECT_EQ(DeviceEvidence(item), expected);
@@ -149,7 +151,7 @@ TEST_F(TensorRing, AllKindsComeOutInTheOrderOfTheirCalls) {
   }
 }
 
-// What CheckCall lets pass to a device, and what it does not.
+// Calls that CheckCall accepts for a device, and calls that it refuses.
 TEST_F(TensorRing, CallsThatADeviceCannotTake) {
   alignas(8) float values[8] = {};
   TensorCall tensor;
@@ -208,7 +210,7 @@ TEST_F(TensorRing, ManyThreadsAndStreamsLoseNothingThatWasTaken) {
         if (o == DeviceOutcome::kTaken || o == DeviceOutcome::kTakenWithoutRows) {
           ++i;
         } else {
-          std::this_thread::yield();  // again, when the drain has made room
+          std::this_thread::yield();  // try again when the drain thread has freed space
         }
       }
       --running;

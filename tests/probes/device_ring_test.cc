@@ -1,4 +1,4 @@
-// Calls in flight on one device, over the fake: what comes out, in which order, and what is lost.
+// Tests calls in flight on one device, on the fake: the returned items, their order, and losses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ v1::Routing Evidence(const DeviceItem& item) {
   return routing;
 }
 
-// The same bytes of evidence, whether the host measured or the device, rows and all.
+// The evidence has the same bytes if the host or the device measured, including rows.
 TEST_F(Ring, EvidenceIsTheHostsBitForBit) {
   const auto ring = Open();
   for (uint32_t seed = 0; seed < 400; ++seed) {
@@ -50,16 +50,17 @@ TEST_F(Ring, EvidenceIsTheHostsBitForBit) {
   EXPECT_TRUE(ring->empty());
 }
 
-// The tensors are read when the stream gets there, and what it wrote is not touched again.
+// The tensors are read when the stream reaches the launch. The data that were read do not change
+// later.
 TEST_F(Ring, TheStreamsOrderCounts) {
   const auto ring = Open();
   PlainCase c(32, 8);
   fake_.hold(true);
   c.scores()[0] = 1;
   ASSERT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kTaken);
-  c.scores()[0] = 1000;  // as if the trainer's own kernel, enqueued before, had written it
+  c.scores()[0] = 1000;  // as if a kernel of the trainer, enqueued earlier, had written it
   fake_.advance(100);
-  c.scores()[0] = 2000;  // and one enqueued after
+  c.scores()[0] = 2000;  // as if a kernel enqueued later had written it
   DeviceItem item;
   ASSERT_TRUE(ring->Front(&item));
   EXPECT_EQ(Evidence(item).summary().logit_abs_max(), 1000);
@@ -159,7 +160,8 @@ TEST_F(Ring, RowsAboveTheLimitGiveWhatTheHostGives) {
   ring->Pop();
 }
 
-// As many streams as there are workspaces may be at work; one that is done makes room.
+// The number of busy streams is limited by the number of workspaces. A stream that is done frees
+// its workspace.
 TEST_F(Ring, EachStreamHasItsWorkspace) {
   const auto ring = Open();
   const PlainCase c(32, 8);
@@ -254,7 +256,7 @@ TEST_F(Ring, WhatCannotBeMeasuredIsRefusedAndHoldsNothing) {
   EXPECT_TRUE(ring->empty());
 }
 
-// A value that contradicts the rest is found when the measurement is read.
+// A contradictory value is detected when the measurement is read.
 TEST_F(Ring, ABadIndexIsItsOwnCallsError) {
   const auto ring = Open();
   PlainCase c(32, 8);
@@ -297,7 +299,7 @@ TEST_F(Ring, ManyThreadsAndStreamsLoseNothingThatWasTaken) {
           case DeviceOutcome::kStarting:
           case DeviceOutcome::kRingFull:
           case DeviceOutcome::kTooManyStreams:
-            --i;  // again, when the drain has made room
+            --i;  // try again when the drain thread has freed space
             std::this_thread::yield();
             break;
           default:

@@ -1,4 +1,4 @@
-// The GPU's time of sampled calls, over the fake, whose every piece of work takes a microsecond.
+// Tests the GPU's time of sampled calls, on the fake, where each piece of work takes a microsecond.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,7 +11,7 @@ namespace {
 
 class RingTimers : public OnFakeDevice {
  protected:
-  // What comes out next was timed as.
+  // Returns the time of the next item.
   uint64_t Next(DeviceRing* ring) {
     DeviceItem item;
     if (!ring->Front(&item) || !item.measured) {
@@ -34,7 +34,7 @@ TEST_F(RingTimers, SampledCallsAreTimedAndNoOthers) {
   EXPECT_EQ(fake_.calls("mark_timer"), 2 * fake_.calls("read_timer"));
 }
 
-// What else the stream has to do is not ours.
+// Other work of the stream is not counted.
 TEST_F(RingTimers, OtherWorkOfTheStreamDoesNotCount) {
   const auto ring = Open();
   const TensorCase c(3);
@@ -70,7 +70,7 @@ TEST_F(RingTimers, WithoutAFreeTimerTheCallIsTakenAllTheSame) {
   EXPECT_GT(Next(ring.get()), 0u) << "they came back";
 }
 
-// A timer that fails costs its time and nothing else.
+// If a timer fails, only the time is lost.
 TEST_F(RingTimers, FailingTimers) {
   const PlainCase c(32, 8);
   for (const auto& [call, nth] :

@@ -1,5 +1,5 @@
-// Tensors and updates on the fake device, and their evidence by the host's path and by the
-// device's.
+// Tensors and updates on the fake device, and their evidence by the path of the host and by that of
+// the device.
 #pragma once
 
 #include <gtest/gtest.h>

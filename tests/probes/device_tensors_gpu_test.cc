@@ -1,6 +1,7 @@
-// Tensors and updates through the ring over the real library: figures and sampled elements are the
-// CPU references' bit for bit, thus the evidence too (device_ring_tensors_test.cc). Needs a GPU;
-// the program's main function is device_ring_gpu_test.cc's.
+// Tests tensors and updates through the ring with the real library. Figures and sampled elements
+// equal those of the CPU references bit for bit, so the evidence does too
+// (device_ring_tensors_test.cc). Needs a GPU; the program's main function is
+// device_ring_gpu_test.cc's.
 #include "tests/kernels/device/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
@@ -13,7 +14,7 @@ namespace {
 
 class GpuTensorCalls : public GpuTensors {
  protected:
-  // The oldest call's figures and elements against the host's.
+  // Compares the oldest call's figures and elements with those of the host.
   template <typename Call>
   void TakeAsHosts(const Call& host) {
     DeviceItem item;
@@ -69,7 +70,7 @@ TEST_F(GpuTensorCalls, LargeOnesToo) {
   TakeAsHosts(update);
 }
 
-// Calls of all kinds on several streams at once, none waited for; each stream has a workspace.
+// Calls of all kinds on several streams at once, without waiting. Each stream has a workspace.
 TEST_F(GpuTensorCalls, NothingWaitsAndNothingMixes) {
   const TensorCase tensor(3);
   const UpdateCase update(4);
@@ -77,7 +78,7 @@ TEST_F(GpuTensorCalls, NothingWaitsAndNothingMixes) {
   const UpdateCall device_update = Copy(update);
   const MeasureOptions options = OptionsOf(3, true);
   ASSERT_EQ(Observe(device_tensor, options, stream_), DeviceOutcome::kTaken);
-  TakeAsHosts(tensor.host());  // got the memory ready
+  TakeAsHosts(tensor.host());  // prepared the memory
   cudaStream_t streams[kDeviceStreams] = {};
   for (cudaStream_t& s : streams) {
     ASSERT_EQ(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), cudaSuccess);

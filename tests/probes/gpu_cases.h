@@ -1,4 +1,4 @@
-// Tensors, updates and router calls on a GPU, and what the CPU references make of them.
+// Tensors, updates and router calls on a GPU, and the results of the CPU references.
 #pragma once
 
 #include "tests/probes/gpu_ring.h"
@@ -32,7 +32,7 @@ class GpuCase {
   DeviceCopies copies_;
 };
 
-// The rows of a router call that a ring kept against the host's.
+// Compares the rows of a router call that a ring kept with those of the host.
 inline void ExpectRows(const RoutingCall& host, const RoutingCall& kept) {
   std::vector<std::byte> slot(SlotBytes(host) + 64);
   StoreRoutingCall(host, slot.data());

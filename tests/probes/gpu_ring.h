@@ -1,5 +1,5 @@
-// The ring over the real library, for the tests that need a GPU. The library is opened as the agent
-// opens it, so that its CUDA runtime is apart from the program's, which is the trainer's.
+// The ring with the real library, for the tests that need a GPU. The library is opened as the agent
+// opens it, so that its CUDA runtime is separate from that of the program, which is the trainer's.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ inline void LoadTable() {
   std::exit(1);
 }
 
-// What the drain thread does, until the oldest call is there.
+// Does the work of the drain thread until the oldest call is available.
 inline bool WaitFront(DeviceRing* ring, DeviceItem* item) {
   for (int tries = 0; tries < 20000; ++tries) {
     if (ring->Front(item)) return true;
@@ -40,11 +40,12 @@ inline bool WaitFront(DeviceRing* ring, DeviceItem* item) {
   return false;
 }
 
-// A stream that stands still until Release, without holding up the others.
+// Blocks a stream until Release, without blocking other streams.
 class Blocker {
  public:
   explicit Blocker(cudaStream_t stream) {
-    auto* held = new std::shared_ptr<std::atomic<bool>>(go_);  // the stream's, which may outlive us
+    auto* held = new std::shared_ptr<std::atomic<bool>>(go_);  // owned by the stream, which may
+                                                               // outlive this object
     EXPECT_EQ(cudaLaunchHostFunc(stream, Wait, held), cudaSuccess);
   }
   void Release() { *go_ = true; }

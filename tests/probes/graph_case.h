@@ -30,7 +30,7 @@ inline std::string HostEvidence(const MatmulCall& host, const MeasureOptions& op
   return out.SerializeAsString();
 }
 
-// Of any item; `options`: what its step asked for.
+// Returns the evidence of any item; `options`: the request of its step.
 inline std::string EvidenceOf(const DeviceItem& item, MeasureOptions options) {
   options.sampled = item.tag.sampled;
   if (item.product != nullptr) {

@@ -26,7 +26,7 @@ class TestOwner final : public GraphOwner {
   }
 
   std::map<void*, GraphWish> stop_conditions;  // absent: not due
-  std::map<void*, uint32_t> numbers;           // that are taken; absent: none
+  std::map<void*, uint32_t> numbers;           // numbers that are taken; absent: none
   uint32_t reserved = 0;                       // last
   uint32_t expected = 0;
   uint64_t orders = 0;

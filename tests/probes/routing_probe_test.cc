@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A router call whose tensors live here.
+// A router call that owns its tensors.
 struct Call {
   explicit Call(int64_t tokens, int64_t experts, int k, uint32_t seed = 1)
       : scores(static_cast<size_t>(tokens * experts)), topk(static_cast<size_t>(tokens * k)) {
@@ -84,13 +84,13 @@ TEST(RoutingSlot, GivesBackWhatWasStored) {
   EXPECT_EQ(0, std::memcmp(back.input.topk_indices.data, c.topk.data(), c.topk.size() * 8));
   EXPECT_FALSE(back.input.keep_mask.present());
   EXPECT_FALSE(back.input.pool_id.present());
-  // Nothing points at the trainer's memory.
+  // No view points to the trainer's memory.
   const auto* begin = memory.data();
   const auto* data = static_cast<const std::byte*>(back.input.scores.data);
   EXPECT_TRUE(data >= begin && data < begin + bytes);
 }
 
-// Every stride a trainer may come with: transposed, reversed, broadcast, sliced, one byte off.
+// All strides that a trainer may use: transposed, reversed, broadcast, sliced, one byte off.
 TEST(RoutingSlot, PacksAnyStrides) {
   constexpr int64_t kRows = 5, kColumns = 3;
   std::vector<unsigned char> memory(4096 + 1);
@@ -133,7 +133,7 @@ TEST(RoutingSlot, EmptyTensors) {
   EXPECT_EQ(SampleBytes(c.call), 0u);
 }
 
-// The detour through a slot changes no bit of the evidence.
+// Storing the call in a slot changes no bit of the evidence.
 TEST(MeasureRouting, FromASlotEqualsInPlace) {
   Call c(64, 16, 4, 7);
   c.scores[5] = std::numeric_limits<float>::quiet_NaN();

@@ -25,7 +25,7 @@ class CaseDraw {
     constexpr int64_t kCounts[] = {0, 1, 3, 33, 255, 256, 257, 1000, 4097, 20011};
     return kCounts[(*this)(std::size(kCounts))];
   }
-  // Not misaligned: the device's data never is.
+  // Not misaligned, because data on a device never are.
   int Layout() { return static_cast<int>(std::array{0, 2, 3, 4, 5}[(*this)(5)]); }
 
  private:
@@ -106,7 +106,7 @@ inline MeasureOptions OptionsOf(uint32_t seed, bool sampled) {
   MeasureOptions options;
   options.sampled = sampled;
   options.key = seed * uint64_t{0x9e3779b97f4a7c15};
-  // So that some rows are too long, and some draws are cut.
+  // With this limit some rows are too long, and some draws are cut.
   if (seed % 5 == 4) options.sample_max_bytes = 700;
   return options;
 }

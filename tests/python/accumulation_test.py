@@ -1,4 +1,4 @@
-"""watch_accumulation: what micro-batches add to .grad, and what became of it."""
+"""watch_accumulation: the gradients that micro-batches add to .grad, and whether they were cleared."""
 
 import trainer
 
@@ -138,7 +138,7 @@ def left(tmp_path, step, seed=0, size=256, optimizer="SGD([w], lr=0.1)"):
 def test_a_gradient_that_none_clears_is_found_again(tmp_path):
     optimizers = ("SGD([w], lr=0.1)", "Adam([w])", "AdamW([w], foreach=True)")
     for seed, optimizer in enumerate(optimizers):
-        for batches in (1, 3):  # one micro-batch a step too
+        for batches in (1, 3):  # also with one micro-batch per step
             looks = left(
                 tmp_path, seed=seed, optimizer=optimizer,
                 step=f"with run.step(step):\n    for _ in range({batches}): batch()\n    optimizer.step()",

@@ -1,7 +1,7 @@
-"""Each adapter against our own re-creation of that trainer's router, through record and audit.
+"""Compares each adapter with a re-creation of that trainer's router, through record and audit.
 
-The re-creations return what the trainer's code returns, in its layout; they are written from the
-trainers' documentation of it. Needs PyTorch and the built agent; skipped without.
+The re-creations return the same values as the trainer's code, in its layout. They are written from the trainers' documentation. Needs PyTorch and the
+built agent; skipped without.
 """
 
 import json
@@ -35,7 +35,7 @@ def gate(seed, *shape):
 
 
 def audit(tmp_path, calls):
-    """{rule: verdict} and {rule: finding} of one call or several, each a step of one layer."""
+    """Returns {rule: verdict} and {rule: finding} of one or several calls, each a step of one layer."""
     run = plumbline.init(run="adapters", record=tmp_path / "record", every=1, strict=True)
     for step, call in enumerate(calls):
         with run.step(step):
@@ -74,7 +74,7 @@ def megatron_router(logits, k, capacity, policy, pad):
     if capacity is None:
         return probs, chosen
     keep = best_first(chosen, probs, capacity) if policy == "probs" else first_come(chosen, capacity)
-    if pad:  # free places go to other rows, with probability zero
+    if pad:  # free places are filled with other rows, with probability zero
         padded = torch.topk(keep.float() + 1e-3 * torch.rand(rows.shape), capacity, dim=0).indices
         return probs * keep, torch.zeros_like(keep).scatter(0, padded, True)
     return probs * keep, keep
@@ -161,7 +161,7 @@ def test_what_the_configuration_holds_is_recorded():
 
 
 def dispatch(keep, gates, capacity):
-    """combine_weights, dispatch_mask [T,E,C] of what is kept."""
+    """Returns combine_weights and dispatch_mask [T,E,C] of the kept choices."""
     place = (keep.long().cumsum(0) - 1).clamp(0, capacity - 1)
     mask = torch.zeros(*keep.shape, capacity, dtype=torch.bool)
     mask.scatter_(2, place.unsqueeze(2), keep.unsqueeze(2))
@@ -183,7 +183,7 @@ def test_deepspeed_top1_in_order_passes(tmp_path, seq_major):
 
 def test_deepspeed_topk_by_probability_leaks(tmp_path):
     calls = []
-    for seed in (6, 16):  # of one step alone a stored bar an expert would do the same
+    for seed in (6, 16):  # for one step alone, a stored bar per expert would give the same choices
         logits = gate(seed, T, E)
         gates = torch.softmax(logits, dim=1)
         capacity = math.ceil(3 * T / E)

@@ -27,7 +27,7 @@ def audit(directory, kind, seed, steps=150):
 
 
 def found(report):
-    """Above a note: the gradients of a game leave their level, in truth."""
+    """Returns findings above notes. Notes are correct here, because the gradients of a game really leave their level."""
     return [(f["rule"], f["level"], f["site"]["layer"], f["site"]["op"], f["title"]) for f in report["findings"] if f["level"] != "note"]
 
 
@@ -70,4 +70,4 @@ def test_the_nan_loss_of_a_critic_is_reported(tmp_path, seed):
     reported = {(f["site"]["op"], f["site"]["step_first"]) for f in report["findings"] if f["rule"] == "health/loss-non-finite"}
     assert {one for one in reported if "loss" in one[0]} == {("partial_loss", 60)}
     also = [f["details"].get("also", "") for f in report["findings"] if f["site"]["op"] == "partial_loss"]
-    assert "partial_loss.1" in str(also)  # and the generator's, which it judges
+    assert "partial_loss.1" in str(also)  # and those of the generator, which it judges

@@ -25,7 +25,7 @@ def net(inputs, outputs):
 
 
 class Skipping(nn.Module):
-    """Two layers, and one between them that lives in some steps."""
+    """Two layers, and one between them that is used in some steps."""
 
     def __init__(self):
         super().__init__()
@@ -51,7 +51,7 @@ def train_gan(run, kind, steps, pause):
     for i in range(steps):
         real = torch.randn(BATCH, 2) * torch.tensor([1.0, 0.3]) + 2
         made = generator(torch.randn(BATCH, 4))
-        # Its own loss: on real ones and on those that were made.
+        # The loss of the discriminator: on real samples and on generated samples.
         of_critic.zero_grad()
         if kind == "gan-micro":
             judge(critic(real), ones).backward()
@@ -69,7 +69,7 @@ def train_gan(run, kind, steps, pause):
 
 
 def train_left(run, steps, pause):
-    """The generator first; what its loss leaves in the discriminator is not cleared."""
+    """Trains the generator first. The gradient that its loss leaves in the discriminator is not cleared."""
     generator, critic = net(4, 2), nn.Sequential(nn.Linear(2, WIDTH), nn.LayerNorm(WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1))
     of_generator, of_critic = (torch.optim.Adam(one.parameters(), lr=1e-3) for one in (generator, critic))
     run.watch(nn.ModuleDict({"generator": generator, "critic": critic}), [of_critic, of_generator])
@@ -114,7 +114,7 @@ def train_tasks(run, steps, pause):
 
 
 def train_critic(run, steps, pause):
-    """An actor in every step, its critic in odd ones."""
+    """Trains an actor in every step, and its critic in odd steps."""
     actor, critic = net(4, 1), net(4, 1)
     of_actor, of_critic = torch.optim.Adam(actor.parameters(), lr=1e-3), torch.optim.Adam(critic.parameters(), lr=1e-3)
     run.watch(nn.ModuleDict({"actor": actor, "critic": critic}), [of_actor, of_critic])

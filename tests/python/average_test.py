@@ -58,7 +58,7 @@ def test_an_average_that_cannot_move_is_reported(tmp_path, seed):
     report = verdicts(tmp_path, "bf16", seed)
     found = {f["site"]["layer"]: f for f in report["findings"]}
     assert {f["rule"] for f in found.values()} == {"precision/ema-stall"}
-    # The two with at least 1,000 elements over all steps, a few hundred per look.
+    # The two weights with at least 1,000 elements over all steps, a few hundred per look.
     assert {"average.0.weight", "average.2.weight"} <= set(found)
     assert all(f["strength"] == "proved" and f["sample_size"] >= 1000 for f in found.values())
 

@@ -73,7 +73,7 @@ def test_a_loader_that_blocks_is_an_incident_that_closes_with_its_duration(tmp_p
         text = json.dumps(findings(server, worse))
         assert "after step 28" in text and "it ended step 28 and started no other" in text, text
         assert f"py-spy dump -p {process.pid}" in text, text
-        # Killed and started again, the server has the same incident, and the run its findings.
+        # After the server was killed and started again, it has the same incident, and the run has its findings.
         live = [(f["fingerprint"], f["level"], f["measured"]) for f in stored(server)]
         assert len(live) == 1 and live[0][1] == "error"
         server.restart(after=0.2)
@@ -96,7 +96,7 @@ def test_a_declared_wait_is_no_hang(tmp_path, stage):
         let_go(tmp_path, process)
 
 
-# The same wait is 3 of its steps, not 100.
+# For this run the same wait is 3 steps long, not 100.
 def test_slow_steps_are_no_hang(tmp_path):
     with Server(tmp_path, grace=30, hang=60, between=1) as server:
         process = begin(tmp_path, server, steps=12, pace=0.6)
@@ -105,7 +105,7 @@ def test_slow_steps_are_no_hang(tmp_path):
         let_go(tmp_path, process)
 
 
-# A process that ends while it waits has died: the one is no case of the other.
+# A process that ends while it waits has died. A death is not reported as a stopped run.
 def test_one_that_is_killed_has_died(tmp_path):
     with Server(tmp_path, grace=1, hang=60, between=20) as server:
         process = begin(tmp_path, server)

@@ -1,4 +1,4 @@
-"""The budget: which parameters are looked at in which steps, with simulated clocks."""
+"""The budget: which parameters are examined in which steps, with simulated clocks."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""check_router on real PyTorch and numpy routers, the example's among them."""
+"""check_router on real PyTorch and numpy routers, including that of the example."""
 
 import math
 import os
@@ -201,7 +201,7 @@ def test_exceptions_of_the_router_come_with_their_context():
     assert str(raised.value).startswith("call 4 (the tokens from position 1 of sequence 0 replaced by")
     assert str(raised.value).endswith("ZeroDivisionError: no load")
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
-    assert len(calls) == 4  # nothing is tried after it
+    assert len(calls) == 4  # nothing is tried after this
 
     def interrupted(_):
         raise KeyboardInterrupt

@@ -27,7 +27,7 @@ def test_three_sequences_by_hand():
     assert (found.training_loss, found.causal_loss) == (1.0, 3.0)
     assert (found.tokens, found.sequences, found.units, found.unit) == (6, 3, 3, "sequence")
     assert found.level == 0.99 and found.no_interval is None
-    # By column: -0.5, -2, -4 and -1.5, -2, -2, of -12 in all.
+    # By column: -0.5, -2, -4 and -1.5, -2, -2; the sum is -12.
     first, second = found.by_position
     assert (first["from"], first["to"], second["from"], second["to"]) == (0, 0, 1, 1)
     assert first["difference"] == pytest.approx(-6.5 / 3) and first["share"] == pytest.approx(6.5 / 12)
@@ -64,7 +64,7 @@ def test_quantiles(df, level, value):
     assert _student.two_sided(df, level) == pytest.approx(value, rel=1e-7)
 
 
-# ---- what is independent --------------------------------------------------------------------------
+# ---- independent units ----------------------------------------------------------------------------
 
 
 def test_pools_are_the_units_where_sequences_share_them():
@@ -106,7 +106,7 @@ def rare(rng, length):
 
 
 def tokens(rng, length):
-    """A sequence's own level and noise at every token."""
+    """Each sequence has a separate level, and noise at every token."""
     level = rng.gauss(-0.1, 0.2)
     return [level + rng.gauss(0, 0.3) for _ in range(length)]
 
@@ -168,7 +168,7 @@ def test_an_interval_over_tokens_would_be_wrong():
     assert missed > most(made, 0.05), (missed, made)
 
 
-# ---- no interval, and why -------------------------------------------------------------------------
+# ---- reasons for no interval ----------------------------------------------------------------------
 
 
 def test_equal_losses():
@@ -229,7 +229,7 @@ def test_the_smallest_and_largest_differences():
         assert all(map(math.isfinite, (found.difference, *found.interval)))
 
 
-# ---- what is given --------------------------------------------------------------------------------
+# ---- inputs ---------------------------------------------------------------------------------------
 
 
 def test_padding_does_not_count():
@@ -250,7 +250,7 @@ def test_positions_gather_into_eight_ranges_that_share_the_whole():
     assert sum(part["tokens"] for part in parts) == 3 * length
     assert max(p["tokens"] for p in parts) - min(p["tokens"] for p in parts) <= 3
     assert math.fsum(part["share"] for part in parts) == pytest.approx(1)
-    # Ids without positions: there are none to gather.
+    # Ids are given without positions, so there are no positions to gather.
     assert plumbline.leak_consequence([1.0, 2], [2.0, 4], sequence_id=[0, 1]).by_position == []
 
 

@@ -1,4 +1,4 @@
-"""run.observed(hook): nothing changes, and every rank keeps the same elements of what travelled."""
+"""run.observed(hook): nothing changes, and every rank keeps the same elements of the transferred values."""
 
 import base64
 import collections
@@ -42,7 +42,7 @@ def array(tensor):
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):
-    """What the trainers printed, and their evidence by (hook, bucket, step), one per rank."""
+    """Returns the output of the trainers, and their evidence by (hook, bucket, step), one per rank."""
     directory = tmp_path_factory.mktemp("ddp")
     # Every step keeps elements.
     lines, _ = launch(directory, RANKS, str(STEPS), *HOOKS, PLUMBLINE_TRAFFIC_BYTES=str(1 << 30))
@@ -69,7 +69,7 @@ def test_weights_are_bit_identical(outcome):
 
 
 def test_multiplying_as_ddp_does(tmp_path):
-    """1/3 is no power of two: dividing would give other bits than DDP's own averaging."""
+    """1/3 is not a power of two, so dividing would give other bits than DDP's averaging."""
     lines, _ = launch(tmp_path, 3, "3", "none", "fp16")
     assert len(lines) == 6
     for hook, rank, plain, observed in lines:
@@ -114,7 +114,7 @@ def samples(evidence, hook):
 
 @pytest.mark.parametrize("hook", [h for h in HOOKS if h != "gather"])
 def test_the_output_is_the_sum_of_the_inputs(outcome, hook):
-    """Of what travelled: with the hook's scaling and in its dtype, neither before nor after it."""
+    """The evidence is of the transferred values: with the hook's scaling and in its dtype."""
     for key, call, inputs, output in samples(outcome[1], hook):
         assert call["op"] == "OP_SUM"
         if hook in ("fp16", "group"):
@@ -133,7 +133,7 @@ FACTORS = {"none": (0.25, 1), "allreduce": (0.25, 1), "fp16": (0.25, 1), "divide
 
 @pytest.mark.parametrize("hook", sorted(FACTORS))
 def test_factors_before_and_after_are_measured(outcome, hook):
-    """From a bucket's second call on: which site it is was not known before the first."""
+    """Evidence exists from a bucket's second call on, because the site was not known before the first call."""
     calls = [(key, call) for key, call, _, _ in samples(outcome[1], hook)]
     last = max(step for (_, _, step), _ in calls)
     for (_, bucket, step), call in calls:
@@ -143,7 +143,7 @@ def test_factors_before_and_after_are_measured(outcome, hook):
 
 
 def test_the_cast_before_the_wire_is_seen(outcome):
-    """Of hooks that cast to fp16, the values in front of the cast, and of no other hook."""
+    """Only hooks that cast to fp16 give the values before the cast."""
     text = subprocess.run(
         [RECORD, *sorted(outcome[2].iterdir())], capture_output=True, text=True, check=True
     ).stdout
@@ -169,7 +169,7 @@ def test_a_hook_without_all_reduce_is_seen_from_outside(outcome):
 
 @pytest.mark.skipif(not PLUMB.exists(), reason="plumb is not built")
 def test_the_audit_names_the_arithmetic(outcome):
-    """Of the records of four ranks: gloo's ring, in the dtype in which each hook sends."""
+    """The records of four ranks show gloo's ring, in the dtype in which each hook sends."""
     done = subprocess.run([PLUMB, "audit", outcome[2], "--format", "json", "--rules", "precision/*"],
                           capture_output=True, text=True)  # fmt: skip
     report = json.loads(done.stdout)

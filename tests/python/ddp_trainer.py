@@ -21,13 +21,13 @@ import plumbline._hooks
 
 
 def divide_after(state, bucket):
-    """Sums, then divides the collective's own result in place."""
+    """Sums, then divides the result of the collective in place."""
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     return work.get_future().then(lambda future: future.value()[0].div_(dist.get_world_size()))
 
 
 def through_the_group(state, bucket):
-    """fp16, scaled by a half, by the group's own method, waited for at once."""
+    """fp16, scaled by a half, by a method of the group, with an immediate wait."""
     group = dist.distributed_c10d._get_default_group()
     wire = bucket.buffer().mul(0.5).to(torch.float16)
     group.allreduce([wire]).wait()
@@ -38,7 +38,7 @@ def through_the_group(state, bucket):
 
 
 def gathering(state, bucket):
-    """No all_reduce at all: gathers, and adds in order."""
+    """Uses no all_reduce: gathers, and adds in order."""
     parts = [torch.empty_like(bucket.buffer()) for _ in range(dist.get_world_size())]
     work = dist.all_gather(parts, bucket.buffer(), async_op=True)
 
@@ -125,7 +125,7 @@ def work(rank, ranks, meeting, hooks, steps):
         plain = train(rank, ranks, hook, None, 0, steps)
         observed = train(rank, ranks, hook, run, 1 + number * steps, steps)
         os.write(1, f"{hook} {rank} {plain} {observed}\n".encode())  # whole lines
-    assert vars(dist.ProcessGroup)["allreduce"] is method  # torch is as it was
+    assert vars(dist.ProcessGroup)["allreduce"] is method  # torch is unchanged
     assert run.finish(60)
     dist.destroy_process_group()
 

@@ -12,8 +12,8 @@ import trainer
 
 BIN = pathlib.Path(trainer.BUILD) / "bin"
 RULE = "health/run-died"
-PATIENCE = 120  # seconds; only ends what hangs
-SILENT = [  # (end, exit status) without a word to the record
+PATIENCE = 120  # seconds; only ends processes that hang
+SILENT = [  # (end, exit status) of processes that report no end in the record
     ("os.kill(os.getpid(), signal.SIGKILL)", -9),
     ("import ctypes; ctypes.string_at(0)", -11),
     ("os._exit(3)", 3),

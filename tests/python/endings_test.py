@@ -7,7 +7,7 @@ import pytest
 from endings import RAISES, SILENT, audited, ended, eventually, finds, is_ready, passes, start, start_script, wait
 
 
-# ---- ends that are well --------------------------------------------------------------------------
+# ---- normal ends ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("end,code", [
@@ -95,7 +95,7 @@ def test_the_trainers_own_hook_runs_once(tmp_path, installed):
         passed_on[0](*arguments)
     passed_on[0], sys.excepthook = sys.excepthook, hook
     """
-    if installed == "instead":  # it does not call the former hook
+    if installed == "instead":  # it does not call the earlier hook
         hook = hook.replace("passed_on[0](*arguments)", "pass")
     end = RAISES + "step(5, forward)\n"
     head = textwrap.dedent(hook)
@@ -177,7 +177,7 @@ def test_an_exit_status(tmp_path, end, cause, level, code):
 @pytest.mark.parametrize("where", [
     "time.sleep(600)",
     "threading.Lock().acquire(); time.sleep(600)",
-    # In native code for ever, as in a collective, and the interpreter's lock is never given away.
+    # The process stays in native code for ever, as in a collective, and never releases the interpreter's lock.
     "import ctypes; c = ctypes.PyDLL(None); m = ctypes.create_string_buffer(64); "
     "c.pthread_mutex_lock(m); c.pthread_mutex_lock(m)",
 ])  # fmt: skip
@@ -228,6 +228,6 @@ def test_python_sees_the_default_action_as_before(tmp_path):
 
 @pytest.mark.parametrize("end,code", SILENT)
 def test_one_that_stays_silent_is_inconclusive_by_its_own_record(tmp_path, end, code):
-    # Data that the drain thread has not written yet may be lost: steps are, but a record exists.
+    # Data that the drain thread has not written yet may be lost. Steps are lost, but a record exists.
     _, _, finding, verdict = ended(tmp_path, "run.flush()\n" + end, code)
     assert finding is None and verdict == "inconclusive"

@@ -46,7 +46,7 @@ def test_a_loop_is_a_left_fold():
 
 
 def all_reduce(ranks):
-    """One process, one thread a rank: ProcessGroupGloo does not mind."""
+    """Runs one process with one thread per rank, which ProcessGroupGloo allows."""
     store = torch.distributed.HashStore()
     groups = [None] * ranks
 

@@ -46,13 +46,13 @@ ORDER = """
 
 
 def agents():
-    """The stand-in, and the real agent where it was built."""
+    """Returns the stand-in, and the real agent if it was built."""
     yield pytest.param(trainer.TEST_AGENT, id="stand-in")
     mark = [] if os.path.exists(REAL) else [pytest.mark.skip(reason="the agent is not built")]
     yield pytest.param(None, id="agent", marks=mark)
 
 
-# Each case imports torch in a process of its own: the stand-in only where the agent is not built.
+# Each case imports torch in a separate process. The stand-in is used only if the agent is not built.
 BEST_AGENT = [None] if os.path.exists(REAL) else [trainer.TEST_AGENT]
 
 
@@ -97,7 +97,7 @@ def test_data_loader_workers(tmp_path, agent):
     """
     outcome = trainer.run(code, tmp_path, agent=agent).ok()
     assert outcome.out == "128\n"
-    assert re.fullmatch(r"plumbline: finish: this process was forked [^\n]*\n", outcome.err), outcome.err  # of the fork alone, once
+    assert re.fullmatch(r"plumbline: finish: this process was forked [^\n]*\n", outcome.err), outcome.err  # only of the fork, once
     if agent:
         assert len(outcome.only("routing")) == 17
         assert not [c for c in outcome.calls if "child" in c or " 10" in c and "step_begin 10" in c and len(c) > 14]

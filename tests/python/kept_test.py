@@ -1,5 +1,4 @@
-"""run.finish() returns True only if what was measured was kept: a table of the ways in which nothing,
-or not all of it, is."""
+"""run.finish() returns True only if all measurements were kept. A table lists the cases in which none, or only a part, is kept."""
 
 import pytest
 import trainer
@@ -30,7 +29,7 @@ def _outcome(tmp_path, options, between="", steps=3, after="", **environment):
     return trainer.run(code, tmp_path, **environment).ok()
 
 
-# What is in the way -> (init's options, lines between opening and observing, environment, the reason).
+# The obstacle -> (init's options, lines between opening and observing, environment, the reason).
 NOTHING_IS_KEPT = {
     "record is a file": ({"record": "file"}, "", {}, "record directory file: Not a directory"),
     "record cannot be made": ({"record": "/proc/none"}, "", {}, "record directory /proc/none"),

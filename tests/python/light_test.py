@@ -1,4 +1,4 @@
-"""Steps that run.watch records by stores alone: what they hold, what ends them, and that the trainer computes the same with them."""
+"""Steps that run.watch records only by stores: their content, the events that end such steps, and that the trainer's results do not change."""
 
 import json
 import os

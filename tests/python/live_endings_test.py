@@ -26,7 +26,7 @@ def ranks(tmp_path, server, ends):
 @pytest.mark.parametrize("end", [e for e, _ in SILENT])
 def test_live_a_silent_end_is_named_with_its_last_loss(tmp_path, end):
     with Server(tmp_path) as server:
-        # The others wait for a while, as in a collective, and come to their end.
+        # The other processes wait for a while, as in a collective, and then end.
         others = "run.flush()\ntime.sleep(1)\nrun.finish()\n"
         for process in ranks(tmp_path, server, [others, "run.flush()\n" + end, others]):
             wait(process)
@@ -69,7 +69,7 @@ def test_live_an_exception_is_reported_at_once_and_a_new_attempt_closes_it(tmp_p
         end = "run.flush()\nready()\ntime.sleep(600)\n"
         first, second = ranks(tmp_path, server, [RAISES + "step(5, forward)\n", end])
         assert wait(first)[0] == 1
-        # The grace is long: ranks without a word are not gone yet; a rank that has reported its end is named at once.
+        # The grace is long, so silent ranks do not count as gone yet. A rank that has reported its end is named at once.
         incident = server.incident()
         assert "rank 0 ended: ValueError at train.py" in json.dumps(incident)
         second.terminate()
@@ -86,7 +86,7 @@ def test_live_an_exception_is_reported_at_once_and_a_new_attempt_closes_it(tmp_p
             i["state"] == "resolved" for i in server.incidents()))  # fmt: skip
 
 
-# In lock step, through a file that each writes; rank 1 waits in step 60 until it may go on.
+# The ranks run in lock step, through a file that each writes. Rank 1 waits in step 60 until it may continue.
 LOCKSTEP = """
 here = os.path.dirname(os.getcwd())
 board, me, other = os.path.join(here, "step."), os.environ["RANK"], str(1 - int(os.environ["RANK"]))
@@ -110,7 +110,7 @@ def test_live_a_hang_closes_when_the_run_goes_on_and_a_stopped_process_has_not_d
         try:
             incident = server.incident("performance/hang")
             assert "rank 1 hangs in step 60" in json.dumps(incident)
-            # It is stopped, too: nothing is heard of it, and its connection stands.
+            # The process is stopped too: it sends nothing, and its connection stays open.
             os.kill(started[1].pid, signal.SIGSTOP)
             time.sleep(6)
             assert server.incidents() == []
@@ -128,7 +128,7 @@ def test_live_a_hang_closes_when_the_run_goes_on_and_a_stopped_process_has_not_d
         assert server.incidents() == []
 
 
-# Rank 0 evaluates the model that it watches, without a span of its own; rank 1 waits in the next step.
+# Rank 0 evaluates the watched model without a separate span; rank 1 waits in the next step.
 EVALUATION = """
 import torch
 model = torch.nn.Linear(8, 1)
@@ -171,7 +171,7 @@ def test_a_port_without_a_server_is_reported_with_the_callers_line(tmp_path):
     import socket
 
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and does not listen
+        taken.bind(("127.0.0.1", 0))  # and the server does not listen
         port = taken.getsockname()[1]
         for server, why in [(f"127.0.0.1:{port}", "refused"),
                             ("no-such-host.invalid:7433", "no-such-host.invalid")]:  # fmt: skip

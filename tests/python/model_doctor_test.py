@@ -1,4 +1,4 @@
-"""python -m plumbline doctor --model: what watch would take for what, without training."""
+"""python -m plumbline doctor --model: how watch would classify the parts of a model, without training."""
 
 import os
 import pathlib

@@ -18,7 +18,7 @@ PLUMB = BUILD / "bin" / "plumb"
 pytestmark = pytest.mark.skipif(not (BUILD / "lib" / "libplumbline_agent.so").exists(), reason="the agent is not built")
 UNHOOKED = {"compile-after": "blocks.1 within torch.compile", "compile-router": "experts within torch.compile",
             "compile-router-after": "experts within torch.compile"}  # fmt: skip
-# A kind takes some seconds, for its imports. The short run of the tests has only a few kinds.
+# A kind takes some seconds because of its imports. The short run of the tests has only a few kinds.
 KINDS = trainer.ALONE + trainer.RANKS
 SHORT = ["lbfgs", "checkpoint", "ddp-powersgd"]
 CHOSEN = KINDS if os.environ.get("PLUMB_LONG") else SHORT

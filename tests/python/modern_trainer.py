@@ -24,7 +24,7 @@ VERSION = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2])
 
 
 class Gate(nn.Module):
-    """A router that the compiler takes whole, and Plumbline for one."""
+    """A router that the compiler can compile whole, and that Plumbline recognises as a router."""
 
     def __init__(self):
         super().__init__()
@@ -68,7 +68,7 @@ class Model(nn.Module):
 
 
 def optimizers(kind):
-    """Name of a kind to a maker from parameters; those that this torch has."""
+    """Returns the kinds that this torch has: the name, and a function from parameters to the optimizer."""
     found = {
         "sgd": lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9),
         "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3),
@@ -128,7 +128,7 @@ def parallel(model):
 
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for block in model.blocks:
-        block[2] = nn.Identity()  # each rank would draw another mask
+        block[2] = nn.Identity()  # otherwise each rank would draw a different mask
         parallelize_module(block, mesh, {"0": ColwiseParallel(), "3": RowwiseParallel()})
     return model
 
@@ -170,7 +170,7 @@ def wrapped(kind, model):
 
 
 def in_backward(model, run):
-    """An optimizer a parameter, that steps within the backward pass."""
+    """One optimizer per parameter, which steps within the backward pass."""
     each = {p: torch.optim.AdamW([p], lr=1e-3) for p in model.parameters()}
     if run is not None:
         run.watch(model, list(each.values()))
@@ -230,7 +230,7 @@ def one_step(kind, loss, optimizer, scaler):
         loss.backward()
     elif scaler is not None:
         scaler.scale(loss).backward()
-        if kind == "scaler":  # a fused step does it itself
+        if kind == "scaler":  # a fused step does this itself
             scaler.unscale_(optimizer)
         scaler.step(optimizer)
         scaler.update()
@@ -247,7 +247,7 @@ def one_rank(rank, ranks, meeting, *rest):
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
     train(rank, ranks, *rest)
     dist.destroy_process_group()
-    if rest[0] == "ddp-powersgd":  # gloo's threads let its Python callbacks go while the interpreter ends, and abort: with no Plumbline, too
+    if rest[0] == "ddp-powersgd":  # gloo's threads release Python callbacks while the interpreter ends, and abort, also without Plumbline
         sys.stderr.flush()
         os._exit(0)
 

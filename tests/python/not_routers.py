@@ -1,4 +1,4 @@
-"""Small modules that resemble a router and are none, of the same sizes as router_kinds.py has."""
+"""Small modules that resemble a router but are not routers, with the same sizes as those of router_kinds.py."""
 
 import torch
 from torch import nn
@@ -34,7 +34,7 @@ class SparseAttention(nn.Module):
 
 
 class Classifier(nn.Module):
-    """As many layers as classes, and an argmax of the head."""
+    """The number of layers equals the number of classes, and the head has an argmax."""
 
     def __init__(self):
         super().__init__()

@@ -11,7 +11,7 @@ OPEN = """
 
 
 def calls(tmp_path, body, prefix, options="", step=3, **environment):
-    """The agent's calls of that kind that `body` (within a step) made."""
+    """Returns the agent's calls of that kind that `body` (within a step) made."""
     body = "\n".join("        " + line for line in body.strip().splitlines())
     code = f"{OPEN.format(options)}    with run.step({step}):\n{body}\n    run.finish()\n"
     outcome = trainer.run_warm(code, tmp_path, **environment).ok()

@@ -1,5 +1,4 @@
-"""Opening a run: refused, disabled, without its library or its agent; the library that the package
-finds, and the structs that it shares with it."""
+"""Opening a run: refused, disabled, without its library or its agent. Also the library that the package finds, and the structs that both share."""
 
 import ctypes
 import subprocess
@@ -68,7 +67,7 @@ def test_redaction_is_an_option_and_a_variable(tmp_path):
     assert opened(", redact=True").calls[0].endswith(" redact=1")
     assert opened(PLUMBLINE_REDACT="1").calls[0].endswith(" redact=1")
     assert "redact" not in opened().calls[0]
-    # A key that can be guessed: nothing is opened, and nothing can leave.
+    # If a key can be guessed, nothing is opened, so no data can leave.
     short = opened(", redact=True", PLUMBLINE_REDACT_KEY="hunter2")
     assert "PLUMBLINE_REDACT_KEY has 7 bytes; expected at least 16" in short.err and not short.calls
     assert "hunter2" not in short.err

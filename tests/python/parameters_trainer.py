@@ -34,7 +34,7 @@ PAUSE = float(os.environ.get("PAUSE", "0"))
 
 
 class Model(watched_trainer.Model):
-    """`sometimes`: whether the layer of some steps takes part."""
+    """`sometimes`: whether the layer that some steps use is used in this step."""
 
     def __init__(self, kind):
         super().__init__()
@@ -59,7 +59,7 @@ def frozen(model):
 
 
 def made(kind, wrong):
-    """(the model, its optimizer)."""
+    """Returns (the model, its optimizer)."""
     model = Model(kind)
     if wrong in ("ratchet", "falls"):
         model = model.bfloat16()

@@ -1,4 +1,4 @@
-"""How far a step moved the weights: by the library's call, by torch where tensors do not fit it, and by a sum in fp64."""
+"""The distance by which a step moved the weights: by the library's call, by torch if tensors do not fit that call, and by a sum in fp64."""
 
 import math
 
@@ -67,7 +67,7 @@ def test_it_is_none_where_nothing_can_be_compared(short):
     assert one.after() is None
     one.before()
     stepped(named)
-    assert one.after() is None  # one is of another size for good
+    assert one.after() is None  # one has another size permanently
     zeros = [("zeros", torch.nn.Parameter(torch.zeros(4, 4)))]
     one = ratio.Ratio(short, zeros)
     one.before()

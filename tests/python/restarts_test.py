@@ -1,4 +1,4 @@
-"""A restart in another process: weights that go on with an optimizer that begins anew, and what looks like it."""
+"""A restart in another process: the weights continue and the optimizer starts from zero. Also similar healthy cases."""
 
 import json
 import pathlib
@@ -10,7 +10,7 @@ import trainer
 BIN = pathlib.Path(trainer.BUILD) / "bin"
 pytestmark = pytest.mark.skipif(not (BIN / "plumb").exists(), reason="plumb is not built")
 
-# Two attempts of one record. `kept`: what the second one loads.
+# Two attempts of one record. `kept`: the state that the second attempt loads.
 CODE = """
     import os, sys
     import plumbline, torch

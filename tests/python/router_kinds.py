@@ -1,4 +1,4 @@
-"""Small routers of the kinds that public trainers have, for tests: each keeps what it chose and kept in `true`."""
+"""Small routers of the kinds that public trainers have, for tests. Each stores its choices and the kept ones in `true`."""
 
 import math
 import types
@@ -20,7 +20,7 @@ class Expert(nn.Module):
 
 
 class MixtralLike(nn.Module):
-    """Softmax in fp32, top-k, renormalised; every expert gets the tokens that want it."""
+    """Softmax in fp32, top-k, renormalised. Every expert gets all tokens that choose it."""
 
     def __init__(self, top_k=2, jitter=0.0):
         super().__init__()
@@ -45,7 +45,7 @@ class MixtralLike(nn.Module):
 
 
 class SwitchRouter(nn.Module):
-    """Top-1 by argmax; tokens queue within their sequence, and what finds an expert full is dropped."""
+    """Top-1 by argmax. Tokens queue within their sequence; a token that finds its expert full is dropped."""
 
     def __init__(self, expert_capacity):
         super().__init__()
@@ -181,7 +181,7 @@ class MegatronLike(nn.Module):
 
 
 class NoisyTopkRouter(nn.Module):
-    """makeMoE's shape: noise of a learned size is added to the logits, and top-k is taken of the sum."""
+    """makeMoE's shape: adds noise of a learned size to the logits, and takes top-k of the sum."""
 
     def __init__(self, top_k):
         super().__init__()
@@ -222,7 +222,7 @@ class NoisyLike(nn.Module):
 
 
 class ExpertChoice(nn.Module):
-    """Every expert takes the C tokens that it likes best. how: "columns", "rows" ([E,T]), "sequence", "sort"."""
+    """Every expert takes the C tokens with the best scores. how: "columns", "rows" ([E,T]), "sequence", "sort"."""
 
     def __init__(self, how="columns", capacity_factor=1.0):
         super().__init__()
@@ -255,7 +255,7 @@ class ExpertChoice(nn.Module):
 
 
 class ScoreDrop(nn.Module):
-    """Top-2, and each expert keeps its best: written out in a loop, as a trainer of one's own would."""
+    """Top-2, and each expert keeps its best tokens: written as a loop, as in a custom trainer."""
 
     def __init__(self, capacity_factor=0.8):
         super().__init__()
@@ -279,7 +279,7 @@ class ScoreDrop(nn.Module):
 
 
 class ScoreDropMap(nn.Module):
-    """The same by one sort over the tokens, and with the map returned."""
+    """The same with one sort over the tokens. Returns the map."""
 
     def __init__(self, capacity_factor=0.8):
         super().__init__()
@@ -338,7 +338,7 @@ class GroupLimited(nn.Module):
 
 
 class Sinkhorn(nn.Module):
-    """Balanced over the batch: the choice of a token depends on more than its own scores."""
+    """Balanced over the batch: the choice of a token depends on the scores of other tokens."""
 
     def __init__(self):
         super().__init__()

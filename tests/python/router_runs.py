@@ -1,4 +1,4 @@
-"""Routers of router_kinds.py under watch: what they ask of a run, and what was heard of a forward pass."""
+"""Routers of router_kinds.py under watch: their requests to a run, and the calls of a forward pass."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ EXPERTS_CHOOSE = ["expert-choice", "expert-choice-rows", "expert-choice-sequence
 
 
 class Run:
-    """What routers ask of a run."""
+    """The requests of routers to a run."""
 
     def __init__(self):
         self._step, self._spent, self._due, self._sites = 0, 0, {}, {}
@@ -58,7 +58,7 @@ def truth(model, layer):
 
 
 class Moved(router_kinds.TopKRouter):
-    """Its bias is moved by this batch before it is used."""
+    """This batch changes the bias before the bias is used."""
 
     def forward(self, x):
         with torch.no_grad():

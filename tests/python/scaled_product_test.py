@@ -25,7 +25,7 @@ RULE, FIT = "precision/gemm-accumulator", "precision/format-fit"
 
 
 def audit(tmp_path, **product):
-    """{rule: its verdict} of one observed product."""
+    """Returns {rule: its verdict} of one observed product."""
     run = plumbline.init(run="scaled", record=tmp_path / "record", every=1, strict=True)
     with run.step(0):
         run.observe_matmul("layers.0.up", **product)
@@ -38,13 +38,13 @@ def audit(tmp_path, **product):
 
 
 def factors(seed=1):
-    """a [M,K] and b [K,N] of few bits, as 8-bit formats have them."""
+    """Returns a [M,K] and b [K,N] with few bits, as in 8-bit formats."""
     random = torch.Generator().manual_seed(seed)
     return [torch.randint(-15, 16, shape, generator=random) / 8 for shape in ((M, K), (K, N))]
 
 
 def summed(a, b):
-    """One product after the other in f32."""
+    """Adds one product after the other in f32."""
     acc = torch.zeros(a.shape[0], b.shape[1])
     for k in range(a.shape[1]):
         acc = acc + a[:, k, None] * b[None, k, :]

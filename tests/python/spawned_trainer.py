@@ -31,7 +31,7 @@ def work(rank, case, place):
 
     if case == "environment":
         os.environ.update(RANK="0", WORLD_SIZE="2")
-    if case == "group-first":  # one task a node that spawns its ranks is no contradiction
+    if case == "group-first":  # one task per node that spawns its ranks is not a contradiction
         os.environ.update(SLURM_PROCID="0", SLURM_NTASKS="1")
     reported = {"rank": 0, "world_size": 2} if case == "given" else {"rank": rank} if case == "half-given" else {}
     early = case in ("late-watch", "too-late", "strict")

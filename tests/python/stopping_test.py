@@ -61,7 +61,7 @@ def test_the_loop_ends_within_two_steps_and_a_restart_of_the_server_knows_it(tmp
         assert len(lines) == 1 and "stop_on: 1 process of the run ordered to end at step" in lines[0]
         server.restart(0)
         assert history(server) == lines  # judged again from the journal
-        # The incident is open: a healthy attempt continues, one with the same fault ends.
+        # The incident is open. A healthy attempt continues; an attempt with the same fault ends.
         assert loop(tmp_path, server.address, fault="none", first=10, steps=30, slow=0.05)[0] is None
         ended, err = loop(tmp_path, server.address, first=12)
         assert ended is not None and 32 <= ended <= 34, (ended, err)
@@ -131,7 +131,7 @@ def test_another_level_is_a_mistake():
 
 
 class Given:
-    """An order that is there from some moment on."""
+    """An order that exists from some moment on."""
 
     def __init__(self):
         self.text = None

@@ -1,11 +1,11 @@
-"""The tensors that may be handed over: of every library and layout, on the host and on devices."""
+"""The tensors that a caller may pass: of every library and layout, on the host and on devices."""
 
 import trainer
 from trainer import OPEN
 
 
 def routing_lines(tmp_path, body):
-    """The tensors of the routing calls that `body` (within step 3) made."""
+    """Returns the tensors of the routing calls that `body` (within step 3) made."""
     body = "\n".join("        " + line for line in body.strip().splitlines())
     code = f"{OPEN}    with run.step(3):\n{body}\n    run.finish()\n"
     outcome = trainer.run_warm(code, tmp_path).ok()
@@ -82,7 +82,7 @@ def stream(index):
 
 
 def places(tmp_path, body):
-    """Device and stream of each routing call, and what else was printed."""
+    """Returns device and stream of each routing call, and all other output."""
     body = "\n".join("        " + line for line in (ON_DEVICE + body).strip().splitlines())
     outcome = trainer.run_warm(f"{OPEN}    with run.step(3):\n{body}\n    run.finish()\n", tmp_path).ok()
     lines = outcome.only("routing ")

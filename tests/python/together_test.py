@@ -138,7 +138,7 @@ def test_watch_lets_them_leave_together(tmp_path):
 
 
 def launches(tmp_path, together):
-    """Through the agent, of forty tensors on a device that is none."""
+    """Forty tensors on a device that does not exist, through the agent."""
     fake = os.path.join(BUILD, "tests", "kernels", "libfake_device.so")
     return trainer.run_warm(
         OPEN

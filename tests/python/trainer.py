@@ -28,7 +28,7 @@ class Outcome:
         return self
 
     def only(self, prefix):
-        """The agent's calls that begin with `prefix`."""
+        """Returns the agent's calls that begin with `prefix`."""
         return [c for c in self.calls if c.startswith(prefix)]
 
 

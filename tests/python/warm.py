@@ -41,7 +41,7 @@ def run(command, cwd, env, timeout=300):
     if _at_start(env) != _at_start(os.environ):
         return subprocess.run([sys.executable, *command], cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False)
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        # By its path, so that the program opens it anew: the fork has no descriptor of it.
+        # Opened by its path, because the fork has no descriptor of it.
         paths = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
         code = _started().request({"command": command, "cwd": str(cwd), "env": dict(env), "outputs": paths}, timeout)
         out.seek(0), err.seek(0)
@@ -85,7 +85,7 @@ class _Server:
         atexit.register(self.end)
 
     def request(self, job, timeout):
-        """The program's exit status; as of subprocess, negative if a signal ended it."""
+        """Returns the program's exit status; as in subprocess, negative if a signal ended it."""
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
         if not select.select([self.process.stdout], [], [], timeout)[0]:
@@ -94,7 +94,7 @@ class _Server:
         return int(self.process.stdout.readline())
 
     def end(self):
-        """With all that it started: a program of which nothing is awaited any more is not left running."""
+        """Ends the program and all processes that it started, so that none is left running."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -107,7 +107,7 @@ class _Server:
 
 
 def serve():
-    """The next job, in a fork of this process. Returns None at the end of the jobs."""
+    """Returns the next job, in a fork of this process. Returns None at the end of the jobs."""
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
@@ -162,7 +162,7 @@ def _reap(running, pidfd):
 
 
 def become(job, base):
-    """Makes this process what a new one would be. Returns its code, to be run as __main__, and the namespace of that."""
+    """Makes this process equal to a new one. Returns its code, to be run as __main__, and the namespace for it."""
     if "files" in job:  # that the program inherits, under the same numbers
         opened = dict(zip(job["numbers"], [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 200) for file in job["files"]]))
         for file in job["files"]:
@@ -189,14 +189,14 @@ def become(job, base):
         text, name, place = pathlib.Path(first).read_text(), first, os.path.dirname(first)
         module.__file__ = first
         sys.argv = job["command"]
-    sys.modules["torch"].seed()  # a new process draws its own
+    sys.modules["torch"].seed()  # a new process draws a different one
     sys.path[:] = [place, *filter(None, job["env"].get(PATH, "").split(os.pathsep)), *base]
     sys.modules["__main__"] = module
     return compile(text, name, "exec"), module.__dict__
 
 
 def leave():
-    """The last exit function: frees what the program has made, and ends the process. After a signal's exception the interpreter does that."""
+    """The last exit function: frees the program's objects and ends the process. After a signal's exception the interpreter does that."""
     if status is None or os.environ.get("PLUMB_LONG") == "1":
         return
     sys.modules["__main__"].__dict__.clear()
@@ -206,12 +206,12 @@ def leave():
 
 
 def main():
-    atexit.register(leave)  # before those that torch registers, so after them
+    atexit.register(leave)  # registered before torch's functions, so it runs after them
     import torch  # noqa: F401
 
     own = {os.path.dirname(os.path.abspath(__file__)), *os.environ.get(PATH, "").split(os.pathsep)}
     base = [entry for entry in sys.path if entry not in own]
-    gc.freeze()  # else each collection in a fork goes through all of torch
+    gc.freeze()  # otherwise each collection in a fork scans all objects of torch
     job = serve_clients(sys.argv[1]) if len(sys.argv) > 1 else serve()
     return job and become(job, base)
 
@@ -219,7 +219,7 @@ def main():
 if __name__ == "__main__":
     status = None
     program = main()
-    if program:  # here, outside of any function: what the program leaves to the interpreter's end happens as it ever does
+    if program:  # runs outside of any function, so that the interpreter's end is the same as for a normal program
         try:
             exec(*program)
             status = 0

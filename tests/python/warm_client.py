@@ -1,4 +1,4 @@
-"""What warm.python() makes a program of, with SETTINGS before it: asks for a fork, waits for its end, and ends as it has ended."""
+"""The source of the program that warm.python() makes, with SETTINGS before it. Requests a fork, waits for its end, and ends with its status."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ def main():
     start = {name: text for name, text in os.environ.items() if name.startswith(SETTINGS["READ_AT_START"]) and name != SETTINGS["PATH"]}
     if start != SETTINGS["start"] or not command or (command[0] != "-c" and command[0].startswith("-")):
         cold()
-    import json  # the interpreter is ready in 10 ms without
+    import json  # without it the interpreter is ready in 10 ms
     import socket
 
     server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -28,7 +28,7 @@ def main():
     socket.send_fds(server, [json.dumps(job).encode()], files)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda number, _: server.send(bytes([number])))
-    for file in files:  # only the fork has them now
+    for file in files:  # now only the fork has these descriptors
         os.close(file)
     status = int(server.recv(16) or b"1")
     if status < 0:

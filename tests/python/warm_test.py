@@ -1,4 +1,4 @@
-"""A program in a fork of warm.py's process sees and does what it would in a process of its own."""
+"""A program in a fork of warm.py's process behaves as in a separate process."""
 
 import os
 import pathlib
@@ -131,7 +131,7 @@ def test_a_program_that_hangs_is_ended(tmp_path):
         warm.run(["-c", code], tmp_path, os.environ, timeout=4)
     process = pathlib.Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
     until = time.monotonic() + 60
-    while process.exists() and process.read_text().rpartition(")")[2].split()[0] not in "ZX":  # a busy machine ends it later
+    while process.exists() and process.read_text().rpartition(")")[2].split()[0] not in "ZX":  # on a busy machine it ends later
         assert time.monotonic() < until
         time.sleep(0.05)
     assert warm.run(["-c", "print(1)"], tmp_path, os.environ).stdout == "1\n"

@@ -1,4 +1,4 @@
-"""run.watch with the real agent and a language model: nothing changes, faults are named, health is silent."""
+"""run.watch with the real agent and a language model: nothing changes, faults are named, healthy runs have no finding."""
 
 import json
 import os
@@ -17,7 +17,7 @@ SEEDS = range(20 if LONG else 1)
 
 
 def train(directory, record, fault, seed=0, ranks=1, count=60, pause=0.0, governed=True):
-    """`governed` False: a busy machine does not thin out what is looked at."""
+    """`governed` False: a busy machine does not reduce the number of looks."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
     env.update(STEPS=str(count), PAUSE=str(pause), START_RANKS="fork", **({} if governed else {"PLUMBLINE_EVERY": "1"}))
     done = warm.run([TRAINER, record, fault, seed, ranks], directory, env, 600)
@@ -26,7 +26,7 @@ def train(directory, record, fault, seed=0, ranks=1, count=60, pause=0.0, govern
 
 
 def warnings(printed):
-    """Returns Python's warnings, without the lines of the libraries that torch is made of."""
+    """Returns Python's warnings, without the lines of torch's libraries."""
     return {line for line in printed.splitlines() if "Warning: " in line and not line.startswith("[W")}
 
 
@@ -73,7 +73,7 @@ def test_a_loss_that_is_NaN_is_found_at_its_step(tmp_path, seed):
     assert {(f["rule"], f["site"]["step_first"]) for f in found if f["site"]["op"] != "grad_norm"} == {(r, 50) for r in ("precision/non-finite", "health/loss-non-finite")}
     (one,) = [f for f in found if f["rule"] == "precision/non-finite"]
     assert one["site"]["op"] == "gradient" and "The loss of this step is NaN or infinite" in one["explanation"], one["explanation"]
-    assert "/gradient (" in one["explanation"]  # looked at in that step, out of cadence
+    assert "/gradient (" in one["explanation"]  # examined in that step, outside of the cadence
     assert "weights were observed in this step, and finite; no activation was." in one["explanation"]
 
 
@@ -96,7 +96,7 @@ def test_a_bit_flipped_on_one_rank_is_found_at_its_step(tmp_path, seed):
     found = findings(tmp_path, "runs")
     assert {f["rule"] for f in found} == {"precision/replica-divergence"}
     (whole,) = [f for f in found if f["site"]["op"] == "weights_checksum"]
-    assert 41 <= whole["site"]["step_first"] <= 64  # the bit flips after step 40; at rest 41 or 42 is found
+    assert 41 <= whole["site"]["step_first"] <= 64  # the bit flips after step 40; on an idle machine step 41 or 42 is found
     assert whole["witness"]["last step that agrees"] <= 40
     (one,) = [f for f in found if f["site"]["op"] == "weight"]
     assert one["site"]["layer"] == "head.bias" and one["witness"].get("element", 3) == 3
@@ -109,12 +109,12 @@ def test_weights_in_16_bits_lose_their_updates(tmp_path, seed):
     train(tmp_path, "runs", "bf16", seed)
     rules = {f["rule"] for f in findings(tmp_path, "runs")}
     assert "precision/lost-update" in rules
-    assert rules <= {"precision/lost-update", "precision/moment-ratchet", "health/not-learning"}  # which is what follows
+    assert rules <= {"precision/lost-update", "precision/moment-ratchet", "health/not-learning"}  # which follows from this
 
 
-# ---- what goes wrong in a loop --------------------------------------------------------------------
+# ---- faults in a loop -----------------------------------------------------------------------------
 
-# fault, ranks, steps, the rule that names it, and a rule that may speak of it too
+# fault, ranks, steps, the rule that must report it, and a rule that may report it too
 FAULTS = [
     ("lr-0", 1, 40, "health/learning-rate", ()),
     ("no-zero-grad", 1, 40, "precision/stale-gradient", ()),
@@ -141,7 +141,7 @@ def test_a_healthy_run_is_silent_and_judged(tmp_path, ranks, count, seed):
     train(tmp_path, "runs", "none", 40 + seed, ranks, count, pause=0.01, governed=False)
     done = subprocess.run([PLUMB, "audit", "runs", "--format", "json", "--quiet"], cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
     report = json.loads(done.stdout)
-    slow = "performance/straggler"  # on a busy machine one of two processes is, in truth
+    slow = "performance/straggler"  # on a busy machine one of two processes really is
     assert [f for f in report["findings"] if f["level"] != "note" and f["rule"] != slow] == []
     if count == 300:  # default settings reach a verdict in a short run
         passed = {v["rule"] for v in report["verdicts"] if v["verdict"] == "pass"}
@@ -168,7 +168,7 @@ run.finish()
 """
 
 
-# A gradient that is cleared before anybody uses it is no stale one.
+# A gradient that is cleared before it is used is not stale.
 @real
 @pytest.mark.parametrize("times, cleared", [*((n, "cleared") for n in "123"), ("2", "never"), ("3", "never")])
 def test_what_one_backward_pass_leaves_in_the_others_parameters(tmp_path, times, cleared):

@@ -1,4 +1,4 @@
-"""run.watch and loops that are not one backward pass and one step: the extent of a step, and the step to which a loss belongs."""
+"""run.watch and loops other than one backward pass and one step: the extent of a step, and the step to which a loss belongs."""
 
 import json
 import pathlib

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not (BUILD / "lib" / "libplumbline_agent.so").ex
 LONG = bool(os.environ.get("PLUMB_LONG"))
 PACES = (2, 20, 200) if LONG else (2,)
 
-# Each look at a clock takes 20 us, so hooks have a cost; nothing else moves it but the steps.
+# Each query of a clock takes 20 us, so hooks have a cost. Otherwise only steps advance the clock.
 TRAINER = """
 import sys, time
 fault, step_ms, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -72,4 +72,4 @@ def test_a_fault_of_a_short_run_is_found_at_any_pace(tmp_path, fault, rule, step
 @pytest.mark.parametrize("step_ms", PACES)
 @pytest.mark.parametrize("kind", ["balanced", "falls"] if LONG else ["falls"])
 def test_a_healthy_short_run_is_silent_at_any_pace(tmp_path, kind, step_ms):
-    assert rules(tmp_path, kind, step_ms) <= {"health/expert-imbalance"}  # nothing balances the loads here
+    assert rules(tmp_path, kind, step_ms) <= {"health/expert-imbalance"}  # this router does not balance the loads

@@ -16,12 +16,12 @@ SEEDS = range(20 if os.environ.get("PLUMB_LONG") else 1)
 pytestmark = pytest.mark.skipif(not (BUILD / "lib" / "libplumbline_agent.so").exists(), reason="the agent is not built")
 
 
-WEIGHTS = 150  # steps within which weights are looked at three times, by a machine that is busy too
+WEIGHTS = 150  # steps within which weights are examined three times, also on a busy machine
 
 
 def train(directory, record, kind, seed, steps=48):
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLUMBLINE_")}
-    env.update(STEPS=str(steps), PAUSE="0.02" if steps > 48 else "0.005", PLUMBLINE_EVERY="1")  # a busy machine does not thin out what is looked at
+    env.update(STEPS=str(steps), PAUSE="0.02" if steps > 48 else "0.005", PLUMBLINE_EVERY="1")  # a busy machine does not reduce the number of looks
     done = warm.run([TRAINER, record, kind, seed], directory, env, 600)
     assert done.returncode == 0, done.stderr
     return sorted(done.stdout.splitlines())
@@ -53,12 +53,13 @@ def test_healthy_ones_are_silent_and_unchanged(tmp_path, kind, seed):
         assert ("precision/moment-ratchet", "head.weight") in passed
 
 
-# A layer that no step uses is a copy all the same.
+# A layer that no step uses is still a copy.
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_unused_layer_that_drifts_is_named(tmp_path, seed):
     reported = {(f["rule"], f["site"]["layer"]) for f in found(tmp_path, "unused:drifts", seed)}
     assert ("precision/replica-divergence", "never.weight") in reported
-    assert {rule for rule, _ in reported} == {"precision/replica-divergence", "health/no-gradient"}  # the latter is a note: it never runs
+    assert {rule for rule, _ in reported} == {"precision/replica-divergence", "health/no-gradient"}  # the latter is a note, because the layer never
+                                                                                                     # runs
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -88,7 +89,7 @@ def test_moments_that_cannot_fall_are_named(tmp_path, seed):
     assert rules <= {"precision/moment-ratchet", "precision/lost-update"}  # the weights are bf16, too
 
 
-# The update of step 30 brings it into the weight; step 31 finds it there.
+# The update of step 30 writes the NaN into the weight; step 31 finds it there.
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_nan_moment_is_named_next_to_its_weight(tmp_path, seed):
     (one,) = [f for f in found(tmp_path, "moments:nan", seed) if f["rule"] == "precision/non-finite"]

@@ -1,4 +1,4 @@
-"""Between the calls that run.watch records whole, a router reports the experts that were chosen and those that refused, or nothing."""
+"""Between the calls that run.watch records whole, a router reports the chosen experts and the refusing experts, or nothing."""
 
 import ctypes
 import struct

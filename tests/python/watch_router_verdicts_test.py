@@ -44,12 +44,12 @@ def test_nothing_changes_and_no_fault_is_found_of_a_leak(tmp_path, kind, seed):
     assert watched == plain and "Warning" not in printed
     rules = {rule for rule, _ in findings(tmp_path, "runs")}
     if kind == "megatron-position":
-        rules.discard("health/all-zero")  # its one probability is 1 whatever the scores: true, and found after ten looks
-    # First come first served depends on the rest of the batch, where the pool is all of it.
+        rules.discard("health/all-zero")  # its only probability is 1 for any scores, which is true, and is found after ten looks
+    # First come first served depends on the other tokens of the batch, because the pool is the whole batch.
     assert rules == ({BATCH} if kind in ("megatron-position", "noisy-capacity") else set())
 
 
-# Which of the two was kept cannot be seen in that call; in the others it can.
+# That call does not show which of the two was kept; the other calls do.
 @real
 def test_a_call_with_two_equal_tokens_prints_no_warning(tmp_path):
     _, printed = train(tmp_path, "runs", "noisy-capacity", 9)
@@ -132,15 +132,15 @@ def test_three_hundred_steps_are_a_run(tmp_path, kind, how, seed):
                           check=False)  # fmt: skip
     report = json.loads(done.stdout)
     found = {(f["rule"], f["site"]["layer"].removesuffix(".router")) for f in report["findings"]}
-    found = {one for one in found if one[0] != "health/expert-imbalance"}  # nothing balances the loads here
+    found = {one for one in found if one[0] != "health/expert-imbalance"}  # this router does not balance the loads
     refused = float(printed.split()[1])  # by the trainer's own count, in the last 100 steps
     assert (kind == "switch") == (refused > 0)
     titles = {f["title"] for f in report["findings"] if f["rule"] == "health/drop-rate"}
-    if kind == "switch":  # tokens queue: the late ones of a sequence are refused, at whatever total
+    if kind == "switch":  # tokens queue, so the late tokens of a sequence are refused, for any total
         assert titles <= {"late tokens are dropped more often than early ones", *(["full experts drop too many tokens"] if refused > 0.08 else [])}
         found = {one for one in found if one[0] != "health/drop-rate"}
-    # The least load over the ideal, counted there: of the last 100 steps and of all. What the rule saw are steps of the second kind, most of
-    # them late, of a share that moves.
+    # The trainer's smallest ratio of load to ideal load: over the last 100 steps, and over all steps. The rule saw some of all steps, most of them
+    # late ones, and the share changes over time.
     least = [float(share) for share in printed.split()[2:]]
     shares = {f"blocks.{n}": (least[n], least[n + 2]) for n in range(2)}
     assert how == "healthy" or shares["blocks.1"][0] == 0

@@ -1,4 +1,4 @@
-"""run.watch hooks routers: what is observed is what happened, leaks are named, nothing else is, and nothing changes."""
+"""run.watch hooks routers: observations are correct, only leaks are named, and nothing changes."""
 
 import copy
 import io
@@ -19,7 +19,7 @@ NONE = ["gated-unit", "sparse-attention", "classifier"]
 NOISE = {"deepspeed-rts": "token-selection"}
 
 
-# ---- what is observed is what happened ----------------------------------------------------------
+# ---- observations are correct ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", TOKENS_CHOOSE)
@@ -120,7 +120,7 @@ def test_as_many_sequences_as_positions_may_be_either_order():
     assert all("sequence_id" not in known for _, known in heard(made("megatron"), ids(16, 16))[0])
 
 
-# ---- what is not observed -----------------------------------------------------------------------
+# ---- modules that are not observed ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", NONE)

@@ -93,8 +93,8 @@ def closure():
 for i in range(2): opt.step(closure)
 """, "step_", "scalar step=0 loss", "tensor weight/gradient", "scalar step=0 grad_norm", "scalar step=0 update", "update")  # fmt: skip
     assert [c for c in reported if c.startswith("step_")] == steps(0, 1)
-    assert [c for c in reported if "loss" in c] == ["scalar step=0 loss=1"]  # as it was before the step
-    assert not any("update" in c for c in reported) and any("grad_norm" in c for c in reported)  # nor how far it moved
+    assert [c for c in reported if "loss" in c] == ["scalar step=0 loss=1"]  # the loss before the step
+    assert not any("update" in c for c in reported) and any("grad_norm" in c for c in reported)  # the distance is not reported either
 
 
 def test_a_closure_of_an_optimizer_that_is_known_accuses_none(tmp_path):
@@ -107,7 +107,7 @@ for i in range(3): opt.step(closure)
 """, "step_", "update")  # fmt: skip
     assert [c for c in reported if c.startswith("step_")] == steps(0, 1, 2)
     updates = [c for c in reported if c.startswith("update")]
-    assert len(updates) == 3  # the weights are looked at when the closure returns, before its update
+    assert len(updates) == 3  # the weights are examined when the closure returns, before its update
 
 
 def test_several_optimizers_step_together_or_one_more_often(tmp_path):
@@ -314,7 +314,7 @@ def test_a_module_that_is_not_there_is_stated(tmp_path):
     assert "no module is named 'frist'" in outcome.err
 
 
-# ---- what is screened -----------------------------------------------------------------------------
+# ---- screened tensors -----------------------------------------------------------------------------
 
 
 def test_what_is_noticed_is_looked_at(tmp_path):
@@ -330,7 +330,7 @@ for i in range(24):
     if i in (14, 15): model.weight.grad.zero_()
     opt.step(); opt.zero_grad()
 """, "look")  # fmt: skip
-    assert reported == [f"look step={i} steps=8" for i in (12, 14, 20, 20, 20)]  # the loss, the gradient, what it made of the bias
+    assert reported == [f"look step={i} steps=8" for i in (12, 14, 20, 20, 20)]  # the loss, the gradient, and the bias after the update
 
 
 def test_a_parameter_that_stands_still_is_looked_at_once(tmp_path):
@@ -367,7 +367,7 @@ def test_the_screenings_numbers_are_right(seed):
         at, bit = torch.randint(0, count, (1,), generator=generator).item(), torch.randint(0, 32, (1,), generator=generator).item()
         x.view(torch.int32)[at] ^= torch.tensor(1 << bit if bit < 31 else -(1 << 31), dtype=torch.int32)
         assert sums()[0] != first[0]
-    for dtype in (torch.float64, torch.float16, torch.bfloat16):  # by torch, where the library does not read them
+    for dtype in (torch.float64, torch.float16, torch.bfloat16):  # by torch, if the library does not read them
         x = torch.randn(33, generator=generator).to(dtype)
         assert _screen.norms(library, [x]) == pytest.approx([x.double().norm().item()], rel=1e-2)
         strided = _screen.Checksums(library, [x[::2]])

@@ -68,7 +68,7 @@ def train(rank, record, fault, seed, ranks):
     torch.manual_seed(seed)
     torch.set_num_threads(1)
     if record != "none":
-        run = plumbline.init(run="watched", record=record, budget=1)  # of 300 steps of some ms: 1 % of them is no look
+        run = plumbline.init(run="watched", record=record, budget=1)  # in 300 steps of some ms, 1 % of the time is less than one look
     model = Model()
     if fault in ("bf16", "bf16-accumulation"):
         model = model.bfloat16()

@@ -1,4 +1,4 @@
-"""run.watch and what frameworks put around optimizers, losses and gradients."""
+"""run.watch and the wrappers that frameworks put around optimizers, losses and gradients."""
 
 import sys
 import types
@@ -31,7 +31,7 @@ for i in range(4):
 """, "step_", "scalar step=0 loss", "scalar step=1 loss", "update")  # fmt: skip
     assert [c for c in reported if c.startswith("step_")] == steps(0, 1)
     assert [c for c in reported if "loss" in c] == ["scalar step=0 loss=2", "scalar step=1 loss=2"]
-    assert any(c.startswith("update") for c in reported)  # its rule is the inner one's
+    assert any(c.startswith("update") for c in reported)  # its rule is that of the inner optimizer
 
 
 def test_a_list_of_wrappers_and_of_what_is_inside_is_opened_once(tmp_path):
@@ -88,7 +88,7 @@ def test_what_is_not_watched_is_printed_though_warnings_are_ignored(tmp_path):
     run.watch(model, model)
     with run.step(0): run.scalar("loss", 1.0)"""), tmp_path).ok()  # fmt: skip
     assert outcome.err.count("plumbline: watch: expected an optimizer of torch.optim") == 1
-    assert any("the model" in c for c in outcome.calls)  # in a record too, if there is one
+    assert any("the model" in c for c in outcome.calls)  # also in a record, if there is one
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -105,7 +105,7 @@ for i in range(3): back(); opt.step(); opt.zero_grad()
 
 
 def test_an_engine_is_found_among_all_living_objects(monkeypatch):
-    """Objects without a __dict__ live too, so that an optimizer of no engine is watched while deepspeed is loaded."""
+    """Also keeps objects without a __dict__ alive. So an optimizer without an engine is watched while deepspeed is loaded."""
     engine = type("DeepSpeedEngine", (), {})()
     optimizer, other, model = object(), object(), torch.nn.Linear(1, 1)
     engine.optimizer = optimizer

@@ -80,7 +80,7 @@ TEST_F(AliveTest, AHangIsAFindingThatARestartKeepsAndAnAuditRepeats) {
     ASSERT_TRUE(b.Send(ScalarStep(SourceOf("run", 1, 2), step), static_cast<uint64_t>(step) + 1));
     std::this_thread::sleep_for(std::chrono::milliseconds(600));
   }
-  // First a declared stage: nothing is reported, however long it takes.
+  // First a declared stage: nothing is reported, for any duration of the stage.
   const auto in_stage = [&](double still) {
     return Beat(a, 1, 14, still) && Beat(b, 2, 13, still, v1::Span::KIND_CHECKPOINT);
   };
@@ -123,7 +123,7 @@ TEST_F(AliveTest, SuppressedLiveAfterARestartAndOffline) {
   EXPECT_EQ(agent.directives(), 0u) << "no capsule of what is suppressed";
   EXPECT_EQ(server_->Run("run")->open_incidents() + 1, server_->Incidents("run").size());
 
-  // The file changes: from here on it applies, and the finding stays one finding.
+  // The file changes. From here on the suppression applies, and the finding stays one finding.
   std::ofstream(folder_.File("s.toml"))
       << "[[suppress]]\nrule = \"causality/*\"\nlayer = "
          "\"layers.7\"\nreason = \"known\"\nexpires = 2999-01-01\n";
@@ -137,7 +137,7 @@ TEST_F(AliveTest, SuppressedLiveAfterARestartAndOffline) {
   EXPECT_EQ(server_->Incidents("run", "causality/moe-future-leak").size(), 1u);
   EXPECT_EQ(server_->Run("run")->open_incidents(), server_->Incidents("run").size());
 
-  // A file with an error leaves the earlier contents.
+  // If the file has an error, the earlier contents stay.
   std::ofstream(folder_.File("s.toml")) << "[[suppress]]\nrul = \"causality/*\"\n";
   server_->process().Signal(SIGHUP);
   ASSERT_TRUE(Eventually([&] {

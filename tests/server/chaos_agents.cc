@@ -12,9 +12,9 @@
 namespace plumbline::test {
 namespace {
 
-constexpr uint64_t kWindow = 24;  // less than the server lets wait for one gap
+constexpr uint64_t kWindow = 24;  // fewer than the batches that may wait for one gap in the server
 
-// Returns a step in columns; the first one's declaration serves all.
+// Returns a step in columns. Only the first step declares them.
 v1::Batch SeriesStep(const v1::Source& source, int64_t step, bool declares) {
   v1::Batch batch = ScalarStep(source, step);
   if (declares) {

@@ -16,7 +16,7 @@ namespace plumbline::test {
 // unknown fields in every message.
 enum class Age { kOldest, kOwn, kNewer };
 
-// One stream and all that it will ever send. Records what was acknowledged.
+// One stream with all batches that it will send. Records which were acknowledged.
 class ChaosAgent {
  public:
   // Batches of `steps` steps of `source`, then a goodbye.
@@ -52,7 +52,7 @@ class ChaosAgent {
   std::string broken_promise_;
 };
 
-// fingerprint -> level, measured value, count: must not depend on what happened to the server.
+// fingerprint -> level, measured value, count: must not depend on the faults of the server.
 using Findings = std::map<std::string, std::tuple<int, double, uint64_t>>;
 
 // Returns the findings of an uninterrupted engine for the journal's entries and events, in their

@@ -1,5 +1,5 @@
 // A plumbd that is killed, whose disk fails, whose clock jumps, and whose agents repeat, reorder
-// and disconnect. After each round everything acknowledged is there exactly once, and the findings
+// and disconnect. After each round everything acknowledged is stored exactly once, and the findings
 // are those of an uninterrupted engine for the same entries. PLUMB_LONG=1: 100 rounds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -132,7 +132,7 @@ class ChaosTest : public testing::Test {
     Findings expected, found;
     uintmax_t bytes = 0;
     const bool equal = Eventually([&] {
-      // The clock may cause a decision meanwhile: then there is more to judge.
+      // The clock may cause a decision meanwhile. Then there is more to judge.
       if (const uintmax_t now = JournalBytes(); now != std::exchange(bytes, now)) {
         expected = FindingsOfJournal(Journal());
       }

@@ -1,5 +1,5 @@
-// A real plumbd that stops and returns, and how long its agents take to find it: their transport,
-// with the streams of 16 processes (PLUMB_LONG=1: 64, and more rounds).
+// Measures the time in which agents find a real plumbd that stops and returns. Uses the agents'
+// transport, with the streams of 16 processes (PLUMB_LONG=1: 64, and more rounds).
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -141,7 +141,7 @@ std::vector<double> TimesToReturn(const Agents& agents, const std::string& addre
 }
 
 // The server is killed repeatedly, and away for up to three seconds. On an idle machine the slowest
-// agent is back after 0.2 s; without a thread that polls it took 2.7 to 14 s.
+// agent is back after 0.2 s; without a polling thread this took 2.7 to 14 s.
 TEST(Comeback, AgentsFindAServerThatIsBack) {
   const uint32_t count = Long() ? 64 : 16;
   const int rounds = Long() ? 30 : 3;

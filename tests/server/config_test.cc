@@ -23,7 +23,7 @@ class ConfigTest : public testing::Test {
     const absl::Status read = LoadConfigFile(path_, &config_, &mistakes);
     return read.ok() ? mistakes.ToStatus() : read;
   }
-  // Returns all that a start would refuse, one mistake per line, without the file's name.
+  // Returns all mistakes for which a start would be refused, one per line, without the file's name.
   std::vector<std::string> Wrong(const std::string& text) {
     std::ofstream(path_) << text;
     ConfigMistakes mistakes;

@@ -1,5 +1,5 @@
-// A full disk when plumbd starts: plumbd reports it where people look, and continues by itself once
-// there is space.
+// A full disk when plumbd starts: plumbd reports it in the usual places, and continues by itself
+// when there is space.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -18,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// A small separate file system in memory. To mount it takes rights that not every user has; without
-// them writes are refused instead.
+// A small separate file system in memory. Mounting it needs rights that not every user has. Without
+// them, writes are refused instead.
 class SmallDisk {
  public:
   explicit SmallDisk(const std::string& path) : path_(path) {

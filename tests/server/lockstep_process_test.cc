@@ -1,7 +1,7 @@
 // Real trainers in lock step, one process per rank, that are stopped and continued, or are killed,
 // with a plumbd that is killed and restarted. Every acknowledged value is in the store once, also
-// what a killed one left in its spool. Nothing is late or lost, and the findings are those of
-// `plumb audit` of the ranks' records. PLUMB_LONG=1: 30 rounds.
+// the values that a killed process left in its spool. No value is late or lost, and the findings
+// equal those of `plumb audit` of the ranks' records. PLUMB_LONG=1: 30 rounds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -93,7 +93,7 @@ class LockstepProcessTest : public testing::Test {
     }
   }
 
-  // Sends what a killed process left in its spool.
+  // Sends the spool of a killed process.
   static void SendSpools(const Trainers& trainers, const std::string& address) {
     Ended sent;
     EXPECT_TRUE(Eventually([&] {
@@ -137,8 +137,8 @@ class LockstepProcessTest : public testing::Test {
     EXPECT_EQ(info->lost(), 0u) << info->DebugString();
     EXPECT_TRUE(server_->Incidents(run, "meta/data-loss").empty());
     CheckValues(trainers, lost_from);
-    // A server that was away when the rank died, or had not read all of it, does not detect and
-    // report the death; the records show it.
+    // If the server was away when the rank died, or had not read all its data, it does not report
+    // the death; the records show it.
     const auto death = [](const auto& entry) {
       return std::get<0>(entry.second) == "health/run-died";
     };
@@ -155,7 +155,7 @@ class LockstepProcessTest : public testing::Test {
         << "\nexpected " << testing::PrintToString(expected);
   }
 
-  // Checks all values of each rank, in order and without a gap; of a killed one those until it was
+  // Checks all values of each rank, in order and without a gap; of a killed rank those until it was
   // killed, except the last tenth of a second, which its agent had not sent.
   void CheckValues(const Trainers& trainers, int64_t lost_from) {
     const TrainerPlan& plan = trainers.plan();

@@ -101,8 +101,8 @@ void Enter(const v1::Finding& finding, uint64_t count, Findings* findings) {
                                         finding.measured().value(), count};
 }
 
-// Audits the records of a run as plumb audit does: always continues with the rank that is least
-// far.
+// Audits the records of a run as plumb audit does: always continues with the rank at the lowest
+// step.
 Findings AuditOf(const Ranks& ranks) {
   rules::Report report;
   Findings findings;
@@ -186,7 +186,7 @@ class LockstepTest : public testing::Test {
     }
   }
 
-  // Trains with all ranks; the server is there, or comes later.
+  // Trains with all ranks; the server runs from the start, or starts later.
   void Train(const Ranks& ranks, int64_t steps, milliseconds step_time) {
     auto flushed = Clock::now();
     for (int64_t step = 0; step < steps; ++step) {
@@ -248,7 +248,7 @@ class LockstepTest : public testing::Test {
     EXPECT_FALSE(expected.empty());
   }
 
-  // Checks that each value is there, and no other.
+  // Checks that each value exists, and no other.
   void CheckValues(const std::string& run, size_t world, int64_t steps) {
     grpc::ClientContext context;
     v1::QuerySeriesRequest request;

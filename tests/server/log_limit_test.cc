@@ -14,7 +14,7 @@ TEST(LogLimit, AFloodOfOneKindIsLimitedAndCounted) {
   LogLimit limit;
   LogLimit::Time now{seconds(1000)};
   int written = 0;
-  for (int i = 0; i < 28850; ++i) {  // in 4 s, as a hostile client made plumbd write
+  for (int i = 0; i < 28850; ++i) {  // lines in 4 s, as many as a hostile client caused
     now += std::chrono::microseconds(139);
     written += limit.Admit("stream {:016x} ended: {:?}", now) ? 1 : 0;
   }

@@ -206,7 +206,7 @@ TEST(Metrics, PromtoolAcceptsTheRulesAndTheirTests) {
 
 TEST_F(MetricsTest, PrometheusScrapesItAndDoesNotAlertOnWhatARouteSends) {
   const Prometheus prometheus(http_);
-  // Over a range, because a late scrape may leave no value at this moment.
+  // Uses a range, because after a late scrape there may be no value at this moment.
   const auto is = [&](const char* expression, const char* value) {
     return Eventually([&] { return prometheus.Value(expression) == value; });
   };

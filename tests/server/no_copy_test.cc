@@ -1,5 +1,5 @@
 // A plumbd that cannot copy its process (a limit on processes or on memory): its checkpoints are
-// taken all the same, and a restart takes them up.
+// still taken, and a restart uses them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ TEST_F(NoCopy, ACheckpointIsTakenByTheServerItself) {
     for (uint64_t step = 1; step <= 10; ++step) Send(&agent, source, step, step == 7);
     EXPECT_TRUE(Logged("judging waits until it is written")) << server_->process().errors();
     EXPECT_TRUE(Eventually([&] { return HasCheckpointAt(10); }));
-    // It goes on after it.
+    // The run continues after the restart.
     Send(&agent, source, 11, false);
   }
   const std::set<std::string> before = Fingerprints();
@@ -86,7 +86,7 @@ TEST_F(NoCopy, ACheckpointIsTakenByTheServerItself) {
   EXPECT_EQ(server_->Run("run")->lost(), 0u);
 }
 
-// The fault begins and ends while the server runs: the next checkpoint is of a copy again.
+// The fault begins and ends while the server runs. The next checkpoint uses a copy again.
 TEST_F(NoCopy, CopiesAreTriedAgain) {
   Start("none 0");
   const v1::Source source = SourceOf("run");

@@ -104,7 +104,7 @@ TEST_F(Operating, HealthStatesWhenNothingCanBeAcknowledged) {
   }
 }
 
-// States that no test can cause with a real disk or judge.
+// Tests states that cannot be caused with a real disk or judge.
 TEST(Health, NamesTheDiskAndTheCommitThatHangs) {
   std::chrono::nanoseconds writing{0};
   server::Health::Sources sources;
@@ -132,7 +132,7 @@ TEST(Health, AThreadThatStandsIsNotReportedAsWorking) {
       {absl::OkStatus(), {}, seconds(59), true},
       {absl::OkStatus(), {}, seconds(61), false},
       {absl::OkStatus(), seconds(61), {}, false},
-      // A restart does not fix a disk that it waits for.
+      // A restart does not fix a disk for which the process waits.
       {absl::UnavailableError("full"), {}, seconds(61), true},
   };
   for (const auto& c : cases) {
@@ -264,7 +264,8 @@ TEST_F(Operating, AnotherFormatIsRefusedBeforeAnythingIsTouched) {
   ASSERT_TRUE(segments.ok());
   ASSERT_EQ(segments->size(), 1u);
   const std::string path = segments->front().path;
-  // Its end is torn, as after a kill: code that does not know the format would cut it off.
+  // The end of the journal is torn, as after a kill. Code that does not know the format would cut
+  // it off.
   const std::string tail = "half a frame of another build";
   const auto refused = [&](const std::string& what) {
     const auto before = Files();
@@ -291,7 +292,7 @@ TEST_F(Operating, AnotherFormatIsRefusedBeforeAnythingIsTouched) {
   EXPECT_THAT(refused("version 2"), HasSubstr("found a file of version 2"));
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 
-  // With its own build again, everything acknowledged is there.
+  // With the original build, everything acknowledged exists.
   const auto server = Start();
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
   AgentStream agent(*server, 5, {source_}, 21);
@@ -315,7 +316,7 @@ TEST_F(Operating, ACheckpointOfAnotherFormatIsPassedOver) {
     const size_t at = bytes.find("plumbline.checkpoint/");
     ASSERT_NE(at, std::string::npos);
     bytes[at + 21] = '9';
-    // The frame's own checksums: of the payload at 12, of the header at 16
+    // The checksums of the frame: of the payload at 12, of the header at 16
     // (base/framed_log_format.h).
     const size_t frame = 16, payload = frame + 20;
     uint32_t size = 0;

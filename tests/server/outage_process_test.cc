@@ -1,7 +1,7 @@
-// Real trainers, a process a rank, whose server or relay is away for shorter and for longer than
-// the grace: killed, or stopped. Trainers are stopped as well, and some are killed, whose spools
-// come late. Then every value is in the store once, what the live server found is what an audit of
-// the server finds and what an audit of the ranks' records finds, and `plumb runs` states any loss.
+// Real trainers, one process per rank, whose server or relay is killed or stopped for shorter and
+// for longer than the grace. Trainers are stopped too, and some are killed, whose spools come late.
+// Then every value must be in the store once. The findings of the live server must equal those of
+// an audit of the server and of an audit of the ranks' records. `plumb runs` must state any loss.
 // PLUMB_LONG=1: rounds PLUMB_ROUNDS=A:B (1:151), PLUMB_AT_ONCE=N of them at once (4), at a grace of
 // PLUMB_GRACE seconds (2). PLUMB_OUTAGE=A:B: each outage takes from A to B seconds, at most 150.
 //
@@ -48,7 +48,7 @@ double Grace() { return Long() ? std::stod(Setting("PLUMB_GRACE", "2")) : 1; }
 
 void Sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// ---- what is found -----------------------------------------------------------------------------
+// ---- findings --------------------------------------------------------------------------------
 
 using Findings = std::set<std::string>;  // rule, layer, op
 
@@ -262,7 +262,8 @@ class Round {
     const auto info = server_->Run(plan.run);
     if (!info) return Fail("no such run");
     if (info->lost() != 0) Fail("lost: " + info->ShortDebugString());
-    // The values are closed when the run continues or is over: then the last finding follows.
+    // Steps with these values close when the run continues or is over. Then the last finding
+    // follows.
     const Findings records = Audited({trainers.Records()});
     Findings live;
     if (!Eventually([&] { return (live = Live(*server_, plan.run)) == records; }))
@@ -277,7 +278,7 @@ class Round {
     if (!failure_.empty()) Fail(server_->process().errors() + runs.output);
   }
 
-  // Returns "" if every value is there once, and no other.
+  // Returns "" if every value exists once, and no other value exists.
   std::string Values(const Trainers& trainers) {
     const TrainerPlan& plan = trainers.plan();
     values_ = 0;

@@ -1,5 +1,5 @@
-// Runs that were out of reach for shorter and for longer than the grace, and return on the same
-// streams: every acknowledged value is in the store once, and a NaN after the return is found.
+// Runs that were unreachable for shorter and for longer than the grace return on the same streams.
+// Every acknowledged value is in the store once, and a NaN after the return is found.
 // tests/server/journal/before_sets_stay holds files of an older build, which lost them: a journal
 // with such a return, and a data directory from before the return. To record:
 //   PLUMB_RECORD_WITH=OLDER/plumbd PLUMB_RECORD_TO=DIR server_outage_test
@@ -42,7 +42,7 @@ v1::Batch RowStep(const v1::Source& source, int64_t step, double loss, bool decl
   return batch;
 }
 
-// One rank: it numbers its batches, and keeps what was not acknowledged.
+// One rank. It numbers its batches, and keeps those that were not acknowledged.
 class Rank {
  public:
   Rank(uint32_t rank, uint32_t world, uint32_t attempt = 0, int64_t first = 0)
@@ -271,7 +271,7 @@ TEST_F(OlderBuild, DISABLED_Records) {
            fs::copy_options::recursive);
 }
 
-// Its journal holds the values, and a replay gives what it should have found.
+// Its journal holds the values, and a replay gives the missing findings.
 TEST_F(OlderBuild, TheJournalOfABlindRunIsReplayedWhole) {
   TakeRecorded("returned");
   Start();

@@ -98,7 +98,7 @@ TEST(ProcessCopy, OneWithoutAReaderIsEndedWithIt) {
   ExpectNoChild();
 }
 
-// A server that died must be able to listen again, whatever its copy does.
+// A server that died must be able to listen again, even if its copy still runs.
 TEST(ProcessCopy, HoldsNoFileOpen) {
   const int listening = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -125,7 +125,8 @@ TEST(ProcessCopy, HoldsNoFileOpen) {
   close(again);
 }
 
-// Other threads allocate and free all the time: a copy with malloc's locks held by them would hang.
+// Other threads allocate and free all the time: a copy in which these threads hold malloc's locks
+// would hang.
 TEST(ProcessCopy, AllocatesWhileOtherThreadsDo) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;

@@ -159,7 +159,7 @@ TEST(PlumbdProcess, AnswersOverHttp) {
   EXPECT_EQ(server.Stop(), 0);
 }
 
-// Only one rank of eight is instrumented: nothing is judged for the whole grace, and this is
+// Only one rank of eight is instrumented. Nothing is judged during the whole grace, and this is
 // reported.
 TEST(PlumbdProcess, NamesWhatItWaitsFor) {
   Plumbd server;

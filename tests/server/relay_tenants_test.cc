@@ -1,5 +1,5 @@
-// Two tenants on one relay. A token's write permission applies to each batch, whatever the relay's
-// own credentials allow, and neither tenant ends the other's stream.
+// Two tenants on one relay. A token's write permission applies to each batch, even if the relay's
+// credentials allow more. No tenant can end the stream of the other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,8 @@ class RelayTenants : public testing::Test {
     EXPECT_EQ(run->lost(), 0u);
     EXPECT_TRUE(server_->Incidents(kSecret).empty());
   }
-  // Returns what a thief writes to another's run: a later attempt, with a finding.
+  // Returns a batch that a thief writes to the run of another tenant: a later attempt, with a
+  // finding.
   static v1::Batch Forged() { return ScalarStep(SourceOf(kSecret, 0, 2, 1), 5, kNan); }
 
   static constexpr uint64_t kVictim = 7, kThief = 8;
@@ -148,7 +149,8 @@ std::string Tagged(int field, const std::string& member) {
   return bytes + member;
 }
 
-// A parser merges a field that is written twice, so the last head is not that of the whole.
+// A parser merges a field that is written twice, so the last head does not match the merged
+// message.
 TEST_F(RelayTenants, AMessageWithTwoHeadsEndsItsLine) {
   const auto victim = Victim();
   v1::Batch theirs = Forged(), own = ScalarStep(SourceOf("a-1"), 0);

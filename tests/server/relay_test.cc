@@ -1,5 +1,5 @@
 // Agents connected through plumbd --relay: the server sees their streams as if they were connected
-// directly, each batch once, whatever breaks in between.
+// directly, and each batch once, even if connections break.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(Relay, ManyStreamsOneCall) {
     return run && run->evidence() == 20 * kRanks && run->closed_step() == 19;
   }));
   EXPECT_EQ(server.Run("relayed")->ranks_connected(), kRanks);
-  // A stream that ends is gone at the server, the others stay.
+  // If a stream ends, it is gone at the server, and the others stay.
   agents[3]->Break();
   EXPECT_TRUE(Eventually([&] { return server.Run("relayed")->ranks_connected() == kRanks - 1; }));
   ASSERT_TRUE(agents[4]->Send(ScalarStep(SourceOf("relayed", 4, kRanks), 20), 21));
@@ -118,7 +118,7 @@ TEST(Relay, NoPeerSpeaksForTheStreamOfAnother) {
 }
 
 TEST(Relay, WithoutAServerAboveAgentsAreMadeToWait) {
-  // Not a port that was free a moment ago: another test may use it by now.
+  // Does not use a port that was free a moment ago, because another test may use it now.
   Plumbd relay({"--relay", "127.0.0.1:1"});
   ASSERT_FALSE(relay.address().empty()) << relay.process().errors();
   AgentStream agent(relay, 7, {SourceOf("relayed")});

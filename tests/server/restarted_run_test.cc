@@ -1,4 +1,4 @@
-// A job that is restarted under its name and sends no attempt: nothing of it is lost or late, and
+// A job is restarted under its name and sends no attempt. None of its evidence is lost or late, and
 // an audit of the stored run has both attempts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

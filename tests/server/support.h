@@ -37,7 +37,7 @@ class Plumbd {
   int Stop();  // SIGTERM
 
   std::optional<v1::RunInfo> Run(const std::string& run) const;
-  // Returns the finding with this fingerprint; empty if it is in no incident.
+  // Returns the finding with this fingerprint; empty if no incident has it.
   v1::Finding Finding(const std::string& fingerprint) const;
   // Returns the status of each of the Incidents.
   std::vector<v1::IncidentStatus> Statuses(const std::string& run = "",

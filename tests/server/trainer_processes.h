@@ -1,4 +1,4 @@
-// The ranks of one run in lock step, one process each (lockstep_trainer), and what they share.
+// The ranks of one run in lock step, one process each (lockstep_trainer), and their shared state.
 // PLUMB_TRAINER is the program's path.
 #pragma once
 

@@ -160,7 +160,7 @@ TEST(Unread, ARelayHoldsLittleForAPeerThatNeverReads) {
   ExpectServed(relay);
 }
 
-// PLUMB_LONG: what a relay holds for many such peers does not rise for a minute and a half.
+// PLUMB_LONG: the memory of a relay for many such peers does not rise for a minute and a half.
 TEST(Unread, ARelayHoldsLittleForManyPeersThatNeverRead) {
   if (std::getenv("PLUMB_LONG") == nullptr) GTEST_SKIP() << "minutes long: PLUMB_LONG=1";
   constexpr int kPeers = 60;
@@ -194,8 +194,8 @@ TEST(Unread, ARelayHoldsLittleForManyPeersThatNeverRead) {
   for (auto& peer : peers) peer->StopSending();
 }
 
-// A peer that reads, whose refusals the journal cannot write: those on their way to it are limited
-// as well, and arrive when the disk has space again.
+// A peer reads its answers, but the journal cannot write its refusals. Refusals on the way to the
+// journal are limited too, and arrive when the disk has space again.
 TEST(Unread, RefusalsWaitForAFullDisk) {
   TempFolder folder;
   const std::string fault = folder.Write("fault", "none 0");
@@ -315,8 +315,7 @@ TEST(Unread, ARelayStopsAtOnce) {
   ExpectItStopsAtOnce(&relay, "");
 }
 
-// ---- a relay's connection, below and above its limit
-// ---------------------------------------------
+// ---- a relay's connection, below and above its limit -----------------------------------------
 
 // An upstream server that accepts a stream, and writes `bytes` bytes of answers to it.
 class Flood : public v1::Ingest::Service {

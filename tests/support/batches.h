@@ -34,7 +34,8 @@ inline v1::Evidence& AddScalar(v1::Batch* batch, const std::string& op, int64_t 
   return evidence;
 }
 
-// The first source has sent all up to this step, and begun no later one; -1: none.
+// Reports that the first source has sent all evidence up to this step and has begun no later step;
+// -1: none.
 inline v1::Progress& AddProgress(v1::Batch* batch, int64_t step) {
   v1::Progress& progress = *batch->add_progress();
   progress.set_any_step(step >= 0);

@@ -1,4 +1,4 @@
-// Waits for what another thread or another process does.
+// Waits for an action of another thread or process.
 #pragma once
 
 #include <chrono>

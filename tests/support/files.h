@@ -1,4 +1,4 @@
-// A test's own files: a folder that goes with it, and whole files read and written.
+// Files of a test: a temporary folder, and functions that read and write whole files.
 #pragma once
 
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace plumbline::test {
 
-// All of a file; empty when it cannot be read.
+// Returns the whole file; empty if it cannot be read.
 inline std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
@@ -21,7 +21,7 @@ inline void WriteFile(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// A folder of its own, removed with the object and all that lies in it.
+// A temporary folder. The destructor removes it with its content.
 class TempFolder {
  public:
   TempFolder() {
@@ -37,7 +37,7 @@ class TempFolder {
 
   const std::string& path() const { return path_; }
   std::string File(const std::string& name) const { return path_ + "/" + name; }
-  // Writes and returns the full path; folders in `name` are made.
+  // Writes a file and returns its full path. Creates the folders in `name`.
   std::string Write(const std::string& name, const std::string& bytes) const {
     const std::string path = File(name);
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());

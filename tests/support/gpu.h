@@ -1,4 +1,5 @@
-// Is there a GPU? For the tests and benchmarks that need one; without a CUDA build there is none.
+// Checks whether there is a GPU, for tests and benchmarks that need one. Without a CUDA build there
+// is none.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace plumbline::test {
 
-// Empty where a device can run them, else why not.
+// Returns an empty text if a device can run them, else the reason.
 inline std::string WhyNoGpu() {
 #if defined(PLUMBLINE_HAVE_CUDA)
   int devices = 0;
@@ -21,7 +22,7 @@ inline std::string WhyNoGpu() {
 #endif
 }
 
-// The exit status that CTest and tools/gpu_check take for "skipped".
+// The exit status that means "skipped" for CTest and tools/gpu_check.
 inline constexpr int kSkipped = 77;
 
 }  // namespace plumbline::test

@@ -1,4 +1,4 @@
-// Programs as a user starts them.
+// Starts programs as a user does.
 #pragma once
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ class Process {
  public:
   explicit Process(const std::vector<std::string>& command,
                    std::vector<std::string> environment = {}) {
-    // Outputs go through files: no pipe to fill up.
+    // Output is written to files, because a pipe could fill up.
     const auto to_file = [&](posix_spawn_file_actions_t* actions, int fd, const char* name) {
       posix_spawn_file_actions_addopen(actions, fd, folder_.File(name).c_str(), O_WRONLY | O_CREAT,
                                        0600);
@@ -54,7 +54,7 @@ class Process {
   void Signal(int signal) const {
     if (pid_ > 0 && !status_) kill(pid_, signal);
   }
-  // The exit status, 128 + the signal that ended it; waits.
+  // Waits, and returns the exit status, or 128 + the signal that ended the program.
   int Wait() {
     if (status_) return *status_;
     int status = 0;

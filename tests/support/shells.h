@@ -32,7 +32,8 @@ inline std::vector<std::string> BashOffers(const std::string& script,
   return LinesOf(ended.output + ended.errors);
 }
 
-// Each line after TAB in one zsh on a terminal. Where several words fit, all of them are inserted.
+// Returns each line after TAB in one zsh on a terminal. If several words fit, all of them are
+// inserted.
 inline std::vector<std::string> ZshCompletes(const std::string& script,
                                              const std::vector<std::string>& lines) {
   const TempFolder folder;
@@ -48,7 +49,8 @@ bindkey '^I' complete-word '^X' show
 zle-line-init() { print >> shown }
 zle -N zle-line-init
 )");
-  // zsh's own pseudo-terminal, whose output must be taken. `timeout` ends a wait that does not end.
+  // Uses zsh's pseudo-terminal, whose output must be read. `timeout` ends a wait that would never
+  // end.
   const std::string drive = folder.Write("drive", R"(zmodload zsh/zpty
 cd $1
 zpty shell "TERM=dumb ZDOTDIR=$1 zsh -d -i"

@@ -117,7 +117,7 @@ plumbline_status_t StepEnd(void* run, int64_t step, plumbline_error_t* error) {
   return Guarded(error, [&] { return AsRun(run).StepEnd(step); });
 }
 
-// ObserveRouting, ObserveTensor, ...: one equal entry for each kind of evidence.
+// ObserveRouting, ObserveTensor, ...: one entry of the same form for each kind of evidence.
 #define PLUMB_KIND(Name, NAME, name, number, op)                                                  \
   plumbline_status_t Observe##Name(void* run, void* site, int64_t step,                           \
                                    const plumbline_##name##_t* given, plumbline_error_t* error) { \
@@ -188,7 +188,7 @@ plumbline_status_t Flush(void* run, uint32_t timeout_ms, plumbline_error_t* erro
   return Guarded(error, [&] { return AsRun(run).Flush(timeout_ms, error); });
 }
 
-// Destroys the run, whatever the status.
+// Destroys the run for any status.
 plumbline_status_t Close(void* run, uint32_t timeout_ms, plumbline_error_t* error) {
   return Guarded(error, [&] {
     const std::unique_ptr<Run> owned(static_cast<Run*>(run));

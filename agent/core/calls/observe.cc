@@ -70,13 +70,15 @@ plumbline_status_t Run::Observe(Site* site, int64_t step, const plumbline_routin
   return KeepOnDevice(head, call, routing.cuda_stream, prepared, error);
 }
 
-// Returns the head of a record of the ring: site, step, call, and whether it is sampled.
+// Returns the head of a record of the ring: site, step, call, and whether the call is sampled.
 SlotHead Run::HeadOf(SlotKind kind, Site* site, int64_t step) {
   SlotHead head;
   head.kind = kind;
   head.site = site;
   head.step = step;
-  if (step == kCaptureStep) return head;  // its replays get the numbers and the sampling
+  if (step == kCaptureStep)
+    return head;  // the replays of the graph get the numbers and the
+                  // sampling
   head.call = site->NextCall(step);
   head.order = state_->NextOrder(step);
   head.sampled = !site->reports_loads() && state_->SampleDue(*site, step);
@@ -94,7 +96,7 @@ plumbline_status_t Run::Invalid(const char* name, const SlotHead& head, const st
 // the trainer never waits.
 plumbline_status_t Run::Keep(const SlotHead& head, const probes::RoutingCall& call,
                              plumbline_error_t* error) {
-  if (head.step == kCaptureStep) return PLUMBLINE_NOT_DUE;  // no replay would read it again
+  if (head.step == kCaptureStep) return PLUMBLINE_NOT_DUE;  // no replay would read the tensor again
   const size_t bytes = probes::SlotBytes(call);
   if (sizeof(SlotHead) + bytes > state_->ring.max_record()) return KeepMeasured(head, call, error);
   std::byte* record = Reserve(bytes, ByteRing::Keep::kLeave);

@@ -1,5 +1,5 @@
-// Observations of rollouts, on the caller's thread: whole sequences of each call are kept, and only
-// those are copied.
+// Observations of rollouts, on the caller's thread: keeps and copies only whole sequences of each
+// call.
 #include <algorithm>
 #include <cstddef>
 #include <string>
@@ -57,7 +57,7 @@ plumbline_status_t Run::ObserveLogprobs(Site* site, int64_t step,
   if (step == kCaptureStep) return PLUMBLINE_NOT_DUE;
   const uint64_t begin = MonotonicNs();
   SlotHead head = HeadOf(SlotKind::kEvidence, site, step);
-  head.sampled = false;  // it has a budget of its own
+  head.sampled = false;  // this site has a separate budget
   probes::CarriedLogprobs carried;
   probes::LogprobsCall& call = carried.call;
   absl::Status why = CallOf(logprobs, &call);

@@ -105,7 +105,7 @@ absl::Status CallOf(const plumbline_matmul_t& given, probes::MatmulCall* call) {
   call->input_format = TextOf(given.input_format);
   call->library = TextOf(given.library);
   ProductInput& in = call->input;
-  // The check of the call refuses a number that no matrix has.
+  // The check of the call refuses numbers that are impossible for a matrix.
   constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
   in.block = static_cast<int64_t>(std::min(given.block, kMost));
   in.a_tile = given.a_tile;
@@ -134,7 +134,7 @@ probes::MeasureOptions OptionsOf(const RunState& state, const SlotHead& head) {
 
 }  // namespace
 
-// ---- where a call goes -------------------------------------------------------------------------
+// ---- where a call is measured ----------------------------------------------------------------
 
 // Copies a small call into the ring: the drain thread measures it.
 template <typename Call>
@@ -154,7 +154,7 @@ plumbline_status_t Run::StoreInRing(const SlotHead& head, const Call& call) {
 // on the caller's thread, and only its evidence is kept.
 template <typename Call>
 plumbline_status_t Run::KeepCall(SlotHead head, const Call& call, absl::Status* why) {
-  if (head.step == kCaptureStep) return PLUMBLINE_NOT_DUE;  // no replay would read it again
+  if (head.step == kCaptureStep) return PLUMBLINE_NOT_DUE;  // no replay would read the tensor again
   const uint64_t bytes = probes::SlotBytes(call);
   const uint64_t most = state_->ring.max_record() - sizeof(SlotHead);
   if (bytes <= std::min(probes::kCopyBytes, most)) return StoreInRing(head, call);
@@ -185,8 +185,8 @@ plumbline_status_t Run::KeepOnDevice(const char* name, const SlotHead& head, con
   return Taken(name, head, reply, device, error);
 }
 
-// Copies tensors that no kernel measures off the device, in the caller's stream; the drain thread
-// measures the copies like host tensors.
+// If no kernel measures the tensors, copies them off the device, in the caller's stream; the drain
+// thread measures the copies like host tensors.
 template <typename Call>
 plumbline_status_t Run::CarryFromDevice(const char* name, const SlotHead& head, const Call& call,
                                         std::span<const probes::CarriedCopy> copies, int device,
@@ -238,7 +238,7 @@ plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step,
   return status;
 }
 
-// ---- one call a kind: check, note its bytes, draw the sample, keep ----------------------------
+// ---- one function per kind: checks, notes the bytes, draws the sample, keeps the call --------
 
 plumbline_status_t Run::ObserveTensor(Site* site, int64_t step, const plumbline_tensor_t& tensor,
                                       plumbline_error_t* error) {

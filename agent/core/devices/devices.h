@@ -20,7 +20,7 @@ inline probes::DeviceTag TagOf(const SlotHead& head) {
 // Creates the probe. Loads and allocates nothing before the first device tensor.
 std::shared_ptr<probes::DeviceProbe> MakeDeviceProbe(const AgentOptions& options);
 
-// Returns the cause under which a call is counted that a device did not take, or took only in part.
+// Returns the cause under which a call is counted if a device did not take it, or took only a part.
 LossCause LossOf(probes::DeviceOutcome outcome);
 
 // Prints on standard error, once per flag, why device tensors are not measured.

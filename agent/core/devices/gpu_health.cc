@@ -45,7 +45,7 @@ std::string ChosenGpu() {
   const std::string visible = Environment("CUDA_VISIBLE_DEVICES");
   const int local = std::max(0, NumberOf(Environment("LOCAL_RANK")));
   if (visible.empty()) return std::to_string(local);
-  // Takes the LOCAL_RANK-th of several, otherwise the only one.
+  // If there are several, takes the LOCAL_RANK-th, otherwise the only one.
   std::string_view rest = visible;
   for (int i = 0; i < local && rest.find(',') != rest.npos; ++i)
     rest.remove_prefix(rest.find(',') + 1);
@@ -143,13 +143,13 @@ void Nvml::Look(GpuSeen* seen) {
     seen->held += (value & kClocksHeld) != 0 ? 1 : 0;
     seen->reasons |= value & kClocksHeld;
   }
-  // Counted from the first observation on: earlier errors belong to another job.
+  // Errors are counted from the first observation on, because earlier errors belong to another job.
   if (functions_->errors != nullptr &&
       functions_->errors(device_, kUncorrected, kVolatile, &value) == kSuccess) {
     if (!errors_before_) errors_before_ = value;
     seen->uncorrected = value - std::min<uint64_t>(value, *errors_before_);
   }
-  // Reads events since the last look; of several XIDs the last one.
+  // Reads events since the last look; if there are several XIDs, keeps the last one.
   NvmlEvent event{};
   for (int i = 0; events_ != nullptr && i < kMostEvents; ++i) {
     if (functions_->wait(events_, &event, 0) != kSuccess) break;

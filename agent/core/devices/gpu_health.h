@@ -2,9 +2,9 @@
 // events. Uses NVML (libnvidia-ml.so.1), which is opened when it is first needed. Does nothing if
 // the process has no NVML or no GPU.
 //
-// Which GPU: the first one in CUDA_VISIBLE_DEVICES (a number or a UUID). If it names several or
-// none, the one of LOCAL_RANK. NVML counts in the order of the bus, as CUDA does with
-// CUDA_DEVICE_ORDER=PCI_BUS_ID, and without it if all GPUs of a host are equal.
+// The GPU is the first one in CUDA_VISIBLE_DEVICES (a number or a UUID). If the variable names
+// several or none, the GPU is the one of LOCAL_RANK. NVML counts in the order of the bus. CUDA does
+// so with CUDA_DEVICE_ORDER=PCI_BUS_ID, or if all GPUs of a host are equal.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@
 namespace plumbline::agent {
 
 // NVML's bits for clocks that are reduced by a fault: HW slowdown, SW and HW thermal slowdown, HW
-// power brake. A GPU at its power cap is healthy, and so is an idle one.
+// power brake. A GPU at its power cap or an idle GPU is healthy.
 inline constexpr uint64_t kClocksHeld = 0x8 | 0x20 | 0x40 | 0x80;
 
 // Observations since the last call of Take.
@@ -34,7 +34,8 @@ struct GpuSeen {
 // The functions of NVML on one GPU. Not thread-safe.
 class Nvml {
  public:
-  // Opens NVML. `library` is a name or path. Returns nullptr and sets *why to what is missing.
+  // Opens NVML. `library` is a name or path. If something is missing, returns nullptr and sets *why
+  // to a text about it.
   static std::unique_ptr<Nvml> Open(const std::string& library, std::string* why);
   ~Nvml();
   Nvml(const Nvml&) = delete;

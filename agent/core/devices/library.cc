@@ -49,7 +49,7 @@ std::string Adjacent(bool resolved) {
   return (slash == std::string::npos ? "" : path.substr(0, slash + 1)) + kLibrary;
 }
 
-// Not bound deeply: it needs only libc, which should be the process's.
+// Does not use deep binding: the library needs only libc, and must use the process's libc.
 void* Open(const std::string& path) {
   return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }

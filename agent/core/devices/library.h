@@ -8,7 +8,7 @@
 namespace plumbline::agent {
 
 // Returns the table. Tries once per process: PLUMBLINE_CUDA_LIBRARY, else next to this library.
-// Returns null and sets *error to what is missing and where it was looked for. Thread-safe.
+// If the library is missing, returns null and sets *error to the searched places. Thread-safe.
 const DeviceTable* LoadDeviceLibrary(DeviceError* error);
 
 // Opens a library of the host, which stays open; forks wait meanwhile. Returns nullptr and sets

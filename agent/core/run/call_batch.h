@@ -3,8 +3,8 @@
 //
 // One thread has the batch at a time; calls of other threads are launched at once. Waiting calls
 // must be launched before the thread's end() returns. If end() is never called, the step's end
-// counts them as lost: by then the trainer may have overwritten the tensors, and figures of those
-// would accuse a healthy run.
+// counts them as lost: by then the trainer may have overwritten the tensors, and their figures
+// would produce a false finding.
 #pragma once
 
 #include <atomic>

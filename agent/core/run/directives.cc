@@ -10,7 +10,7 @@
 namespace plumbline::agent {
 namespace {
 
-constexpr size_t kMostAnswers = 64;  // that wait to be sent; the oldest are dropped
+constexpr size_t kMostAnswers = 64;  // answers that wait to be sent; the oldest are dropped
 
 // Returns true if the name means the site. A finding about the checksum of all weights
 // (precision/replica-divergence) means each of them.
@@ -24,7 +24,8 @@ std::string Text(uint64_t n) { return std::to_string(n); }
 
 }  // namespace
 
-// A new connection: the server sends again which capsules it still needs, and from which byte.
+// Called for a new connection. The server then sends again which capsules it still needs, and from
+// which byte.
 void Directives::OnWelcome() {
   const MutexLock lock(mutex_);
   for (Capsule& capsule : capsules_) capsule.requested = false;
@@ -124,7 +125,7 @@ void Directives::Send(const v1::SendCapsule& order) {
   if (finished_)
     return Refuse(order.capsule(), order.step(), "run-ended: the run has ended in this process");
   if (capsules_.size() == kMostCapsules) {
-    // A capsule that the server did not request again after a break: its release was lost with the
+    // If the server did not request a capsule again after a break, its release was lost with the
     // connection.
     const auto left = std::find_if(capsules_.begin(), capsules_.end(),
                                    [](const Capsule& c) { return c.taken && !c.requested; });

@@ -3,9 +3,10 @@
 //
 // Directives arrive and parts are sent on the stream thread; evidence comes from the drain thread.
 // Capsules stay in memory until the server releases them, so a broken connection loses only what
-// was in flight: the server requests the rest again. The trainer's cost stays within its budget: a
-// capsule is one sampled step, at most kMostCapsules are held, and denser sampling is thinned out
-// until the site's bytes fit into half of the traffic budget so far and the governor agrees.
+// was in flight: the server requests the rest again. The cost for the trainer stays within the
+// budget: a capsule is one sampled step, at most kMostCapsules are held, and denser sampling is
+// thinned out until the site's bytes fit into half of the traffic budget so far and the governor
+// agrees.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +42,8 @@ class Directives : public transport::SideChannel {
   bool Next(v1::AgentMessage* message) override;
 
   // Called by the drain thread with one item of evidence that goes into a batch; `sampled` states
-  // whether its call was to keep elements. Every item of a step comes before its end. Costs one
-  // compare if there are no requests.
+  // whether its call had to keep elements. Call it for every item of a step before the step ends.
+  // Costs one compare if there are no requests.
   void Took(const Site& site, bool sampled, const v1::Evidence& evidence);
   void StepEnded(int64_t step);
   void Finished();

@@ -19,8 +19,8 @@ namespace {
 constexpr uint64_t kMaxComplaints = 10;
 constexpr uint32_t kAwaitedMs = 10;   // between looks if a flush waits
 constexpr uint32_t kDeviceMs = 40;    // and if a device is working: at the end there is one second
-constexpr uint32_t kQuietMs = 1000;   // if the loop writes its own steps, and few of them
-constexpr size_t kMostHeldEnds = 64;  // above it, steps end together
+constexpr uint32_t kQuietMs = 1000;   // if the loop itself writes its steps, and writes few
+constexpr size_t kMostHeldEnds = 64;  // if more, steps end together
 constexpr uint64_t kEver = ~uint64_t{0};
 constexpr int64_t kAnyStep = std::numeric_limits<int64_t>::max();
 
@@ -39,7 +39,8 @@ bool Drain::Start() {
   return thread_.Start("plumb-drain", [self = shared_from_this()] { self->Loop(); });
 }
 
-// Waits for a look at the ring that began after this call and handled everything that was in it.
+// Waits until the drain thread has begun a look at the ring after this call and has handled
+// everything in the ring.
 bool Drain::Flush(Clock::time_point deadline) {
   const uint64_t ticket = flush_wanted_.fetch_add(1) + 1;
   run_->Ring();
@@ -70,13 +71,14 @@ void Drain::Loop() {
       flush_mark_ = run_->devices->Position();
     }
     Pass(flush);
-    // Not passed: a record is still being filled, or a device still works.
+    // If this is false, a record is still being filled, or a device still works.
     if (flush && run_->ring.passed(before) && run_->devices->Passed(flush_mark_)) {
       flush_done_.store(ticket, std::memory_order_release);
     }
     Sleep(flush && flush_done_.load(std::memory_order_relaxed) != ticket);
   }
-  // Closing: everything that was observed, then the devices' results, then the last step's end.
+  // The run is closing. Handle first the remaining records, then the devices' results, then the
+  // last step's end.
   while (!EmptyRing()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   ReadSteps(kAnyStep, StepsWritten());
   FinishDevices();
@@ -93,7 +95,8 @@ void Drain::Loop() {
   Ship();
 }
 
-// Sleeps until it is woken or the next poll is due, which is soon if work is in progress.
+// Sleeps until the thread is woken or the next poll is due. If work is in progress, the next poll
+// is soon.
 void Drain::Sleep(bool awaited) {
   uint32_t ms = PollMs();
   if (!run_->devices->empty()) ms = std::min(ms, kDeviceMs);
@@ -105,8 +108,8 @@ void Drain::Sleep(bool awaited) {
   run_->rung.store(false, std::memory_order_relaxed);
 }
 
-// Returns the time until a quarter of the loop's own steps (plumbline/steps.h) is written, from
-// poll_ms to kQuietMs; poll_ms if the loop has written none since the last look.
+// Returns the time until the loop fills a quarter of its ring of steps (plumbline/steps.h), limited
+// to poll_ms ... kQuietMs. If the loop has written no step since the last look, returns poll_ms.
 uint32_t Drain::PollMs() {
   const uint32_t least = run_->options.poll_ms;
   const uint64_t read = steps_read_ - std::exchange(steps_polled_, steps_read_);
@@ -122,7 +125,8 @@ void Drain::Pass(bool ship_all) {
   ReadMarks();  // a step without an end may have many
   // The ring had no space for a step's end: the step ends once everything before it is handled.
   const int64_t missed = run_->missed_end.load(std::memory_order_acquire);
-  const uint64_t steps = StepsWritten();  // before the ring's end is read: it has what is older
+  const uint64_t steps = StepsWritten();  // read before the ring's end, so that the ring has all
+                                          // older records
   const bool emptied = EmptyRing();
   const int64_t ended = held_ends_.empty() ? builder_.complete_through() : held_ends_.back().step;
   if (emptied && missed > ended) {
@@ -278,8 +282,8 @@ void Drain::HandleRoutingMessage(const SlotHead& head, const std::byte* body) {
   Took(head, e);
 }
 
-// Ends a step once the devices have delivered the work that was launched in it; until then its end
-// is held.
+// Ends a step when the devices have delivered the work that was launched in it; until then holds
+// its end.
 void Drain::StepEnded(int64_t step, bool sampled, uint32_t thread, uint64_t at_ns) {
   if (query_driver_ || run_->devices->used()) gpu_health_.Start();
   AddMarked(step, at_ns != 0 ? at_ns : kEver);
@@ -302,7 +306,8 @@ void Drain::EndPassedSteps() {
   }
 }
 
-// All evidence of the step is in batches. Spans that were open at an earlier end belong to it.
+// Ends a step whose evidence is all in batches. Spans that were open at the end of an earlier step
+// belong to this step.
 void Drain::EndStep(int64_t step, bool sampled) {
   if (step <= builder_.complete_through()) return;
   for (const HeldSpan& h : std::exchange(held_, {})) AddSpan(*h.site, step, h.call, h.body);
@@ -334,7 +339,7 @@ void Drain::DeclareSites() {
   }
 }
 
-// Losses are counted on the thread on which they occur, and reported only here.
+// Losses are counted on the thread in which they occur, and are reported only here.
 void Drain::CollectLosses() {
   if (!run_->losses_pending.exchange(false, std::memory_order_acq_rel)) return;
   for (size_t c = 0; c < kLossCauses; ++c) {

@@ -1,11 +1,10 @@
 // The drain thread: takes the records that the trainer's threads left in the ring, measures them,
-// collects the results of GPUs, gathers all of it into batches, and passes those to the record and
-// the outbox. A step ends when the GPUs, too, have finished the work that was requested before its
-// end; work that does not depend on them continues meanwhile. The thread sleeps poll_ms between
-// looks (a look costs 130 us, and 30 more per small step), up to a second while the loop writes its
-// own steps, less if a flush waits or a device is
-// working. It is woken early when the ring fills or a step ends in which something notable was
-// seen.
+// collects the results of GPUs, gathers everything into batches, and passes the batches to the
+// record and the outbox. A step ends when the GPUs have also finished the work that was requested
+// before its end; other work continues meanwhile. The thread sleeps poll_ms between looks (a look
+// costs 130 us, and 30 more per small step), up to a second while the loop writes its own steps,
+// less if a flush waits or a device is working. It is woken early when the ring fills, or when a
+// step ends in which the trainer's side noticed a problem.
 #pragma once
 
 #include <atomic>
@@ -128,9 +127,10 @@ class Drain : public std::enable_shared_from_this<Drain> {
   LoopTimes loop_;
   LoopMarks marks_;
   uint64_t steps_read_ = 0;              // of plumbline_steps_t
-  uint64_t steps_polled_ = 0;            // of them at the last look
-  uint32_t polled_ms_ = 0;               // that the last sleep may have lasted
-  std::vector<const Site*> step_sites_;  // of its series; null: none of it was given so far
+  uint64_t steps_polled_ = 0;            // value of steps_read_ at the last look
+  uint32_t polled_ms_ = 0;               // upper limit of the last sleep
+  std::vector<const Site*> step_sites_;  // sites of the series of plumbline_steps; null: no value
+                                         // of the series came so far
   GpuHealth gpu_health_;
   const bool query_driver_;  // to find a GPU even if no tensor was on one
   std::deque<HeldEnd> held_ends_;

@@ -63,8 +63,8 @@ void Drain::AddMarked(int64_t step, uint64_t until_ns) {
   }
 }
 
-// Adds the driver's data of the GPU during the block, as series next to its times; none if the
-// driver could not be read.
+// Adds the driver's data of the GPU during the block, as series next to the block's times. If the
+// driver could not be read, adds none.
 void Drain::AddGpuHealth(int64_t step) {
   const std::optional<GpuSeen> seen = gpu_health_.Take();
   if (!seen) return;

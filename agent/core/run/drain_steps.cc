@@ -11,8 +11,8 @@ uint64_t Drain::StepsWritten() const {
   return steps == nullptr ? 0 : __atomic_load_n(&steps->written, __ATOMIC_ACQUIRE);
 }
 
-// Reads those of the first `written` steps that were not read yet and are before step `before`: the
-// records of that step in the ring were written after them.
+// Reads unread steps among the first `written` ones, up to step `before`, which is not read: the
+// ring's records of that step were written after these steps.
 void Drain::ReadSteps(int64_t before, uint64_t written) {
   while (steps_read_ < written) {
     plumbline_steps_t* steps = run_->steps.load(std::memory_order_acquire);
@@ -45,7 +45,7 @@ void Drain::AddStep(const plumbline_step_facts_t& facts) {
     builder_.AddScalar(facts.step, {site, 0, k + 1, facts.value[k]});
     run_->exit_report.Value(site, facts.step, facts.value[k]);
   }
-  // The loop's heartbeat, as StepBegin and StepEnd have it.
+  // Updates the loop's heartbeat, as StepBegin and StepEnd do.
   int64_t newest = run_->newest_step.load(std::memory_order_relaxed);
   while (newest < facts.step && !run_->newest_step.compare_exchange_weak(newest, facts.step)) {
   }
@@ -54,7 +54,7 @@ void Drain::AddStep(const plumbline_step_facts_t& facts) {
   }
   run_->steps_ended.fetch_add(1, std::memory_order_relaxed);
   AddMarked(facts.step, facts.end_ns);
-  loop_.StepEnded(facts.step, 0, 0);  // without its stages it is no part of a block
+  loop_.StepEnded(facts.step, 0, 0);  // a step without stages is not part of a block
   EmptyDevices();
   if (held_ends_.empty() && run_->devices->empty()) return EndStep(facts.step, false);
   held_ends_.push_back({facts.step, false, run_->devices->Position()});

@@ -14,7 +14,7 @@ namespace plumbline::agent {
 
 class ExitReport {
  public:
-  // Notes an ending. The first one that is not of a thread alone counts, until a step begins or
+  // Notes an ending. The first ending that is not only of a thread counts, until a step begins or
   // null cancels it. Thread-safe.
   void Note(const plumbline_ending_t* ending);
   // A step begins, so the process continues: forgets the noted ending. Costs one load if nothing

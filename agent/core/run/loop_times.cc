@@ -34,7 +34,7 @@ bool LoopTimes::Span(const SpanBody& span, const std::string& name) {
 bool LoopTimes::StepEnded(int64_t step, uint32_t thread, uint64_t at_ns) {
   const bool block_ends = last_step_ >= 0 && BlockOf(step) > BlockOf(last_step_);
   last_step_ = step;
-  // Another thread ends steps now, or an end was missed: the gathered spans fit no block.
+  // Another thread ends steps now, or an end was missed, so the gathered spans fit no block.
   if (thread != thread_ || at_ns == 0) Begin();
   thread_ = thread;
   const int64_t end = LoopClock(at_ns);

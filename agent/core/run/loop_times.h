@@ -1,7 +1,7 @@
 // The times of the trainer's loop. The drain thread gathers them from spans and step ends, and
 // reduces them to one timeline per block of steps (analysis/timeline/loop.h). Blocks end at the
 // same step numbers on every rank, so that ranks can be compared: every 16 steps up to the 64th,
-// then every 64. A run without spans has no timelines.
+// then every 64. If a run has no spans, it has no timelines.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class LoopTimes {
   // Ends a step. `at_ns` 0: the time of the end is not known. Returns true if a block ends with
   // this step; Take returns it.
   bool StepEnded(int64_t step, uint32_t thread, uint64_t at_ns);
-  // Called at the run's end. Returns true if the rest is long enough for a timeline.
+  // Called at the run's end. Returns true if the remaining steps are enough for a timeline.
   bool any() const { return reported_ && !overflowed_ && steps_.size() >= kFewestSteps; }
   // Returns the reduced block and begins the next one.
   v1::Timeline Take();

@@ -1,8 +1,8 @@
 // The run record of one process: a framed log of batches, written as they are sealed.
 //
 // DIR/<role>-r<rank, 5 digits>-a<attempt>.plr: first a v1::RecordHeader, then v1::Batch frames,
-// numbered from 1 under a stream id of the record's own. Appended data survive the death of the
-// process. Used by the drain thread only.
+// numbered from 1 under a stream id of the record. Appended data survive the death of the process.
+// Used by the drain thread only.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +48,8 @@ class RecordSink {
   const std::string& path() const { return path_; }
   // Returns OK, or why the last append failed.
   const absl::Status& status() const { return status_; }
-  // Returns OK, or why evidence, now or earlier, could not be written and is missing in the record;
-  // also if the file was removed or cut by another process.
+  // Returns OK, or the reason why evidence, now or earlier, could not be written and is missing in
+  // the record. One reason is that another process removed or cut the file.
   absl::Status loss() const;
 
  private:

@@ -91,7 +91,7 @@ v1::Source SourceOf(const AgentOptions& options) {
   return source;
 }
 
-// Fills the data that distinguish a rank that hangs from a slow one.
+// Fills the data that distinguish a hanging rank from a slow rank.
 void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
   const plumbline_marks_t* marks = state.marks.load(std::memory_order_acquire);
   const uint64_t mark = marks != nullptr ? __atomic_load_n(&marks->now, __ATOMIC_RELAXED) : 0;
@@ -113,12 +113,12 @@ void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
         v1::Span::KIND_COMPILE, v1::Span::KIND_PAUSE}) {
     if (state.spans.open(kind)) beat->set_open_stage(kind);
   }
-  // Between two steps, or between the stages of one, and in no stage: it is unknown whether
-  // anything will follow.
+  // The loop is between two steps or between the stages of a step, and in no stage, so it is
+  // unknown whether anything will follow.
   const bool between = !in_step || mark != 0 || state.spans.ever(v1::Span::KIND_FORWARD) ||
                        state.spans.ever(v1::Span::KIND_BACKWARD);
-  // The forward stage lasts until the backward pass, which may never come. With several ranks it
-  // counts: others may wait in it.
+  // The forward stage lasts until the backward pass, which may never come. With several ranks the
+  // stage counts, because other ranks may wait in it.
   const bool alone = state.options.world_size == 1;
   const bool in_marked =
       marked != v1::Span::KIND_UNSPECIFIED && !(alone && marked == v1::Span::KIND_FORWARD);
@@ -244,7 +244,7 @@ plumbline_status_t Run::Flush(uint32_t timeout_ms, plumbline_error_t* error) {
 }
 
 // Frees on a separate thread, since freeing may wait for unrelated work of the trainer. If the
-// drain thread is not done yet, it frees them when it ends.
+// drain thread is not done yet, it frees the devices when it ends.
 void Run::FreeDevices(Clock::time_point deadline) {
   if (!state_->devices->used()) return;
   DetachedThread thread;
@@ -278,7 +278,8 @@ plumbline_status_t Run::Close(uint32_t timeout_ms, plumbline_error_t* error) {
   return NotTaken(error);
 }
 
-// Returns an error if the server refused batches, or if they found no space while it was away.
+// Returns an error if the server refused batches, or if there was no space for batches while the
+// server was away.
 plumbline_status_t Run::NotTaken(plumbline_error_t* error) const {
   if (outbox_ == nullptr) return PLUMBLINE_OK;
   const transport::Outbox::State state = outbox_->state();

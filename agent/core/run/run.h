@@ -24,7 +24,7 @@
 namespace plumbline::agent {
 
 // The governor's stretch as a series: sites are due at every n-th of the steps that the cadence
-// measures. Sent when it changes.
+// measures. Sent when the stretch changes.
 inline constexpr const char* kStretchSeries = "plumbline.stretch";
 
 class Run {
@@ -60,9 +60,9 @@ class Run {
   plumbline_status_t SpanBegin(int64_t step, const char* kind, const char* name, uint64_t* span,
                                plumbline_error_t* error);
   plumbline_status_t SpanEnd(uint64_t span, plumbline_error_t* error);
-  // See agent/core/run/loop_marks.h. The caller is the thread that will write the marks.
+  // See agent/core/run/loop_marks.h. Called by the thread that will write the marks.
   plumbline_status_t Marks(plumbline_marks_t* marks);
-  // plumbline/steps.h. Once, before any step is written.
+  // See plumbline/steps.h. Called once, before any step is written.
   plumbline_status_t Steps(std::span<const char* const> series, plumbline_steps_t* steps);
 
   // Notes how the process ends (agent/core/run/exit_report.h).
@@ -95,7 +95,7 @@ class Run {
   SlotHead HeadOf(SlotKind kind, Site* site, int64_t step);
   template <typename Call>
   void NoteBytes(const SlotHead& head, const Call& call) {
-    if (head.step == kCaptureStep) return;  // counted at each step that replays it
+    if (head.step == kCaptureStep) return;  // counted at each step that replays the graph
     head.site->NoteBytes(SampleBytes(call), SummaryBytes(call));
   }
   template <typename Call>

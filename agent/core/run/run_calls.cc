@@ -98,7 +98,7 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   head.thread = ThisThread();
   head.at_ns = MonotonicNs();
   s.open_step.store(kNoStep, std::memory_order_release);
-  // The ring may be full: the drain thread then learns of the end from missed_end.
+  // If the ring is full, the drain thread gets the end from missed_end.
   if (Put(head, nullptr, 0, ByteRing::Keep::kUse) != PLUMBLINE_OK) {
     s.missed_end.store(step, std::memory_order_release);
   }
@@ -129,7 +129,7 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   return PLUMBLINE_OK;
 }
 
-// The step is open: due words of later steps are set back.
+// The step is open, so due words of later steps are set back.
 plumbline_status_t Run::Look(int64_t step, uint32_t steps) {
   RunState& s = *state_;
   uint64_t bytes = 0;
@@ -222,7 +222,7 @@ plumbline_status_t Run::SpanEnd(uint64_t span, plumbline_error_t* error) {
   // A stage belongs to the step in which it ends: the step in which it began may be complete
   // already.
   const int64_t now_open = state_->open_step.load(std::memory_order_acquire);
-  // The loop continues from here, however long the stage took.
+  // The loop continues from here, for any length of the stage.
   if (now_open == kNoStep || MayBeLong(open.kind))
     state_->moved_ns.store(now, std::memory_order_relaxed);
   SlotHead head;
@@ -256,7 +256,7 @@ plumbline_status_t Run::Steps(std::span<const char* const> series, plumbline_ste
 std::byte* Run::Reserve(size_t body_bytes, ByteRing::Keep keep) {
   ByteRing& ring = state_->ring;
   std::byte* record = ring.Reserve(sizeof(SlotHead) + body_bytes, keep);
-  // A quarter full and not yet woken: the drain thread need not wait for its next look.
+  // The ring is a quarter full: wake the drain thread, so that it does not wait for its next look.
   if (ring.used() > ring.capacity() / 4 && !state_->rung.load(std::memory_order_relaxed)) {
     state_->Ring();
   }

@@ -24,7 +24,7 @@ class StepOwner final : public probes::GraphOwner {
 
   uint32_t Reserve(void* site, uint32_t captured, uint32_t replays, uint32_t expected) override {
     Site& s = *static_cast<Site*>(site);
-    // A site may have calls on several devices: each notes its share.
+    // If a site has calls on several devices, each device notes its share.
     const uint64_t all = std::max<uint64_t>(s.graph_calls.load(std::memory_order_relaxed), 1);
     s.NoteBytes(s.graph_sample_bytes.load(std::memory_order_relaxed) * captured / all,
                 s.graph_summary_bytes.load(std::memory_order_relaxed) * captured / all * expected);
@@ -43,7 +43,7 @@ class StepOwner final : public probes::GraphOwner {
 }  // namespace
 
 plumbline_status_t Run::CaptureBegin(void* replays_on) {
-  together_->Launch();  // its streams may be captured next
+  together_->Launch();  // the graph's streams may be captured next
   state_->replays_on.store(replays_on, std::memory_order_release);
   return PLUMBLINE_OK;
 }
@@ -67,8 +67,8 @@ void Run::EndGraphs(int64_t step) {
 // Handles a step's captured calls together: they fail together.
 void Run::Lost(const probes::DeviceReply& reply, int64_t step) {
   if (reply.outcome == probes::DeviceOutcome::kTaken) return;
-  // A stream that is refused now was correct when the calls were captured: it is the device's
-  // fault, or the stream is gone.
+  // The stream was correct when the calls were captured. If it is refused now, the device has
+  // failed or the stream is gone.
   const bool failed = reply.outcome == probes::DeviceOutcome::kFailed ||
                       reply.outcome == probes::DeviceOutcome::kRefused;
   if (failed) ReportDevice(&state_->reported_failed, reply.error);

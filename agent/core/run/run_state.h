@@ -63,8 +63,8 @@ struct RunState {
   // The marks of the loop's thread, and that thread; null: none were requested.
   std::atomic<plumbline_marks_t*> marks{nullptr};
   std::atomic<uint32_t> marks_thread{0};
-  // The steps that the loop's thread writes itself without measurements, and the names of their
-  // series, which were set before; null: the loop writes none.
+  // The steps that the loop's thread itself writes, without measurements, and the names of their
+  // series, which were set before. Null if the loop writes none.
   std::atomic<plumbline_steps_t*> steps{nullptr};
   std::vector<std::string> step_series;
   ExitReport exit_report;

@@ -17,7 +17,8 @@ namespace plumbline::agent {
 
 namespace {
 
-// Returns the reason that no call reaches the server. It is short if no host or process answers.
+// Returns the reason that no call reaches the server. The text is short if no host or process
+// answers.
 std::string WhyNot(const std::string& server, const std::string& opened,
                    const grpc::Status& status) {
   using transport::Fault;
@@ -99,8 +100,8 @@ void ServerStream::Loop() {
       .Run();
 }
 
-// Delivered first, so that the server sees the dead process before the one that has its rank now. A
-// spool that the server refuses stays in place.
+// Spools are delivered first, so that the server sees the dead process before the process that has
+// its rank now. A spool that the server refuses stays in place.
 void ServerStream::DeliverDeadSpools() {
   transport::DeadSpools dead_spools;
   dead_spools.dir = spool_dir_;

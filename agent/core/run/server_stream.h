@@ -2,8 +2,8 @@
 // acknowledgements, and reconnects when the stream breaks. Before its own batches it delivers those
 // that earlier processes of this rank left in the spool.
 //
-// Nothing of gRPC is started before Start, and only from this thread. The thread blocks the
-// trainer's signals, so gRPC's threads do, too.
+// gRPC is started only after Start, and only from this thread. The thread blocks the trainer's
+// signals, so gRPC's threads block them too.
 #pragma once
 
 #include <atomic>
@@ -18,15 +18,15 @@
 namespace plumbline::agent {
 
 // Returns a function that prints once, on standard error, why the server refuses this process:
-// otherwise evidence would only accumulate.
+// without this message, evidence would accumulate and the user would not know.
 std::function<void(const grpc::Status&)> DescribeOnce(const std::string& server);
 // Returns a function that prints once that the server refuses batches, and why: the run continues,
 // and its evidence is lost.
 std::function<void(const std::string&)> DescribeRejected(const std::string& server);
 
 // Returns a function that prints once, on standard error, that no server was reached, and why. It
-// prints at the first try, because the author of a wrong port is still watching. A missing server
-// is no error.
+// prints at the first try, because a user with a wrong port is still watching. A missing server is
+// no error.
 std::function<void(const grpc::Status&)> DescribeUnreachable(const std::string& server,
                                                              const std::string& caller = "");
 
@@ -42,7 +42,8 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
 
   // Called when nothing more will be pushed. Once the server has acknowledged everything, closes
   // the stream and ends the thread. At the deadline cancels the stream. Returns true if everything
-  // was acknowledged. Returns within a fraction of a second after the deadline, whatever gRPC does.
+  // was acknowledged. Returns within a fraction of a second after the deadline, even if gRPC is
+  // blocked.
   bool Finish(Clock::time_point deadline);
 
   uint64_t CpuNs() const { return thread_.CpuNs(); }

@@ -1,4 +1,4 @@
-// The server's order to end the training, at a finding of the level that the trainer named.
+// The server's order to end the training, sent for a finding of the level that the trainer named.
 #pragma once
 
 #include <atomic>
@@ -14,9 +14,9 @@ namespace plumbline::agent {
 // Thread-safe. The first order that counts stays.
 class StopOrder {
  public:
-  // `level`: at which the training ends, a v1::Level; 0: it does not. An order counts only if the
-  // finding was made in a step of this process, between `first` and `newest`: one of an earlier
-  // attempt ends no training.
+  // `level`: the v1::Level of findings that end the training; 0: none. An order counts only if the
+  // finding was made in a step of this process, between `first` and `newest`. A finding of an
+  // earlier attempt ends no training.
   void Take(const v1::StopTraining& order, int32_t level, int64_t first, int64_t newest);
 
   // Copies the reason to `text`, cut to fit, with a closing zero. Returns false if there is no

@@ -1,4 +1,4 @@
-// Texts of failures, in the form that crosses to the façade.
+// Texts of failures, in the form in which they are passed to the façade.
 #pragma once
 
 #include <algorithm>

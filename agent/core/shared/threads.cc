@@ -46,7 +46,7 @@ bool DetachedThread::Start(const std::string& name, std::function<void()> body) 
         end->running = true;
       }
       body();
-      body = nullptr;  // destroys what the thread owned before its end is reported
+      body = nullptr;  // destroys the thread's objects before its end is reported
       const MutexLock lock(end->mutex);
       end->ended = true;
       end->running = false;

@@ -7,7 +7,7 @@ namespace plumbline::agent {
 namespace {
 
 constexpr uint64_t kScalarBytes = 8;
-constexpr uint64_t kItemBytes = 64;  // without its sample, approximately; batch_bytes is no hard
+constexpr uint64_t kItemBytes = 64;  // approximate bytes without the sample; batch_bytes is no hard
                                      // limit
 
 void SetSite(const Site& site, v1::Site* out) {

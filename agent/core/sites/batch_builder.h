@@ -23,13 +23,13 @@ class BatchBuilder {
   // Adds the bytes of the last item's sample, beyond its usual size.
   void NoteBytes(uint64_t bytes) { bytes_ += bytes; }
 
-  // Adds a scalar. It leaves with the row of its step, or alone if the batch is sealed first.
+  // Adds a scalar. It is sent in the row of its step, or alone if the batch is sealed first.
   void AddScalar(int64_t step, const ScalarValue& value);
 
   void Declare(const Site& site);
   void AddLoss(const char* cause, const Site* site, const LossCounters::Taken& taken);
 
-  // The trainer ended this step: all of its evidence was added before.
+  // Called when the trainer ended this step, after all evidence of the step was added.
   void StepEnded(int64_t step, bool sampled);
   // Adds the goodbye; `ending` null: the process ends normally.
   void Finished(const v1::Ending* ending = nullptr) {

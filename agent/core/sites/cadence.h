@@ -8,9 +8,9 @@
 // are powers of two, 1 at first, and only grow. At the end of a step they follow from the largest
 // bytes that the sites have shown in one step:
 //     Q = the smallest with  summary_bytes / (n * Q) <= 3/4 of the budget,
-//     P = the smallest with  sample_bytes / (n * P)  <= the rest of the budget, and P >= Q.
+//     P = the smallest with  sample_bytes / (n * P)  <= the remaining budget, and P >= Q.
 // Sizes are those of the shapes, not of the encoding, since they must be equal on every rank. Ranks
-// with different shapes get powers of two as well: they join at the larger P.
+// with different shapes also get powers of two, so their samples join at the larger P.
 #pragma once
 
 #include <atomic>

@@ -10,7 +10,7 @@ uint64_t CallCost::Clip(uint64_t ns) {
     median_.store(std::max<uint64_t>(ns, 1), std::memory_order_relaxed);
     return ns;
   }
-  // One step towards the side with more calls; at the median both sides have equal numbers.
+  // Moves one step towards the side with more calls. At the median both sides have equal numbers.
   const uint64_t step = median / 32 + 1;
   median_.store(ns > median ? median + step : std::max<uint64_t>(median, step + 1) - step,
                 std::memory_order_relaxed);

@@ -7,8 +7,8 @@
 // compared with the elapsed time. Above the budget, sites become due at every S-th of the steps
 // that the cadence would measure. S is the least power of two that brings the cost below the
 // budget. It is halved again if the cost would then leave a fifth of the budget free. Ranks may
-// differ in S: being powers of two, they still meet. An explicit `every` is the trainer's request
-// and is not governed.
+// differ in S: because S is a power of two, they still have common steps. An explicit `every` is
+// the trainer's request and is not governed.
 //
 // A GPU's time is limited to the same share: the time of the probes' launches there, measured by
 // the GPU's clock for sampled calls, and taken from the site's sampled calls for others. The larger

@@ -1,9 +1,9 @@
-// Steps that are measured outside of the cadence because something was noticed in one. A fault that
-// the screening of every step finds is then reported in the step in which it began. This applies to
-// kinds that one rank measures alone; kinds that ranks must measure together stay with their common
-// cadence.
+// Steps that are measured outside of the cadence because something was noticed in one of them. A
+// fault that the screening of every step finds is then reported in the step in which it began. This
+// applies to kinds that one rank measures alone; kinds that ranks must measure together stay with
+// their common cadence.
 //
-// A site's first call is measured too, whatever the step.
+// A site's first call is measured too, in any step.
 //
 // A look may use the bytes that the run was allowed to send so far and that earlier looks did not
 // use: half of the traffic budget of every step, plus that of 512 steps for a new run. At most one
@@ -31,7 +31,7 @@ class Looks {
   int64_t Query(int64_t step, uint32_t steps, uint64_t step_bytes);
 
   // Returns true for kinds that one rank measures alone. The sum over micro-batches is made on one
-  // rank, whatever its kind.
+  // rank, for every kind.
   static bool Alone(const Site& site) {
     return site.kind == SiteKind::kTensor || site.kind == SiteKind::kUpdate ||
            site.kind == SiteKind::kMatmul || site.kind == SiteKind::kRouting ||

@@ -35,7 +35,8 @@ void LossCounters::Add(LossCause cause, int64_t step) {
   seen = c.last.load(kRelaxed);
   while (step > seen && !c.last.compare_exchange_weak(seen, step, kRelaxed)) {
   }
-  // Last, and with release: a reader of the count sees the steps that belong to it.
+  // The count is stored last, with release order, so that a reader of the count sees the steps that
+  // belong to it.
   c.count.fetch_add(1, std::memory_order_release);
 }
 
@@ -49,7 +50,7 @@ LossCounters::Taken LossCounters::Take(LossCause cause) {
   // An Add may have noted its step before our last Take and its count after it.
   if (taken.step_first == kNone) taken.step_first = c.last_taken;
   if (taken.step_last == -kNone) taken.step_last = c.last_taken;
-  // One bound may belong to such an Add and the other not: the range still contains both.
+  // One bound may belong to such an Add and the other not. The range still contains both.
   if (taken.step_first > taken.step_last) std::swap(taken.step_first, taken.step_last);
   c.last_taken = taken.step_last;
   return taken;

@@ -27,11 +27,11 @@ enum class LossCause : uint8_t {
   kDeviceFailed,      // "device-error": CUDA refused, or the device failed
   kDeviceUnfinished,  // "device-unfinished": still in progress when the run was closed
   kSampleRing,        // "sample-ring-full": only raw rows; the summary is kept
-  kLoopSpans,         // "too-many-spans": for the loop's times; the spans themselves are kept
+  kLoopSpans,         // "too-many-spans": for the loop's times; the spans are kept
   kTooManyCaptured,   // "captured-calls": the device's graphs already hold the largest number of
                       // calls
   kDeviceContext,     // "device-context": the stream is of another context of the device (green)
-  kLoopMarks,         // "stage-marks": the loop's stages, which were not read for long
+  kLoopMarks,         // "stage-marks": marks of the loop's stages that were not read in time
 };
 inline constexpr size_t kLossCauses = 18;
 const char* LossCauseName(LossCause cause);

@@ -14,7 +14,7 @@ namespace plumbline::agent {
 // Thread-safe.
 class SeriesRegistry {
  public:
-  // The largest number of lists, for a process whose steps log ever new combinations.
+  // The largest number of lists, for a process that logs a new combination in each step.
   static constexpr size_t kMaxSets = 64;
 
   // Gives the list its number and keeps it; returns 0 if there are too many.

@@ -52,11 +52,11 @@ struct Site {
   int64_t declared_step = 0;
   std::atomic<uint64_t*> next_due{nullptr};  // the façade's word; nullptr: always due
 
-  // Returns true if the site only reports the loads of experts: no rows, outside of the budgets, as
-  // often as the caller decides.
+  // Returns true if the site only reports the loads of experts. Such a site keeps no rows, is
+  // outside of the budgets, and is called as often as the caller decides.
   bool reports_loads() const { return kind == SiteKind::kRouting && op == "loads"; }
   // Returns true if the site is due at every step. Both sides of a rollout must send the same
-  // steps, within a budget of their own.
+  // steps, within a separate budget.
   bool always_due() const { return kind == SiteKind::kLogprobs || reports_loads(); }
 
   // Returns the number of this call within its step, from 0. Thread-safe.

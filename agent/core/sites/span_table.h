@@ -10,7 +10,7 @@
 namespace plumbline::agent {
 
 struct OpenSpan {
-  Site* site = nullptr;  // its op is the span's name
+  Site* site = nullptr;  // the site's op is the span's name
   int32_t kind = 0;      // v1::Span::Kind
   int64_t step = 0;
   uint32_t thread = 0;  // the thread that began it

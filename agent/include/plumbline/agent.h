@@ -28,7 +28,7 @@
 //   AllReduce(g, n);
 //   sums.Done({.group_size = 8, .group_rank = rank});                          // after
 //
-// A router in hand is checked without a run:
+// Check a router without a run:
 //
 //   plumbline::RouterVerdict verdict = plumbline::CheckRouter(
 //       [&](const float* logits, uint64_t seed, uint8_t* fates) { ... },   // [T,E] in, [T,E] out

@@ -13,7 +13,7 @@
 
 namespace plumbline {
 
-// ---- a router in hand --------------------------------------------------------------------------
+// ---- a router without a run ------------------------------------------------------------------
 
 // Runs the router on [T,E] logits in C order and fills fates [T,E]: 0 = the token did not choose
 // the expert, 1 = chosen and kept, 2 = chosen and refused. `seed` is the same in every call: seed

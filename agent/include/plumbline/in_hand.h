@@ -156,7 +156,7 @@ typedef struct plumbline_fingerprint_result {
 /* Finds the order and the arithmetic of a sum from its outputs alone, and proves both by replay.
  * Needs no run. Takes some tens of thousands of calls of the function at n = 4,096. Returns
  * INVALID_ARGUMENT for wrong sizes, dtypes or pointers, and FAILED_PRECONDITION if the function
- * failed. *result is set if OK is returned, whatever the verdict. */
+ * failed. *result is set if OK is returned, for every verdict. */
 PLUMBLINE_API plumbline_status_t plumbline_fingerprint(const plumbline_sum_t* sum,
                                                        plumbline_fingerprint_result_t* result);
 

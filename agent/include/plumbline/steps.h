@@ -1,6 +1,6 @@
 /* Plumbline's C ABI, an addition: steps in which nothing is measured, recorded by a few stores
  * each, for a loop whose steps are so short that calls cost too much. Include it next to
- * plumbline/plumbline.h, whose rules hold here too. */
+ * plumbline/plumbline.h, whose rules apply. */
 #ifndef PLUMBLINE_STEPS_H_
 #define PLUMBLINE_STEPS_H_
 

@@ -34,8 +34,8 @@ inline constexpr DLDataType kE4M3 = {PLUMBLINE_DL_FLOAT8_E4M3FN, 8, 1};
 inline constexpr DLDataType kE5M2 = {PLUMBLINE_DL_FLOAT8_E5M2, 8, 1};
 
 // A borrowed tensor in C order, of at most 4 axes. For other layouts and for devices, fill a
-// DLTensor. A default-constructed one is absent. The data must exist until the call that gets it
-// returns. Cheap to construct: the DLTensor is filled if a call is due.
+// DLTensor. A default-constructed tensor is absent. The data must exist until the call that gets it
+// returns. Construction is cheap, because the DLTensor is filled only if a call is due.
 class Tensor {
  public:
   static constexpr int32_t kMaxAxes = 4;

@@ -20,8 +20,8 @@ extern "C" {
  *
  * The tensors must exist and stay unchanged until end has returned: no work that is enqueued on
  * their streams in between may write them. The evidence is the same, bit for bit. Everything else
- * (host tensors, router calls, products, reductions, captured calls) is not delayed, and neither
- * are the observations of other threads.
+ * (host tensors, router calls, products, reductions, captured calls) and the observations of other
+ * threads are not delayed.
  *
  * begin returns NOT_DUE if another thread has a group open, or if nothing was due yet: then this
  * thread's calls are launched one by one, and its end does nothing. Groups may be nested: each end

@@ -65,8 +65,8 @@ struct RoutingCase {
   int32_t pools = 1;
   PoolBasis pool_basis = PoolBasis::kUnrecorded;
   std::vector<int64_t> pool_rows;  // [pools], including padding
-  // True if all rows of every pool belong to prompts, which are never generated. If only some pools
-  // are such, their rows count as padding.
+  // True if all rows of every pool belong to prompts, which are never generated. If this is true
+  // only for some pools, the rows of those count as padding.
   bool prompt_only = false;
 
   bool indices_recorded = false;

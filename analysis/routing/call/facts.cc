@@ -11,7 +11,7 @@ namespace {
 
 using Config = v1::RoutingConfig;
 
-// A text of a few equal words may have equal scores at the first layer.
+// If a text repeats a few words, its scores may be equal at the first layer.
 constexpr int64_t kFewestRows = 8;
 
 class RowBytes {

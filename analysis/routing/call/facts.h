@@ -9,7 +9,8 @@ namespace plumbline::analysis {
 
 // Returns true if a number of places was recorded, from any source.
 bool SetsCapacity(const v1::RoutingConfig& config);
-// ... and it comes from the configuration. An inferred number is no more than what experts exhibit.
+// Returns true if that number comes from the configuration. An inferred number is only the number
+// that experts hold.
 bool DeclaresCapacity(const v1::RoutingConfig& config);
 // Returns true if the configuration states that the router has no capacity.
 bool ExcludesCapacity(const v1::RoutingConfig& config);

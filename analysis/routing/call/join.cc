@@ -137,7 +137,7 @@ bool SeparateSequences(const std::vector<int64_t>& ends, v1::RoutingSample* samp
   ids.set_dtype(v1::DTYPE_I64);
   ids.mutable_data()->resize(number.size() * sizeof(int64_t));
   std::memcpy(ids.mutable_data()->data(), number.data(), ids.data().size());
-  sample->clear_sequence_order();  // these numbers have an order of their own
+  sample->clear_sequence_order();  // not needed: the numbers are in order
   return true;
 }
 

@@ -9,7 +9,8 @@ namespace plumbline::analysis {
 inline constexpr double kProofBits = 20;
 inline constexpr double kHintBits = 7;
 // Bits for a draw among all candidates against a token's own refusals, in addition to a hint's bits
-// of pairs. Own refusals seldom leave such pairs, so both together are rarer than either.
+// of pairs. Own refusals seldom leave such pairs, so both together are less likely than one of
+// them.
 inline constexpr double kDrawnBits = 4;
 // Bits of pairs, if the configuration itself names a policy that leaves such pairs.
 inline constexpr double kNamedBits = 2;

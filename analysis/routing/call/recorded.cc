@@ -177,7 +177,7 @@ class Reader {
     return Regions();
   }
 
-  // A pool of prompts alone holds nothing that is generated.
+  // A pool that has only prompts holds no generated token.
   absl::Status Regions() {
     const auto region = Column("region", sample_.has_region(), sample_.region(), case_.tokens);
     if (!region.ok()) return region.status();
@@ -227,8 +227,8 @@ class Reader {
   }
 
   absl::Status CheckIndices() {
-    // If a declared own draw omitted a choice, it does not count as one. Refusals by the capacity
-    // are in the mask.
+    // If a declared own draw omitted a choice, this is not a choice of the token. Refusals by the
+    // capacity are in the mask.
     const bool draws = OwnDraws(config_) && sample_.has_keep_mask();
     auto indices = ReadIndices(sample_.topk_indices(), case_.tokens, case_.top_k, case_.experts,
                                [this, draws](int32_t t) { return case_.judged(t) && !draws; });

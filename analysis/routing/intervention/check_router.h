@@ -43,7 +43,7 @@ struct CheckOptions {
   double (*round)(double x) = nullptr;
 };
 
-// Number of interventions that could have shown an influence, and of those that did.
+// Number of interventions that could have shown an influence, and number of those that showed one.
 struct FlipShare {
   int64_t tried = 0;
   int64_t flipped = 0;

@@ -23,8 +23,8 @@ std::vector<uint8_t> RecordedMap(const RoutingCase& c) {
   return map;
 }
 
-// In a tied row the recorded precision does not determine the choice. Puts the recorded choice
-// first, by less than that precision.
+// In a tied row the recorded precision does not determine the choice. Raises the logits of the
+// recorded choice by less than that precision, so that the replay makes this choice.
 void SettleTies(const RoutingCase& c, std::vector<double>* logits) {
   std::vector<double> highest(Index(c.tokens), -std::numeric_limits<double>::infinity());
   std::vector<uint8_t> chosen(logits->size(), 0);
@@ -78,7 +78,7 @@ class Search {
     return none;
   }
 
-  // As recorded, with ties decided.
+  // The logits as recorded, with ties decided.
   const std::vector<double>& logits() const { return logits_; }
 
  private:

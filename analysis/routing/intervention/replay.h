@@ -25,9 +25,9 @@ struct ReplayedRouter {
   RouterCall Call() const;
 };
 
-// Tries what the name leaves open: order of the queue, key, pieces. A router is exact if every
-// known fate of every judged row is as recorded. That is always correct. The caller must decide
-// whether the policy is the trainer's own.
+// Tries every order of the queue, key and cut into pieces that the policy's name allows. A router
+// is exact if every known fate of every judged row is as recorded. The caller must decide whether
+// the policy is the trainer's.
 ReplayedRouter ReplayNamedPolicy(const RoutingAnalysis& a);
 
 }  // namespace plumbline::analysis

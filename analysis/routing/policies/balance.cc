@@ -10,8 +10,7 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr int64_t kMostScores = int64_t{1}
-                                << 25;  // beyond it the fits cost more than they are worth
+constexpr int64_t kMostScores = int64_t{1} << 25;  // more would take too long
 
 // The rows of one pool whose choices are known.
 struct Market {
@@ -218,7 +217,7 @@ class Transport {
   std::vector<double> kernel_;  // [rows, E]
 };
 
-// An own generator, so that verdicts are the same on every host.
+// A generator of this library, so that verdicts are the same on every host.
 class SplitMix {
  public:
   explicit SplitMix(uint64_t seed) : state_(seed) {}

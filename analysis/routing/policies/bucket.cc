@@ -24,9 +24,9 @@ struct Requested {
 using Queued = std::vector<Requested>;
 
 // The smallest wait of a refused choice and the largest of an admitted one. Neither falls as the
-// period grows. A bucket that admits one token per period, and several at once from its savings,
-// admits as follows. It admits while the time at which it will have saved for all it took is ahead
-// by at most its size. Each wait is a convex function of the period: a maximum of lines.
+// period grows. A bucket gains one token per period and saves up to its size. It admits a choice if
+// the time at which it will have gained all tokens that it gave away is ahead by at most its size.
+// Each wait is a convex function of the period: a maximum of lines.
 struct Waits {
   double refused = HUGE_VAL, admitted = -HUGE_VAL;
   size_t least_refused = 0;   // index of the choice with that wait
@@ -80,10 +80,10 @@ bool NoneBetween(const Queued& cell, size_t most, double from, double to, double
   return apart(from) <= kApart && apart(to) <= kApart;
 }
 
-// Returns true if some period separates the refused waits from the others. Between two periods no
-// wait is refused later than at the longer one, nor admitted sooner than at the shorter one. So
-// intervals that both ends exclude are skipped. If the search is given up, the bucket is not
-// excluded.
+// Returns true if some period separates the refused waits from the others. Between two periods the
+// smallest refused wait is at most that of the longer period, and the largest admitted wait is at
+// least that of the shorter one. So intervals that both ends exclude are skipped. If the search is
+// given up, the bucket is not excluded.
 bool Fits(const Queued& cell, size_t most) {
   constexpr int kMostTries = 1000;
   constexpr double kShortest = 0.25, kPieces = 32;

@@ -11,7 +11,7 @@
 namespace plumbline::analysis {
 
 // Returns true if under some clock (places in a queue, choices of the expert, positions of a
-// sequence with a bucket of its own) every refusing cell has a rate and a size that reproduce its
+// sequence with a separate bucket) every refusing cell has a rate and a size that reproduce its
 // choices, and there are fewer of these than kept sets. In a large call, tests the first cells
 // only.
 bool BucketsFit(const RoutingCase& c, const Saturation& s, const std::vector<TimeQueue>& queues);

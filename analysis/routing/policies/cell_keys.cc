@@ -11,7 +11,7 @@ namespace {
 // Up to this number of candidates, cells are read one at a time. Then all remaining cells are read
 // at once.
 constexpr size_t kReadAlone = 4096;
-// Candidates of one cell from which a further thread pays off.
+// If a cell has at least this number of candidates, a further thread saves time.
 constexpr int64_t kWorthAThread = 16384;
 
 int Threads(const RoutingCase& c) { return ThreadsFor(c.routing->sample().scores().data().size()); }

@@ -12,7 +12,7 @@
 
 namespace plumbline::analysis {
 
-// The value of a row's keys that one of its choices queues by.
+// The value, computed from a row's keys, by which one of its choices queues.
 enum class QueueBy : uint8_t { kChoice, kBestOfRow, kSumOfRow };
 
 // Returns the key by which choice `at` of a row queues. `row` is the result of RowKeyReader::Keys.

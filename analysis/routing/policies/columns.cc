@@ -21,7 +21,7 @@ class Boundary {
     if (!kept) most_refused_ = std::max(most_refused_, key.value - key.tolerance);
   }
   bool Separates() const { return !(most_refused_ > least_kept_); }
-  // Adds the limits between which a bar must lie to do the same.
+  // Adds the limits between which a bar must lie to give the same choices.
   void Request(size_t entry, StoredNumbers& bars) const {
     bars.AtLeast(entry, most_refused_);
     bars.AtMost(entry, least_kept_);
@@ -304,7 +304,7 @@ ColumnChoice FindColumnChoice(const RoutingCase& c) {
   }
   CheckEqualHoldings(c, held, out);
   if (!out.equal) return out;
-  // Only done if it might be a proof, because each test reads every score again.
+  // Tested only if the result might be a proof, because each test reads every score again.
   const bool may_prove = DeclaresCapacity(c.routing->config()) && out.bits >= kProofBits;
   for (KeyKind kind : {KeyKind::kSoftmax, KeyKind::kRecorded, KeyKind::kProbs}) {
     const bool whole_rows = kind != KeyKind::kProbs || ProbsAreScores(c, taken);

@@ -16,7 +16,7 @@ struct ColumnChoice {
   bool equal =
       false;  // all cells of pools of one size hold the same number, and rows differ in theirs
   bool separable = false;  // in each cell, no token left out scores above a taken one
-  double bits = 0;         // against thresholds of the experts' own
+  double bits = 0;         // evidence against a threshold per expert
   int64_t capacity = 0;
   std::string variant;  // name of the score that separates
   KeyKind key = KeyKind::kRecorded;
@@ -27,13 +27,14 @@ struct ColumnChoice {
   bool positional = false;    // the same positions in every sequence, or few score values: a table
   bool learned_table =
       false;  // gaps at the cut that no competition leaves: the scores follow a table
-  bool by_position = false;    // at every position the experts choose among the sequences
-  bool one_threshold = false;  // one threshold per expert, common to all pools, gives the same
-  StoredThresholds
-      thresholds;  // stored thresholds that give the same; only tested if it might be a proof
-  std::vector<StoredNumbers>
-      stored;                     // likewise: bars per expert that give the same, for each score
-  bool exceeds_declared = false;  // holdings differ from the declared capacity
+  bool by_position = false;     // at every position the experts choose among the sequences
+  bool one_threshold = false;   // one threshold per expert, common to all pools, gives the same
+                                // choices
+  StoredThresholds thresholds;  // stored thresholds that give the same choices; only tested if it
+                                // might be a proof
+  std::vector<StoredNumbers> stored;  // also: bars per expert that give the same choices, for each
+                                      // score
+  bool exceeds_declared = false;      // holdings differ from the declared capacity
 };
 ColumnChoice FindColumnChoice(const RoutingCase& c);
 

@@ -51,7 +51,7 @@ class PieceLedger {
   void TakeUnranked(size_t expert, bool kept) { unranked_[expert] += kept; }
 
   // Ends a piece of `rows` rows. Returns false if refusing cells hold different numbers, or if
-  // another cell holds more. A short piece may have a capacity of its own.
+  // another cell holds more. A short piece may have a different capacity.
   bool Close(int64_t rows, bool is_short) {
     bool fits = true;
     for (size_t rank = 0; rank < ranks_; ++rank) fits = fits && CloseRank(rank, rows, is_short);
@@ -207,7 +207,7 @@ bool Fits(const RoutingCase& c, const TimeQueue& queue, const Variant& v, bool q
     const auto expert = static_cast<size_t>(choice.expert);
     const bool by_rank = v.per_rank || v.first_ranks > 0;
     if (by_rank && choice.rank < 0) {
-      // If it was refused, its rank may be one that is not used.
+      // If the choice was refused, its rank may be unused.
       if (v.first_ranks > 0 && choice.kept) return ledger.Take(expert, 0, true, judged);
       ledger.TakeUnranked(expert, choice.kept);
       return true;

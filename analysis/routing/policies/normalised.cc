@@ -41,8 +41,8 @@ Column ColumnOf(const RoutingCase& c, const Rows& rows, int32_t e) {
   return out;
 }
 
-// Returns six standard deviations of the sum's rounding error. Equal values are rounded alike; the
-// others each by its own share of an ulp.
+// Returns six standard deviations of the sum's rounding error. Equal values have equal rounding
+// errors; different values have independent errors.
 double LikelyRounding(const RoutingCase& c, const Rows& rows, int32_t e) {
   std::vector<double> values;
   for (const int32_t t : rows) values.push_back(c.scores.At(t, e));
@@ -80,7 +80,7 @@ double GroupBits(const RoutingCase& c, const Rows& rows) {
     const Column &first = columns[0], &last = columns.back();
     rounding = std::max(rounding, last.rounding);
     sum = std::max(sum, last.sum);
-    // Further apart than all rounding errors together.
+    // The largest difference that rounding errors can cause.
     const double open = first.rounding + last.rounding + kUnconverged * sum;
     if (!(std::abs(first.sum - last.sum) <= open)) return -HUGE_VAL;
   }

@@ -1,6 +1,7 @@
 // Finds experts that kept none of their choices. A capacity does not do that, because it keeps what
-// fits. A null expert does, by a stored rule. So does a router that drops experts that too few or
-// too many tokens of the batch want. The recording does not show which of them it is.
+// fits. A null expert refuses all choices by a stored rule. A router may also drop experts that too
+// few or too many tokens of the batch choose. The recording does not show which of the two is the
+// case.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Models refusals that do not come from the capacity. Experts that are hot, or that fill up, drop
-// some of their tokens at random or at a rate of their own. Then they take the first remaining
+// some of their tokens at random or at a rate per expert. Then they take the first remaining
 // tokens.
 #pragma once
 

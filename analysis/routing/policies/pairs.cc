@@ -64,8 +64,8 @@ class FullCells {
 
 constexpr int32_t kNone = -1;
 
-// Keeps, of the pairs found in backward order, the one of the lowest cell and sequence, and there
-// the last.
+// Takes pairs in backward order. Keeps the pair of the lowest cell and sequence; if there are
+// several, the last one.
 class FirstPair {
  public:
   void Take(size_t cell, int64_t sequence, const Choice& refused, const Choice& admitted) {
@@ -127,7 +127,8 @@ double SpareBits(double below, double refused, double all) {
   return refused > 0 ? -below * std::log2(1 - refused / (all + 1)) : 0;
 }
 
-// The sequences whose tokens a cell keeps: one choice, and whether there are several sequences.
+// The sequences whose tokens a cell keeps: one kept choice, and whether there are several
+// sequences.
 struct Keeps {
   int32_t choice = kNone;
   bool several = false;

@@ -41,7 +41,7 @@ struct PairCertificate {
 // precede a later admission in their own sequence. A cause other than capacity would have refused
 // the N choices of experts below capacity at that rate too, but all were kept. If a score puts a
 // refusal below every admission of its cell, an own threshold may explain it, so it does not count.
-// Each score is one hypothesis; the one that leaves fewest bits is granted. Returns the choice rank
+// Each score is one hypothesis; the one that leaves fewest bits is assumed. Returns the choice rank
 // with most bits. Requires c.ordered().
 PairCertificate CertifyPairs(const RoutingCase& c, const Saturation& s);
 

@@ -13,7 +13,7 @@ namespace plumbline::analysis {
 
 struct CleanPatterns {
   // A cut of some queue into contiguous pieces. If pools are recorded row by row, the cut must
-  // explain more than its free bits. If it fits without that, it forbids a proof, not a hint.
+  // explain more than its free bits. If it fits but explains less, it forbids a proof, not a hint.
   bool cut = false;
   bool loose_cut = false;
   // A budget that grows evenly along the queue, equal for every expert.

@@ -87,7 +87,7 @@ using TrialList = std::vector<Trial>;
 struct Tried {
   const RoutingCase& c;
   const RefusingCells& cells;
-  bool ranks;  // most choice ranks are known
+  bool ranks;  // true if most choice ranks are known
 
   void Try(KeySource& keys, RankedReplay replay, TrialList& out) const {
     out.push_back(TryPolicy(c, cells, keys, std::move(replay)));

@@ -29,10 +29,10 @@ struct RankedReplay {
   double bits = 0;          // log2 of the number of other possible kept sets, less the bits of ties
   double raw_bits = 0;      // the same, including cells that another policy would have filled alike
   double tie_bits = 0;      // bits that ties leave undecided
-  double luck_bits = 0;     // that own refusals would have left exactly the kept number by chance
-  double share = 0;         // of the tested choices, those as the policy decides
+  double luck_bits = 0;     // that own refusals would leave exactly the kept number by chance
+  double share = 0;         // share of the tested choices that are as the policy decides
   std::string order;        // if kPlace: the queue, in time order if rank_first
-  StoredNumbers stored;     // if exact: the table that gives the same
+  StoredNumbers stored;     // if exact: the table that gives the same choices
   // True if own keys decide, in either direction.
   bool by_own_score() const {
     return priority == Priority::kOwnScore || priority == Priority::kLowestScore;

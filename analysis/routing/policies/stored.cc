@@ -30,7 +30,7 @@ void StoredRules::Take(const std::vector<StoredNumbers>& call) {
       const auto before = std::find_if(left_.begin(), left_.end(), [&](const StoredNumbers& x) {
         return x.what() == numbers.what();
       });
-      if (before == left_.end()) continue;  // did not explain all calls before
+      if (before == left_.end()) continue;  // this table did not explain all earlier calls
       both.Join(*before);
     }
     if (!both.excluded()) left.push_back(std::move(both));

@@ -169,8 +169,8 @@ bool MayOccurAlike(const std::vector<Kinds>& of_pool, const RoutingCase& c) {
                                [&](const auto& entry) { return entry.second % n == 0; });
 }
 
-// If `kept_alone`, a token's kind is the experts that kept it, whatever refused it. If there are
-// fewer kinds than `fewest`, they show nothing.
+// If `kept_alone`, a token's kind is the set of experts that kept it; the experts that refused it
+// do not count. If there are fewer kinds than `fewest`, they show nothing.
 bool FollowStructure(const RoutingCase& c, bool kept_alone, size_t fewest) {
   const std::vector<uint64_t> fate = Fates(c, kept_alone);
   if (SomeFateIsUnique(c, fate)) return false;
@@ -323,7 +323,7 @@ bool ZeroDecides(const RoutingCase& c) {
     ++judged;
     for (size_t e = 0; e < experts; ++e) {
       double x = c.scores.At(t, static_cast<int64_t>(e));
-      double open = 0;  // how far rounding may have moved it towards zero
+      double open = 0;  // largest rounding error towards zero
       if (!c.bias.empty()) {
         if (function == v1::SCORE_SIGMOID) x = 1 / (1 + std::exp(-x));
         open = UlpOf(x, c.scores.dtype()) + 2 * UlpOf(c.bias[e], DType::kF32);

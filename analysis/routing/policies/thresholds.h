@@ -12,8 +12,8 @@
 
 namespace plumbline::analysis {
 
-// Stored rules, with fewer numbers than they explain, that give every assignment as well. A
-// threshold for each (expert, pool) always does; only equal counts contradict it.
+// Stored rules that also give every assignment, with fewer numbers than the assignments that they
+// explain. A threshold for each (expert, pool) always gives them; only equal counts contradict it.
 struct StoredThresholds {
   bool common = false;        // one number for all experts and pools
   bool per_expert = false;    // one per expert, over several pools

@@ -15,8 +15,8 @@
 namespace plumbline::analysis {
 namespace {
 
-// Variance of log sums between sequences, as a part of that of independent rows, below which sums
-// may have been stored.
+// If the variance of log sums between sequences is below this share of that of independent rows,
+// the sums may have been stored.
 constexpr double kOwnSums = 0.5;
 
 constexpr size_t kFewestAxisRows = 32;
@@ -68,7 +68,7 @@ AxisRows FirstGroup(const AxisRows& rows, const std::vector<Id>& ids) {
   return out;
 }
 
-// Returns the groups over which a router may normalise, of which `wanted` accepts the first one.
+// Returns the groups over which a router may normalise, if `wanted` accepts their first group.
 template <typename Wanted>
 std::vector<Grouping> GroupingsOf(const RoutingCase& c, const AxisRows& rows, Wanted wanted) {
   std::vector<Grouping> out;
@@ -108,7 +108,7 @@ double ValueOf(Statistic statistic, double x, double most) {
   return statistic == Statistic::kExponential ? std::exp(x - most) : x;
 }
 
-// What two experts' statistics over a group show.
+// Result of comparing two experts' statistics over a group.
 struct Contrast {
   double difference = 0;  // of the sums
   double spread = 0;      // standard deviation of the difference, if rows were independent

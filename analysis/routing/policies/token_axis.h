@@ -9,10 +9,11 @@
 namespace plumbline::analysis {
 
 struct TokenAxis {
-  double bits = 0;           // evidence against scores of each token by itself
+  double bits = 0;           // evidence against scores that depend on one token alone
   std::string text;          // the fact, without a full stop; empty if there is none
-  bool repeated = false;     // rows repeat: stored statistics of the same data give the same
-  bool by_position = false;  // among the tokens of one position: no later token is involved
+  bool repeated = false;     // rows repeat: stored statistics of the same data give the same result
+  bool by_position = false;  // normalised among the tokens of one position: no later token is
+                             // involved
   std::string Describe() const;
   // True if the scores depend on later tokens.
   bool found(double proof_bits) const { return bits >= proof_bits && !repeated && !by_position; }
@@ -24,8 +25,8 @@ struct TokenAxis {
 TokenAxis FindTokenAxis(const RoutingCase& c);
 
 // Replays choices that the rows' own scores do not explain: the best of x(t,e) - log sum exp x(.,e)
-// over the call, a pool, or a sequence. Such prices of 32 resamples of the rows must not give every
-// choice, because then they could have been stored.
+// over the call, a pool, or a sequence. If the prices of 32 resamples of the rows also give every
+// choice, this is no evidence, because the prices could have been stored.
 TokenAxis ReplayTokenSoftmax(const RoutingCase& c);
 
 }  // namespace plumbline::analysis

@@ -22,7 +22,7 @@ bool Separates(const std::vector<Candidate>& cell) {
   const Candidate* strongest_refused = nullptr;
   for (const Candidate& x : cell) {
     const Candidate*& end = x.kept ? weakest_kept : strongest_refused;
-    // The furthest that rounding may have moved it towards the other side.
+    // The true value, if rounding moved it as far as possible towards the other side.
     const double edge = x.kept ? x.value + x.tolerance : -(x.value - x.tolerance);
     const int rank = x.kept ? -x.rank : x.rank;
     const bool further = end == nullptr || rank < (x.kept ? -end->rank : end->rank) ||
@@ -115,7 +115,8 @@ CellResult JudgeCell(std::vector<Candidate>& cell, bool few_values_allowed, bool
   }
   out.luck_bits = ExactCountBits(boundary, boundary_kept);
   out.raw_bits = out.bits;
-  // First choices alone filled the cell, so it does not show whether second ones had a chance.
+  // First choices alone filled the cell, so it does not show whether second choices were
+  // considered.
   if (cut.rank == 0 && ranked) out.bits = out.luck_bits = 0;
   return out;
 }
@@ -130,7 +131,7 @@ Candidate CandidateOf(const RankedReplay& replay, const Choice& choice, const Ke
   return {replay.rank_first ? choice.rank : int16_t{0}, choice.kept, key.value, key.tolerance};
 }
 
-// The table of numbers that would give the same as a policy; filled cell by cell.
+// The table of numbers that would give the same choices as a policy; filled cell by cell.
 class StoredTable {
  public:
   StoredTable(const RankedReplay& replay, const RoutingCase& c)
@@ -174,7 +175,7 @@ class StoredTable {
 };
 
 // If the first cell is large, tests some of its candidates, which refute most policies. Returns
-// true if they refute this one; `share` is then theirs.
+// true if they refute this policy; then `share` is that of the tested candidates.
 bool RefutedBySample(const RoutingCase& c, const RefusingCells& cells, KeySource& keys,
                      RankedReplay& replay) {
   const std::span<const int32_t> choices = cells.list.ChoicesOf(0);

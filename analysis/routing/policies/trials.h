@@ -44,8 +44,8 @@ struct CellResult {
   double luck_bits = 0;
 };
 
-// Splits the candidates at the cut, and reorders them. Own thresholds must have hit by chance the
-// count of the rank at which admission ended. Rank alone decided the others.
+// Splits the candidates at the cut, and reorders them. Own thresholds would have reached only by
+// chance the count of the rank at which admission ended. Rank alone decided the other candidates.
 CellResult JudgeCell(std::vector<Candidate>& cell, bool few_values_allowed, bool ranked);
 
 // The combined evidence of one expert's cells under one policy.
@@ -64,7 +64,7 @@ class ExpertEvidence {
     sum_.luck_bits += result.luck_bits;
     if (result.raw_bits >= best_.raw_bits) best_ = result;
   }
-  // True if one threshold, common to all pools, gives the same as each of several cells.
+  // True if one threshold, common to all pools, gives the same choices as several cells.
   bool one_threshold() const { return cells_ > 1 && !(most_refused_ > least_kept_); }
   const CellResult& best() const { return best_; }
   const CellResult& sum() const { return sum_; }

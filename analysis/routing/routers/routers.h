@@ -43,7 +43,8 @@ enum class RouterPolicy {
   kReplayed,       // choices are taken from the table `replayed`
   // Causal in time, but dependent on the batch.
   kFifo,        // capacity, first come first served over the joint top-k order
-  kFifoChunks,  // the same, with each pool cut into `chunks` equal pieces of their own capacity
+  kFifoChunks,  // the same, with each pool cut into `chunks` equal pieces, each with a separate
+                // capacity
   kFifoUnequalChunks,    // the same, with pieces of `chunk_rows`
   kFifoSequence,         // each sequence of a pool has its own capacity (no batch dependence)
   kFifoFirstRanks,       // only the first `first_ranks` choices are used, the others are dropped
@@ -81,7 +82,7 @@ enum class RouterPolicy {
   kScoreRankMajor,  // as kScore, with all first choices before all second choices
 };
 
-// What an assignment may depend on in addition to the token's own prefix.
+// Inputs, in addition to the token's own prefix, on which an assignment may depend.
 enum class RouterClass { kClean, kBatchDependent, kFutureLeak, kNondeterministic };
 
 // The value by which tokens are ranked for an expert.

@@ -17,7 +17,7 @@ struct State {
   const RouterParameters& p;
   std::vector<double> logits;     // [T,E], with NaN replaced by -infinity
   std::vector<double> softmax;    // [T,E]
-  std::vector<double> selection;  // [T,E] value by which a token ranks experts
+  std::vector<double> selection;  // [T,E] the value by which a token ranks experts
   RouterResult out;
 
   size_t At(int32_t t, int32_t e) const {

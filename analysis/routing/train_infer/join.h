@@ -30,7 +30,7 @@ struct RoutingComparison {
   double spread = 0;
   uint64_t scored = 0;       // tokens with finite values on both sides
   uint64_t large_flips = 0;  // see below
-  uint64_t noisy_flips = 0;  // as large, but the token's own noise explains them
+  uint64_t noisy_flips = 0;  // flips with as large a margin that the token's own noise explains
   double median_flip_margin =
       0;                    // of the smaller margins of all flips with values; 0 if there are none
   uint64_t sentinels = 0;   // inference recorded -1 although training chose; never the last token
@@ -48,8 +48,8 @@ struct RoutingComparison {
     void Persist(Archive& a) { a(train, infer, found); }
   };
   // Flips of tokens that are tied on neither side and whose smaller top-k margin exceeds `factor` *
-  // difference, unless both sides chose by their own values and the differences of the token's
-  // other experts explain the flip; by key.
+  // difference; by key. Leaves out a flip if both sides chose by their own values and the
+  // differences of the token's other experts explain it.
   std::vector<Pair> large;
   // Tokens that may be routed differently, by key: their inputs to the layers above differ.
   std::vector<TokenKey> diverged;

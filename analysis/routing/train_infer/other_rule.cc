@@ -97,7 +97,7 @@ class RuleTrial {
   std::unique_ptr<RouterScratch> scratch_ = std::make_unique<RouterScratch>();
 };
 
-// Names what differs between the rules, and adds which side has it.
+// Names the parts in which the rules differ, and the side that has each part.
 void Name(const RecordedRule& train, const RecordedRule& infer, RuleDifference* out) {
   std::vector<std::string> texts;
   const auto part = [&](const char* name, bool differs, bool by_train, bool by_infer) {

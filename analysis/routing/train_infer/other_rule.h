@@ -1,5 +1,6 @@
-// Do the two sides select by different rules (a balancing bias or a group limit on one side only)?
-// The recorded rules of both sides are applied to the scores of one. Pure, thread-safe.
+// Tests whether the two sides select by different rules (a balancing bias or a group limit on one
+// side only). Applies the recorded rules of both sides to the scores of one side. Pure,
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +16,17 @@ struct RuleDifference {
   std::string text;        // which side has which part
   bool one_sided = false;  // one side has a part that the other lacks
   uint64_t tokens = 0;     // tokens of which one side's scores decide the choice by either rule
-  uint64_t moved = 0;      // of these: the rules choose different experts
-  // Number of these for which each side chose what its own rule chooses from these scores. 0 if a
-  // recorded choice contradicts the side's own rule and scores, because then the rule is not the
-  // one that was used.
+  uint64_t moved = 0;      // those of `tokens` for which the rules choose different experts
+  // Number of `moved` for which each side chose as its own rule does with these scores. 0 if a
+  // recorded choice contradicts the side's own rule and scores, because then that rule was not
+  // used.
   uint64_t shown = 0;
   RoutedToken train, infer;  // an example; not persisted
 
   uint64_t alike = 0;  // of the moved: the other side chose as this side's rule does
-  // True if the choices prove that the rules differ. If the other side applied this side's rule,
-  // unrecorded and with rounding errors, `alike` would be the larger number: 20 bits against it.
+  // True if the choices prove that the rules differ. If the other side used this side's rule
+  // without recording it, and choices differed only by rounding errors, `alike` would be the larger
+  // number. The choices must give 20 bits against that.
   bool proved() const;
   // RoutingComparison keeps the example (train, infer).
   void Persist(Archive& a) { a(parts, text, one_sided, tokens, moved, shown, alike); }

@@ -191,7 +191,7 @@ class CallReader {
     for (int64_t e = 0; e < experts_; ++e)
       x_[static_cast<size_t>(e)] = Number(s_.scores(), row * experts_ + e);
     const double* bias = rule_.has_bias ? bias_.data() : nullptr;
-    // The wider list first, because the second call's choice is the one that is judged.
+    // Call with the wider list first, because the choice of the second call is judged.
     rule_.top_k = std::min({static_cast<int>(2 * k_ + 4), kMaxTopK, rule_.admitted()});
     ChooseExperts(rule_, x_.data(), bias, scratch_.get(), &choice_);
     if (choice_.finite) {
@@ -235,7 +235,8 @@ class CallReader {
       }
       return;
     }
-    // A map shows what was kept. If that is part of the own choice, the rest was dropped.
+    // A map shows what was kept. If that is part of the side's own choice, the other experts were
+    // dropped.
     const bool own = s_.has_scores() && choice_.finite;
     std::vector<int16_t> kept;
     for (int64_t e = 0; s_.has_routing_map() && e < experts_; ++e) {

@@ -36,7 +36,8 @@ struct RoutedToken {
   float margin = 0;         // k-th minus (k+1)-th selection value; at most the groups' margin
   float spread = 0;         // of the selection values over the experts, as in SpreadOf
   bool tied = false;        // not finite, or the recorded precision does not determine the choice
-  bool zero_gates = false;  // every gate is zero, although nothing shows that it was dropped
+  bool zero_gates = false;  // every gate is zero, although no record shows that the token was
+                            // dropped
   // The scores of all experts as recorded. Empty but for the first tokens (by hash) of a side with
   // a bias or a group limit.
   std::vector<float> row;

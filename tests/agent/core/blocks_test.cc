@@ -43,8 +43,8 @@ TEST(Looks, AreGivenFromTheOpenStepOnAndNotTwice) {
   EXPECT_FALSE(covered(SiteKind::kReduction, "sum") || covered(SiteKind::kLogprobs, "logprobs"));
 }
 
-// A caller that asks in every step gets 1 step in 32 beyond the first 16, and never more than half
-// of the bytes that the run may send.
+// A caller that requests in every step gets 1 step in 32 after the first 16 steps, and never more
+// than half of the bytes that the run may send.
 TEST(Looks, HaveABudgetOfStepsAndOfBytes) {
   std::mt19937_64 random(5);
   for (int trial = 0; trial < 200; ++trial) {
@@ -180,8 +180,8 @@ TEST(Cadence, StretchThinsDueStepsToSomeOfThose) {
   EXPECT_EQ(cadence.NextDue(8), 9);
 }
 
-// One step in each block of a stretch is due. What a rank with twice the stretch measures, all
-// ranks measure.
+// One step in each block of a stretch is due. If a rank has twice the stretch, all other ranks
+// measure the steps that it measures.
 TEST(Cadence, DueStepsAreOneABlockAndNested) {
   Cadence cadence(1, 3072);
   std::set<int64_t> wider;

@@ -121,7 +121,7 @@ TEST_F(Device, WhatIsCarriedIsLostByItsCause) {
   options.device_ring_bytes = 64 << 10;
   TestRun run(options);
   Carried carried(&run, {kDLCUDA, 0});
-  // Axes for which no pair makes a dense copy.
+  // A tensor of several axes of which no two can be copied densely.
   int64_t strides[3] = {1, 2, 4};
   carried.ids.t.strides = strides;
   run.run().StepBegin(0);

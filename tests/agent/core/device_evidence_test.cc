@@ -184,7 +184,8 @@ std::vector<std::string> RecordedProducts(DLDevice device, bool hold) {
     EXPECT_EQ(run.run().ObserveMatmul(static_cast<Site*>(made), step, call, &error), PLUMBLINE_OK)
         << error.text;
     run.run().StepEnd(step);
-    a[static_cast<size_t>(step)] += 1;  // read when the stream reaches it: only without hold
+    a[static_cast<size_t>(step)] += 1;  // read when the stream reaches it, so only if the stream is
+                                        // not held
     if (hold) a[static_cast<size_t>(step)] -= 1;
   }
   g_fake->hold(false);

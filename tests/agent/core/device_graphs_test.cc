@@ -210,7 +210,7 @@ TEST_F(Device, ClosingWithinAStep) {
   }
 }
 
-// A trainer that replays the graph outside a step gets one message, and continues.
+// If a trainer replays the graph outside of a step, it gets one message and continues.
 TEST_F(Device, AReplayDuringItsStepEndsTheMeasuring) {
   TestRun run(RecordOptions(dir_.path()));
   Observed observed(&run, kDevice, Graph());

@@ -1,5 +1,5 @@
 // CUDA tensors through the agent, over the fake device: a device that is slow, full, in capture or
-// fails, from the call to the record. For what it measures, see device_evidence_test.cc.
+// fails, from the call to the record. device_evidence_test.cc tests the measurements.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -320,8 +320,7 @@ struct Fault {
 
 class FailingDevice : public Device, public ::testing::WithParamInterface<Fault> {};
 
-// Nothing waits, nothing breaks, host observations continue, and every call is in the record or
-// counted.
+// No call waits or fails, host observations continue, and every call is in the record or counted.
 TEST_P(FailingDevice, IsCountedAndLeftAlone) {
   const Fault& p = GetParam();
   constexpr uint64_t kCalls = 12;

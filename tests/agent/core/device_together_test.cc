@@ -97,7 +97,7 @@ TEST_F(Device, LaunchesOfAStepAreCounted) {
   }
 }
 
-// One by one while the trainer continues; a host tensor never waits.
+// Calls are launched one by one while the trainer continues. A host tensor never waits.
 TEST_F(Device, NothingWaitsBeyondTheEnd) {
   TestRun run(RecordOptions(dir_.path()));
   Model model(&run, {kDLCUDA, 0}, 3, 0), host(&run, {kDLCPU, 0}, 3, 0);
@@ -149,7 +149,7 @@ TEST_F(Device, WhatHasNoEndIsCountedAtTheStepsEnd) {
   run.run().StepBegin(1);
   model.Tensor(1, 0);
   EXPECT_EQ(Launches(), before + 1) << "TogetherBegin was not called in this step";
-  run.run().TogetherEnd();  // too late: nothing was begun
+  run.run().TogetherEnd();  // too late: no group was begun
   run.run().TogetherBegin();
   model.Tensor(1, 1);
   ASSERT_EQ(run.Close(), PLUMBLINE_OK);  // within the step, and without TogetherEnd

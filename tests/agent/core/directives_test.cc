@@ -133,7 +133,7 @@ TEST_F(DirectivesTest, ResumesAfterThePartsThatTheServerHolds) {
   auto parts = Parts();
   parts.insert(parts.begin(), first.capsule());
   EXPECT_EQ(parts.back().sha256(), Sha256Of(Whole(parts)));
-  // And again from the start.
+  // Sends it again from the start.
   directives_->OnDirective(Send(7, 5, 0));
   EXPECT_EQ(parts.back().sha256(), Sha256Of(Whole(Parts())));
 }
@@ -191,7 +191,8 @@ TEST_F(DirectivesTest, HoldsFewAndForgetsWhatIsReleased) {
   EXPECT_EQ(Error(Send(9, 5, 0, "l4")), "");
 }
 
-// Its release was lost with a connection: the server does not ask for it after it reconnects.
+// The capsule's release was lost with a connection, and the server does not request the capsule
+// after the process reconnects.
 TEST_F(DirectivesTest, WhatIsNotRequestedAgainMakesRoom) {
   directives_->OnDirective(Send(1, 5));
   Call(5, 100);
@@ -223,7 +224,8 @@ TEST_F(DirectivesTest, RequestedALaterStepItBeginsAnew) {
   EXPECT_EQ(parts[0].error(), "");
 }
 
-// The copies of the ranks differ, and no rank can detect it: the server makes all of them look.
+// The copies of the ranks differ, and no rank can detect this. The server requests a look from all
+// ranks.
 TEST_F(DirectivesTest, TheChecksumOfAllWeightsMeansEachOfThem) {
   Newest(100);
   state_->cadence.AtStepEnd(1 << 20, 1 << 10);
@@ -271,12 +273,12 @@ TEST_F(DirectivesTest, DenserSamplingWithinTheBudget) {
   EXPECT_EQ(site_->orders.NextDue(10'013, 20'000, 1), 10'014);
   EXPECT_EQ(site_->orders.NextDue(10'021, 20'000, 1), 20'000);
 
-  // The governor makes it less dense.
+  // The governor makes the sampling less dense.
   state_->cadence.Stretch(4);
   EXPECT_FALSE(state_->SampleDue(*site_, 10'012 + 2));
   EXPECT_TRUE(state_->SampleDue(*site_, 10'016));
 
-  // A site that is too large for it gets the available budget, and reports this.
+  // If a site is too large for the request, it gets the available budget, and reports this.
   state_->cadence.Stretch(1);
   site_->NoteBytes(8 << 20, 10);
   site_->EndStep();

@@ -30,7 +30,7 @@ class NvmlTest : public ::testing::Test {
       unsetenv(name);
   }
 
-  // Which of the two GPUs is reported, according to the environment.
+  // Tests which of the two GPUs is reported for an environment.
   std::string Chosen() {
     set_(0, 0x40, 0, 0);
     set_(1, 0x80, 0, 0);
@@ -78,7 +78,7 @@ TEST_F(NvmlTest, TheGpuIsTheOneThatTheProcessSees) {
   EXPECT_EQ(Chosen(), "0");
   setenv("LOCAL_RANK", "1", 1);
   EXPECT_EQ(Chosen(), "1");
-  setenv("CUDA_VISIBLE_DEVICES", "0", 1);  // each process sees one
+  setenv("CUDA_VISIBLE_DEVICES", "0", 1);  // each process sees one GPU
   EXPECT_EQ(Chosen(), "0");
   setenv("CUDA_VISIBLE_DEVICES", "1,0", 1);
   EXPECT_EQ(Chosen(), "0");
@@ -117,7 +117,7 @@ TEST_F(NvmlTest, TheThreadLooksAndGoesAtOnce) {
   EXPECT_TRUE(test::Eventually([&] { return inits_() == 0; }));
 }
 
-// With each block of a loop's times, in a run that reports its waits.
+// A run that reports its waits sends GPU data with each block of a loop's times.
 TEST_F(NvmlTest, ARunReportsItNextToItsBlocks) {
   setenv("PLUMBLINE_NVML_LIBRARY", FAKE_NVML, 1);
   set_(0, 0x40, 0, 0);
@@ -135,7 +135,7 @@ TEST_F(NvmlTest, ARunReportsItNextToItsBlocks) {
     ASSERT_EQ(run.run().Flush(60000, &error), PLUMBLINE_OK) << error.text;
   };
   block(0);
-  // A second query from here on: the result of the first one is then available.
+  // Waits for a second query after this point, so that the result of the first one is available.
   const int before = looks_();
   ASSERT_TRUE(test::Eventually([&] { return looks_() >= before + 2; }));
   block(16);

@@ -1,4 +1,5 @@
-// Stages that a loop marks with one word each: how the drain thread reads them, and what is lost.
+// Tests stages that a loop marks with one word each: how the drain thread reads them, and which are
+// lost.
 #include "agent/core/run/loop_marks.h"
 
 #include <gtest/gtest.h>
@@ -86,7 +87,7 @@ TEST(LoopMarks, WhatIsLostIsCountedAndStretchesNothing) {
   Mark(marks.get(), 1'000'007, PLUMBLINE_STAGE_NONE);
   read.Read(marks.get());
   const std::vector<Reported> all = All(&read, kEver);
-  ASSERT_EQ(all.size(), size_t{PLUMBLINE_MARKS});  // all except the one that was open, and the last
+  ASSERT_EQ(all.size(), size_t{PLUMBLINE_MARKS});  // all except the open one and the last one
   for (const Reported& one : all) EXPECT_LE(one.end - one.start, 7u);
   EXPECT_EQ(all.back().start, 1'000'000u);
 }

@@ -1,4 +1,4 @@
-// How a trainer's loop spends its time: blocks of steps, from the spans of its own thread.
+// Tests the times of a trainer's loop: blocks of steps, from the spans of the loop's thread.
 #include "agent/core/run/loop_times.h"
 
 #include <gtest/gtest.h>

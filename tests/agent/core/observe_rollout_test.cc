@@ -259,7 +259,8 @@ TEST(Observe, LogprobsOfMixedRowsComeTogether) {
   EXPECT_FALSE(l.sequences(1).has_rollout());
 }
 
-// Each side keeps what its own budget allows; both keep the sequences of the lower threshold.
+// Each side keeps the sequences that its budget allows, so both keep those below the lower
+// threshold.
 TEST(Observe, BothSidesKeepTheSameSequences) {
   const int64_t sequences = 400, length = 8;
   std::vector<int64_t> ids;

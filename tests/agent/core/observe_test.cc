@@ -136,8 +136,8 @@ TEST(Observe, ALookMakesTheOpenStepDue) {
     ASSERT_EQ(sparse.run->StepBegin(step), PLUMBLINE_OK);
     if (step == kNoticed) {
       EXPECT_GT(sparse.due, static_cast<uint64_t>(step));
-      EXPECT_EQ(sparse.run->Look(step, 3), PLUMBLINE_NOT_DUE);  // a budget of one byte per step:
-                                                                // nothing remains
+      EXPECT_EQ(sparse.run->Look(step, 3), PLUMBLINE_NOT_DUE);  // a budget of one byte per step: no
+                                                                // bytes remain for looks
     }
     if (static_cast<uint64_t>(step) >= sparse.due) {
       looked.push_back(step);

@@ -66,7 +66,7 @@ std::vector<std::string> ItemsOfTwentySteps(TestRun* run, const TempFolder& dir,
     run->run().StepBegin(step);
     EXPECT_THAT(calls->At(step), ::testing::Each(PLUMBLINE_OK)) << calls->error.text;
     run->run().StepEnd(step);
-    // So that the device's ring has room, even if the drain thread wakes late.
+    // Waits until the device's ring has space, even if the drain thread wakes late.
     plumbline_error_t error{};
     if (step % 4 == 3) {
       EXPECT_EQ(run->run().Flush(60000, &error), PLUMBLINE_OK) << error.text;

@@ -1,5 +1,5 @@
-// The file of a run that records: readable at any time, one per attempt, with a full disk and after
-// the end of its process; and the cost of the thread that writes it.
+// Tests the file of a run that records: it is readable at any time, also with a full disk and after
+// the end of its process. There is one file per attempt. Also tests the cost of the writing thread.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -116,8 +116,8 @@ TEST(Record, AnUnusableDirectoryIsAnErrorThatNamesIt) {
   EXPECT_THAT(std::string(run.status().message()), HasSubstr(dir.File("file/sub")));
 }
 
-// A full disk: nothing stops, flush and close report it, and when there is room again the record
-// states exactly what is missing.
+// With a full disk the run continues, and flush and close report the error. When there is space
+// again, the record states exactly which items are missing.
 TEST(Record, AFullDiskIsCountedAndStated) {
   TempFolder dir;
   signal(SIGXFSZ, SIG_IGN);

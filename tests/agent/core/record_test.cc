@@ -184,7 +184,7 @@ TEST(Record, CallsLargerThanTheRingKeepTheirSummary) {
   EXPECT_EQ(seen, 1u);
 }
 
-// More than the ring can hold at once: exactly the refused items are missing.
+// If there are more items than the ring can hold at once, exactly the refused items are missing.
 TEST(Record, RingOverflowIsCounted) {
   TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());

@@ -95,7 +95,8 @@ class RecordingServer::Service : public v1::Ingest::Service {
     const uint64_t stream = hello.stream_id();
     state_.hello[stream] = hello;
     ++state_.hellos;
-    // All contiguous batches from the first one that it still holds, or had acknowledged.
+    // Returns all contiguous batches from the first one that the server still holds or had
+    // acknowledged.
     uint64_t held = state_.acknowledged[stream];
     const auto& batches = state_.streams[stream];
     while (batches.count(held + 1) != 0) ++held;

@@ -1,5 +1,5 @@
-// All data that leaves a process, read byte by byte: with redaction it contains no raw id, without
-// redaction it does.
+// Reads all data that leave a process byte by byte. With redaction they contain no raw id, without
+// redaction they do.
 #include "transport/redact.h"
 
 #include <gmock/gmock.h>
@@ -265,7 +265,7 @@ TEST(Redacted, TheRecordNamesItsKey) {
       1u);
 }
 
-// A key that can be guessed: the run is not opened, and nothing is written.
+// If a key can be guessed, the run is not opened, and nothing is written.
 TEST(Redacted, AShortKeyIsRefused) {
   setenv("PLUMBLINE_REDACT_KEY", "short", 1);
   TempFolder dir;

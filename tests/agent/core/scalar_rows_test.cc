@@ -1,5 +1,5 @@
-// Scalars are sent as rows, and those that cannot be sent as rows as evidence: nothing twice,
-// nothing lost.
+// Scalars are sent as rows. Those that cannot be sent as rows are sent as evidence. No scalar is
+// sent twice, and none is lost.
 #include "agent/core/sites/scalar_rows.h"
 
 #include <gtest/gtest.h>
@@ -111,7 +111,7 @@ TEST_F(Rows, WhatIsDroppedIsCountedByName) {
   Add(8, "a", 3);
   rows_.EndSteps(8, &batch_);
   batch_.clear_series_sets();                                    // declared in an earlier batch
-  batch_.mutable_series(0)->set_absent(std::string(1, '\x01'));  // "a" of step 7 is not there
+  batch_.mutable_series(0)->set_absent(std::string(1, '\x01'));  // "a" of step 7 is missing
   DropEvidence(&batch_, "queue-full", registry_->All());
   EXPECT_EQ(batch_.series_size(), 0);
   std::map<std::string, uint64_t> lost;

@@ -73,7 +73,7 @@ TEST(Stream, CloseReturnsWhenTheServerIsStopped) {
   EXPECT_FALSE(ThreadNamed("plumb-drain"));
 }
 
-// Stopped before it could send its first message.
+// The server was stopped before it could send its first message.
 TEST(Stream, CloseReturnsWhenTheServerNeverGreets) {
   ServerProcess server;
   server.Stop();

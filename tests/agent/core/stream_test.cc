@@ -64,8 +64,9 @@ TEST(Stream, RecordAndServerHoldTheSameEvidence) {
   }
 }
 
-// Killed and restarted during the run, three times, each time losing what it had not acknowledged:
-// at the end every batch is present once, and the trainer was not slowed.
+// The server is killed and restarted three times during the run, and each time loses the batches
+// that it had not acknowledged. At the end every batch is present once, and the trainer was not
+// slowed.
 TEST(Stream, ServerKilledAndRestartedMidway) {
   ServerBehaviour slow;
   slow.ack_every = 8;
@@ -114,7 +115,8 @@ TEST(Stream, WithoutAServerCloseIsShortAndStatesWhatIsMissing) {
   TestRun run(ServerOptions(target));
   RouterCall call(32, 8, 2);
   Train(&run, &call, 0, 20, milliseconds(0));
-  // Everything is measured and nothing delivered: before this point, close reports something else.
+  // Everything is measured and nothing is delivered. Before this point, close reports another
+  // error.
   plumbline_error_t error{};
   ASSERT_TRUE(test::Eventually([&] {
     run.run().Flush(50, &error);
@@ -234,13 +236,13 @@ TEST(Stream, HeartbeatsWhileNothingHappens) {
   Train(&run, &call, 0, 20, milliseconds(0));
   plumbline_error_t error;
   ASSERT_EQ(run.run().Flush(20000, &error), PLUMBLINE_OK) << error.text;
-  // A process that left during the steps reports less.
+  // A process that ended during the steps reports less.
   EXPECT_TRUE(test::Eventually([&] {
     const v1::Heartbeat beat = server.heartbeat();
     return beat.any_step() && beat.newest_step() == 19 && beat.oldest_unsent_step() == 20 &&
            beat.steps_ended() == 20;
   })) << "all is sent";
-  // Between two steps and in no stage: the loop may be finished.
+  // The run is between two steps and in no stage, so the loop may be finished.
   EXPECT_EQ(server.heartbeat().open_stage(), v1::Span::KIND_OTHER);
   // How long the trainer has been idle, and in which stage.
   uint64_t span = 0;
@@ -290,7 +292,8 @@ TEST(Stream, HeartbeatsWhileNothingHappens) {
   EXPECT_EQ(run.Close(), PLUMBLINE_OK);
 }
 
-// A server that accepts and never answers: the run connects again, nothing is lost, nothing waits.
+// If a server accepts and never answers, the run connects again, nothing is lost, and no call
+// waits.
 TEST(Stream, SilentServerIsDialledAgain) {
   ServerBehaviour silent;
   silent.ack = false;
@@ -301,7 +304,8 @@ TEST(Stream, SilentServerIsDialledAgain) {
   RouterCall call(32, 8, 2);
   Train(&run, &call, 0, 10, milliseconds(1));
   EXPECT_TRUE(test::Eventually([&] { return server.hellos() >= 2; }));
-  // Each welcome states what the server holds, which is also an acknowledgement.
+  // Each welcome states up to which number the server holds batches, which is also an
+  // acknowledgement.
   EXPECT_EQ(run.Close(20000), PLUMBLINE_OK) << run.error();
   ExpectAllArrived(server, 30, 9);
 }

@@ -81,7 +81,8 @@ std::vector<v1::Batch> ReadRecord(const std::string& path);
 
 using SiteKey = std::pair<std::string, std::string>;
 
-// What batches hold and report as missing. "sample-…" causes count samples, not items.
+// The items that batches hold, and those that they report as missing. "sample-…" causes count
+// samples, not items.
 struct Account {
   uint64_t items = 0;
   uint64_t samples = 0;
@@ -105,8 +106,8 @@ struct ServerBehaviour {
   v1::Directive directive;                       // sent with each welcome, if set
 };
 
-// A v1::Ingest server on a free loopback port, which it keeps for its whole life. It stores what it
-// receives, by stream and sequence, as a server with a journal does.
+// A v1::Ingest server on a free loopback port, which it keeps for its whole life. It stores
+// received batches by stream and sequence, as a server with a journal does.
 class RecordingServer {
  public:
   explicit RecordingServer(ServerBehaviour behaviour = {});

@@ -36,7 +36,7 @@ void RunRecorded(const std::string& scenario, Environment extra = {},
   EXPECT_EQ(o.status, 0) << o.output;
   int forked = 0;
   EXPECT_EQ(WithoutForked(o.output, &forked), stated);
-  // A child that opens a run where nothing can be observed gets a message.
+  // If a child opens a run that can observe nothing, it gets a message.
   const bool forks = scenario == "fork-after-load" || scenario == "fork-storm";
   EXPECT_EQ(forked > 0, forks) << o.output;
   uintmax_t bytes = 0;

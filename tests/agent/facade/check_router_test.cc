@@ -46,7 +46,7 @@ std::vector<int64_t> RowOrder() {
 
 void FirstCome(const float* logits, uint64_t, uint8_t* fates) { Top1(logits, RowOrder(), fates); }
 
-// The tokens with the best scores first: looks ahead.
+// Serves the tokens with the best scores first, so this router looks ahead.
 void BestFirst(const float* logits, uint64_t, uint8_t* fates) {
   std::vector<int64_t> order = RowOrder();
   const auto best = [&](int64_t t) { return logits[t * kExperts + Best(logits + t * kExperts)]; };
@@ -146,7 +146,7 @@ TEST(CheckRouter, TheCAbiRefusesWhatItCannotRead) {
   EXPECT_NE(std::string(plumbline_last_error()).find("route is NULL"), std::string::npos);
 }
 
-// An older program's verdict struct is shorter: nothing is written beyond its end.
+// The verdict struct of an older program is shorter. Nothing may be written beyond its end.
 TEST(CheckRouter, AShorterVerdictIsNotOverrun) {
   plumbline::RouterInputs inputs = Inputs();
   int64_t shape[2] = {kTokens, kExperts};

@@ -25,8 +25,8 @@ Outcome Spawn(const std::string& scenario, Environment extra = {}) {
   return plumbline::test::SpawnScenario(scenario, extra);
 }
 
-// With a sanitizer the agent library is not loaded and the stand-in is linked: these are then not
-// tests.
+// With a sanitizer the agent library is not loaded and the stand-in is linked, so these tests are
+// left out.
 #if defined(PLUMBLINE_SANITIZED)
 #define AGENT_LIBRARY_TEST(name) [[maybe_unused]] void name()
 #else
@@ -257,7 +257,7 @@ AGENT_LIBRARY_TEST(StaysOutOfSanitizedProcesses) {
   EXPECT_THAT(o.output, HasSubstr("AddressSanitizer"));
 }
 
-// Without settings: in the library's own directory, also through a symbolic link.
+// Without settings the agent is found in the library's directory, also through a symbolic link.
 AGENT_LIBRARY_TEST(FindsTheAgentNextToItself) {
   namespace fs = std::filesystem;
   const plumbline::test::TempFolder folder;
@@ -345,7 +345,8 @@ TEST(Facade, StatusNames) {
 }
 
 #if !defined(PLUMBLINE_SANITIZED)
-// Preloaded allocators: static initialisers and later calls of the agent's libraries must use them.
+// If an allocator is preloaded, static initialisers and later calls of the agent's libraries must
+// use it.
 class Allocator : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Allocator, AgentSharesTheProcessHeap) {

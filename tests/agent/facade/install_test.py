@@ -1,4 +1,4 @@
-"""install_test.py BUILD_DIR: what is installed serves pkg-config, CMake and Python users.
+"""install_test.py BUILD_DIR: the installed files work for users of pkg-config, CMake and Python.
 
 Installs the component "guest" under a prefix other than the configured one.
 """

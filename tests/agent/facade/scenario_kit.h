@@ -27,7 +27,8 @@ inline constexpr bool kLinked = true;
 inline constexpr bool kLinked = false;
 #endif
 
-// Looks for the library that the façade opens; a program linked with the agent does not have it.
+// Searches for the library that the façade opens. A program that is linked with the agent does not
+// have it.
 inline bool AgentIsLoaded() {
   FILE* maps = fopen("/proc/self/maps", "r");
   char line[4096];

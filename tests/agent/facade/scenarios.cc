@@ -174,7 +174,8 @@ void Capturing() {
   REQUIRE(plumbline_capture_end(run) == PLUMBLINE_DISABLED);
 }
 
-// It does not load the agent; afterwards the calls go to the agent, from begin to end.
+// The first calls do not load the agent. After it is loaded, the calls from begin to end are passed
+// to it.
 void Together() {
   plumbline_run_t* run = Open(4);
   plumbline_site_t* site = Site(run, "a");
@@ -277,7 +278,7 @@ void Disabled() {
   REQUIRE(!AgentIsLoaded());
 }
 
-// The agent is not available; the caller of the scenario decides why.
+// The agent is not available, for a reason that the caller of the scenario sets.
 void Unavailable() {
   plumbline_run_t* run = Open();
   plumbline_site_t* site = Site(run, "layers.3");

@@ -95,7 +95,7 @@ void CloseWhileStuck() {
   observer.join();
 }
 
-// A server that does not answer costs the trainer only the time that was given to close.
+// If a server does not answer, the trainer loses only the time limit of close.
 void NoServer() {
   plumbline_run_t* run = Open();
   plumbline_site_t* site = Site(run, "layers.3");

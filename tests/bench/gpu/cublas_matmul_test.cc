@@ -65,7 +65,7 @@ TEST_F(CublasMatmul, ACornerIsColumnsOfItsRows) {
   EXPECT_EQ(std::vector<float>(corner, corner + 4), (std::vector<float>{10, 20, 20, 40}));
   EXPECT_EQ(fake_.rows_not_zero, 2);
   EXPECT_EQ(fake_.columns_not_zero, 2);
-  // One line less: nothing of the other is left.
+  // The second product has one line less. Nothing of the first one may remain.
   factors[64] = 7;
   ASSERT_TRUE((*matmul)->Compute(1, &d).ok());
   EXPECT_EQ(*reinterpret_cast<const float*>(d), 7);

@@ -192,10 +192,11 @@ CublasLt FakeCublasLtTable() {
 
 }  // namespace plumbline::bench
 
-// The few functions of CUDA's runtime that are called, over host memory: nothing of it is linked.
+// The few functions of CUDA's runtime that are called, implemented in host memory, because the
+// runtime is not linked.
 extern "C" {
 
-// Fresh memory holds NaN, so that what is read before it was written shows.
+// New memory holds NaN, so that a read before the first write is visible.
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   std::memset(*memory, 0xff, bytes);

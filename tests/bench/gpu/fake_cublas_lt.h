@@ -12,7 +12,7 @@ struct FakeCublasLt {
   int heuristic_rows = 0;
   int checked_rows = 0;
   uint32_t a_alignment = 0;
-  // In the last product, over all of A and B:
+  // Of the last product, counted over the whole A and B:
   int rows_not_zero = 0;
   int columns_not_zero = 0;
   cublasStatus_t matmul = CUBLAS_STATUS_SUCCESS;  // of every product

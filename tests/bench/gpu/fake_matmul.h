@@ -1,4 +1,4 @@
-// Products on the host in place of cuBLASLt: one left fold in f32 an element.
+// Products on the host instead of cuBLASLt: one left fold in f32 per element.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ inline Product SmallProduct(DType input = DType::kF32, DType output = DType::kF3
   return product;
 }
 
-// What a fake does besides computing; a status of it is that of the call.
+// Faults of a fake. A status that is set here is returned by the call.
 struct FakeFaults {
   std::function<absl::Status()> open = [] { return absl::OkStatus(); };
   std::function<absl::Status()> call = [] { return absl::OkStatus(); };

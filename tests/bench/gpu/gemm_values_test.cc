@@ -74,7 +74,7 @@ TEST(GemmTable, IsLikelyToTakeTwoMinutes) {
   EXPECT_LE(seconds, 120);
 }
 
-// A product whose elements are all zero, at once.
+// A product whose elements are all zero; it takes no time.
 class NoMatmul : public Matmul {
  public:
   const Algorithm& algorithm() const override { return algorithm_; }

@@ -1,5 +1,5 @@
-// Tests paired, interleaved differences over simulated times: the reported difference is the
-// simulated one, in spite of drift, order effects and noise.
+// Tests paired, interleaved differences over simulated times: the reported difference equals the
+// simulated one, despite drift, order effects and noise.
 #include "bench/gpu/paired.h"
 
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ TEST(Paired, ADriftCancels) {
   Machine machine;
   machine.slow = [](int lump) { return 1 + lump / 600.0; };
   const PairedDifferences found = machine.Run(100);
-  // The middle of the run is 1/6 slower, and so is the measured difference.
+  // The middle of the run is 1/6 slower, so the measured difference is 1/6 larger.
   EXPECT_NEAR(found.At(0.5), kExtra * (1 + 100 / 600.0), 0.02e-6);
   EXPECT_GT(found.At(0.25), kExtra * 0.99);
 }
@@ -83,7 +83,7 @@ TEST(Paired, OrderEffectsCancel) {
   EXPECT_NEAR(found.At(0.75), kExtra, 1e-15);
 }
 
-// An interrupt in one of ten lumps, and noise in all.
+// One of ten lumps has an interrupt, and all have noise.
 TEST(Paired, RareInterruptsMoveTheMedianLittle) {
   std::mt19937 random(3);
   std::normal_distribution<double> noise(0, 0.3e-6);
@@ -93,7 +93,7 @@ TEST(Paired, RareInterruptsMoveTheMedianLittle) {
   EXPECT_NEAR(found.At(0.5), kExtra, 0.15e-6);
 }
 
-// A pair of which a lump failed is not counted; Take returns false.
+// If a lump of a pair failed, the pair is not counted, and Take returns false.
 TEST(Paired, ALumpThatFailsIsReported) {
   PairedDifferences differences;
   EXPECT_FALSE(differences.Take([] { return -1.0; }, [] { return 1.0; }));

@@ -1,5 +1,5 @@
 // Compares tensor statistics, update checks and sampled gathers of many tensors on a device with
-// the host versions: the same bits, whatever the launch shape. Needs a GPU.
+// the host versions: the same bits, for any launch shape. Needs a GPU.
 #include "tests/kernels/device/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
@@ -70,7 +70,7 @@ TEST(BatchGpu, TensorStatisticsEqualTheCpuReferenceInEveryBit) {
   for (const DType t : kFloatingTypes) {
     for (int kind = 0; kind < static_cast<int>(Kind::kCount); ++kind) {
       for (const int64_t n : {0, 1, 3, 33, 128, 1000, 1024, 1025, 5000, 70001}) {
-        layout += layout % 6 == 0 ? 2 : 1;  // the device's data is aligned
+        layout += layout % 6 == 0 ? 2 : 1;  // data on a device are aligned
         cases.push_back(
             Lay(t, ValuesMaker(static_cast<uint64_t>(layout)).Make(t, static_cast<Kind>(kind), n),
                 layout));

@@ -1,6 +1,6 @@
 // Tests the CUDA device table over stubs of driver and runtime: contexts, capture modes and errors
-// of the trainer are restored after every call. Only a GPU can show that CUDA does what is
-// requested: device_ring_gpu_test.cc.
+// of the trainer are restored after every call. Only a GPU can test that CUDA executes the
+// requests: device_ring_gpu_test.cc.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -29,7 +29,7 @@ class CudaDevice : public ::testing::Test {
     g_runtime = Runtime{};
     Driver() = StubDriver{};
   }
-  // However a call ends, the thread's state is restored.
+  // The thread's state is restored after every outcome of a call.
   ~CudaDevice() override {
     EXPECT_EQ(Current(), nullptr);
     EXPECT_EQ(g_runtime.mode, cudaStreamCaptureModeGlobal);
@@ -255,7 +255,7 @@ TEST_F(CudaDevice, CapturedCallsNeedACapture) {
   table_.close(device);
 }
 
-// Whatever happens, the end is reported once.
+// The end is reported once, for every outcome.
 TEST_F(CudaDevice, AGraphsEndIsReported) {
   void* device = Open();
   int reported = 0;

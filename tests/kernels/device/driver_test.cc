@@ -1,6 +1,5 @@
-// Tests libplumbline_cuda.so over a stub of the driver: which driver it accepts, its message about
-// one that it does not, and that its kernels and launches reach the driver without the toolkit's
-// runtime.
+// Tests libplumbline_cuda.so over a stub of the driver: the drivers that it accepts, its message
+// about others, and that its kernels and launches reach the driver without the toolkit's runtime.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -30,7 +29,7 @@ StubDriver& Stub() {
   return *reinterpret_cast<plumbline_stub_driver_fn>(dlsym(library, "plumbline_stub_driver"))();
 }
 
-// The driver is examined once per process: each test is one.
+// The driver is examined once per process, so each test is a separate process.
 class DriverDeathTest : public ::testing::Test {
  protected:
   DriverDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }

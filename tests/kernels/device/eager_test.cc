@@ -90,7 +90,8 @@ TEST(EagerBlock, TheLastOneWritesTheResults) {
       uint32_t arrived = 0;
       std::vector<uint32_t> results(words), pinned(words + 1, 9);
       const EagerCall call{&arrived, results.data(), pinned.data(), words};
-      for (int launch = 0; launch < 2; ++launch) {  // the second launch uses what the first left
+      for (int launch = 0; launch < 2; ++launch) {  // the second launch uses the memory as the
+                                                    // first one left it
         for (uint32_t number = 0; number < blocks; ++number) {
           for (uint32_t& word : results) word += number + 1;
           uint32_t last = 77;
@@ -108,8 +109,7 @@ TEST(EagerBlock, TheLastOneWritesTheResults) {
   }
 }
 
-// All elements are copied, whatever the number of blocks; blocks beyond the copiers do not write
-// twice.
+// All elements are copied, for any number of blocks. Blocks beyond the copiers do not write twice.
 TEST(EagerBlock, ElementsOfSeveralTensorsLeave) {
   constexpr int64_t kEach = 11;
   std::vector<float> values(6 * 100);

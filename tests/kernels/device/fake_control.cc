@@ -61,7 +61,7 @@ void Replay(void* captured, void* stream) {
   }
 }
 
-// Their work may be pending: it holds its graph.
+// Work of these graphs may be pending; such work keeps its graph alive.
 void Destroy(void* captured) {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);

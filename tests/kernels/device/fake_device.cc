@@ -1,5 +1,5 @@
-// The fake device's table: streams are queues, and the CPU references or the emulated kernels' own
-// code do the work.
+// The fake device's table: streams are queues, and the work is done by the CPU references or by the
+// kernels' code with emulated lanes.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -180,7 +180,7 @@ DeviceStatus GatherOnDevice(void*, const ProductPlan* plan, void* to, void* stre
   return kDeviceOk;
 }
 
-constexpr int kThreads = 7;  // among which a block's work is split
+constexpr int kThreads = 7;  // threads among which a block's work is split
 constexpr uint32_t kBlocks = 3;
 
 bool AllZero(const std::byte* memory, uint64_t bytes) {
@@ -203,7 +203,7 @@ void RunLaunch(Fake* f, const Arguments& arguments, const SampledPart& sampled,
   }
 }
 
-// Like EnqueueBatch: items are arguments, in as many launches as they need.
+// Does the same as EnqueueBatch: items are arguments of as many launches as needed.
 template <typename Item, int kMost, typename Run>
 DeviceStatus RunBatch(const char* name, const BatchShape& batch, const BatchMemory& memory,
                       const SampledPart* requested, void* stream, DeviceError* error, Run run) {

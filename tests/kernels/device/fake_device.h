@@ -1,7 +1,7 @@
 // A fake device: streams are queues of closures, "device memory" is the host's, and measurements
-// use the CPU reference or the kernels' own code with emulated lanes. The test controls it: it
-// holds streams, fails on demand, and reports that a stream is being captured. It also checks its
-// user: it counts a fault if memory is freed or written while a stream may still use it, or if two
+// use the CPU reference or the kernels' code with emulated lanes. The test controls it: it holds
+// streams, fails on demand, and reports that a stream is being captured. It also checks its user:
+// it counts a fault if memory is freed or written while a stream may still use it, or if two
 // streams use a workspace at once.
 #pragma once
 
@@ -16,8 +16,8 @@ namespace plumbline {
 struct FakeDeviceControl {
   // Lets streams run by themselves (the initial state), or holds them.
   void (*hold)(bool yes);
-  // Lets streams run by themselves from the `n`th "event_passed" on, after the waiting code has
-  // polled the device that often.
+  // Lets streams run by themselves from the `n`th "event_passed" on, so that the waiting code polls
+  // the device n times first.
   void (*release_after)(int n);
   // Lets every stream do its next `n` pieces of work.
   void (*advance)(int n);
@@ -28,9 +28,9 @@ struct FakeDeviceControl {
   // "capture_tensor", "capture_update", "capture_routing", "capture_product".
   void (*fail)(const char* call, int nth, int32_t status, bool for_good);
   void (*capture)(void* stream, bool yes);
-  // Enqueues on `stream` what was captured on `captured`, as one graph.
+  // Enqueues on `stream` the work that was captured on `captured`, as one graph.
   void (*replay)(void* captured, void* stream);
-  // Destroys what was captured on `captured`; pending work continues.
+  // Destroys the work that was captured on `captured`; pending work continues.
   void (*destroy)(void* captured);
   uint64_t (*calls)(const char* name);
   // Returns the number of held devices, memory blocks (except those of graphs), pinned ranges and

@@ -16,7 +16,7 @@
 namespace plumbline::fake {
 namespace {
 
-constexpr int kThreads = 7;  // among which a block's work is split
+constexpr int kThreads = 7;  // threads among which a block's work is split
 constexpr uint32_t kBlocks = 3;
 
 DeviceStatus Refused(DeviceError* error) {

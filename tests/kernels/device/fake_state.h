@@ -95,7 +95,7 @@ struct Fake {
 
   void Enqueue(void* stream, Work work) {
     if (capturing.contains(stream)) Fault("work was enqueued on a stream that is being captured");
-    // A mark is not work: it is passed just before the next piece.
+    // A mark is not work. It is passed directly before the next piece of work.
     if (auto before = std::exchange(marks[stream], {}); !before.empty()) {
       work.run = [before = std::move(before), run = std::move(work.run)] {
         for (const auto& mark : before) mark();

@@ -1,5 +1,5 @@
-// Tests a slot that changes while a block works: all its threads use the value that the first one
-// read.
+// Tests a slot that changes while a block works: all threads of the block use the value that the
+// first thread read.
 #include "kernels/core/graph_block.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +77,8 @@ class GraphProductBlock : public GraphBlock {
     work_->plan_at = 1024;
     work_->plan_to = 16384;
     std::memcpy(memory_.data() + work_->plan_at, &product_.plan, sizeof(ProductPlan));
-    std::memset(static_cast<void*>(&place_), 0x5a, sizeof(place_));  // like memory with old content
+    std::memset(static_cast<void*>(&place_), 0x5a, sizeof(place_));  // simulates memory with old
+                                                                     // content
   }
   void Gather(const EmulatedBlock& block) {
     for (const uint32_t number : {0, 1}) {
@@ -115,7 +116,7 @@ TEST_F(GraphProductBlock, AStepThatClosesMeanwhileLeavesAWholePlan) {
   }
 }
 
-// A section that is rewritten meanwhile also does not matter: the plan's place is read once.
+// If a section is rewritten meanwhile, this has no effect, because the plan's place is read once.
 TEST_F(GraphProductBlock, WhereThePlanLiesIsOneThreadsWord) {
   int reported = 0;
   Gather(EmulatedBlock{kThreads, [&] {
@@ -194,7 +195,9 @@ TEST_F(GraphOneLaunch, TheLastBlockLeavesTheResultsAndMovesTheSlot) {
 // the end, and everything is zero again.
 TEST_F(GraphOneLaunch, BlocksThatAreReportedDifferentlyLeaveNothing) {
   const auto nothing = [] {};
-  for (const uint32_t until : {0u, 2u, 3u}) {  // blocks run as 1, 0, 2; 3: after all have measured
+  for (const uint32_t until : {0u, 2u, 3u}) {  // number of the block before which it changes
+                                               // (blocks run in the order 1, 0, 2); 3: after all
+                                               // have measured
     for (const bool closes : {true, false}) {
       SCOPED_TRACE(testing::Message() << (closes ? "closed" : "opened") << " at block " << until);
       *work_ = GraphWork{};
@@ -215,7 +218,7 @@ TEST_F(GraphOneLaunch, BlocksThatAreReportedDifferentlyLeaveNothing) {
   }
 }
 
-// Two replays at once: blocks of both reach the count, but not each of them once.
+// Two replays run at once. The blocks of both together reach the count, but not each block once.
 TEST_F(GraphOneLaunch, BlocksOfTwoReplaysAreNotOne) {
   EXPECT_FALSE(ReportSection(call_, At(), 0, 3).last);
   EXPECT_FALSE(ReportSection(call_, At(), 0, 3).last);

@@ -221,7 +221,7 @@ STUB CUresult cuGraphRetainUserObject(CUgraph, CUuserObject, unsigned, unsigned)
   return Enter("cuGraphRetainUserObject");
 }
 
-// ---- kernels: a handle is its name -------------------------------------------------------------
+// ---- kernels: the handle of a kernel is its name ---------------------------------------------
 
 STUB CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*, void**,
                                 unsigned, CUlibraryOption*, void**, unsigned) {
@@ -252,8 +252,7 @@ STUB CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned, unsigned
   return EnterOn("cuLaunchKernel", stream);
 }
 
-// ---- function lookup
-// ------------------------------------------------------------------------------
+// ---- function lookup -------------------------------------------------------------------------
 
 STUB CUresult cuGetProcAddress_v2(const char* name, void** function, int version, cuuint64_t,
                                   CUdriverProcAddressQueryResult*) {

@@ -26,7 +26,7 @@ struct StubDriver {
   std::vector<StubLaunch> launches;
   bool capturing = false;           // all streams are capturing
   bool initialised = true;          // if false, cuInit does it
-  bool mode_needs_context = false;  // no known driver does
+  bool mode_needs_context = false;  // no known driver needs this
   int unsafe = 0;   // calls in a mode in which they would invalidate another thread's capture
   int spoiled = 0;  // calls that invalidate a capture in any mode
   void* own = reinterpret_cast<void*>(uintptr_t{0x77});  // the stream that cuStreamCreate returns

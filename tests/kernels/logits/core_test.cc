@@ -141,8 +141,8 @@ TEST(LogitPair, LanesOfADeviceMergeToTheRow) {
   }
 }
 
-// bf16 in packed words: the same sums to the last bit, whichever is largest and where, and nearly
-// the same if the lanes begin with a large logit.
+// bf16 in packed words gives the same sums to the last bit, for any place of the largest logit, and
+// nearly the same sums if the lanes begin with a large logit.
 TEST(LogitPair, LanesTakePackedBF16) {
   for (const int64_t v : {8, 1000, 30000}) {
     Rows rows(1, v);

@@ -103,7 +103,7 @@ TEST(LogitPair, MasksAreSupports) {
       if (which != 1) rows.At(0, 0, i) = kMasked;
       if (which != 0) rows.At(1, 0, i) = kMasked;
     }
-    if (which == 3) rows.At(0, 0, 3) = 1;  // neither contains the other
+    if (which == 3) rows.At(0, 0, 3) = 1;  // neither support contains the other
     if (which == 3) rows.At(1, 0, 4) = kMasked;
     return rows;
   };

@@ -1,5 +1,5 @@
-// Tests the sampled parts of a matrix product: which they are, and that host and device code copy
-// the same.
+// Tests the sampled parts of a matrix product: their choice, and that host and device code copy the
+// same parts.
 #include "kernels/product/gather.h"
 
 #include <gtest/gtest.h>

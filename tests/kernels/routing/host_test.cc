@@ -1,5 +1,5 @@
-// Compares the CPU reference with a reference written for readability. Its pools:
-// routing/pools_test.cc.
+// Compares the CPU reference with a reference written for readability. routing/pools_test.cc tests
+// pools.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -183,8 +183,7 @@ class Reference {
       }
     } else if (finite) {
       for (int64_t e : mine) ++s.load[static_cast<size_t>(e)];
-      // If experts are equal, rounding decides which one is the own choice; only the lowest-index
-      // rule is exact.
+      // If experts are equal, rounding decides the own choice; only the lowest-index rule is exact.
       if (!padding) s.choices += mine.size();
     }
   }

@@ -16,7 +16,7 @@
 namespace plumbline {
 namespace {
 
-// Pools and orders by definition: tables of every cell and unit.
+// Computes pools and orders by definition, with tables of every cell and unit.
 class PoolReference {
  public:
   explicit PoolReference(const RoutingInput& in) : in_(in) {

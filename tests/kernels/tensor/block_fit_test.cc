@@ -116,7 +116,7 @@ TEST(BlockFit, CountsWhatTheFormatsCodecsLose) {
   }
 }
 
-// NVFP4: the scale of a block is an e4m3 number times the tensor's own.
+// NVFP4: the scale of a block is an e4m3 number times the scale of the tensor.
 TEST(BlockFit, Nvfp4HasTwoScales) {
   const std::vector<float> x = Draw(64 * 160, 9);
   double amax_of_all = 0;

@@ -1,5 +1,5 @@
 // Tests ordinary tiles of bf16, f16 and f32 as a device measures them: the same bits as the host,
-// wherever exponents, signs and zeros are, and on the fast path whenever possible.
+// for exponents, signs and zeros at any place, and on the fast path if possible.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -70,7 +70,7 @@ Emulated ExpectTheCpuReference(const std::vector<Raw>& values) {
   drawn.exponents = host.exponents;
   drawn.first_exponent = host.first_exponent;
   drawn.fits = host.fits;
-  ExpectSame(drawn, host);  // nothing else depends on it
+  ExpectSame(drawn, host);  // other figures do not depend on it
   return device;
 }
 

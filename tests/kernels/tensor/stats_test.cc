@@ -130,7 +130,7 @@ TensorStats Reference(DType t, const std::vector<std::byte>& dense) {
   return s;
 }
 
-// Around every boundary: scaled blocks, chunks, digest blocks of each size.
+// Sizes around every boundary: scaled blocks, chunks, digest blocks of each size.
 constexpr int64_t kSizes[] = {0,    1,    2,    3,    7,    31,   32,   33,   127,
                               128,  129,  255,  256,  257,  1023, 1024, 1025, 2047,
                               2048, 2049, 2176, 4095, 4096, 4097, 6145, 10007};
@@ -228,7 +228,7 @@ TEST(TensorStats, OfEach32NeighbouringTilesOneIsDrawn) {
     for (int64_t i = 0; i < kFitEach; ++i) drawn += FitTileDrawn(group * kFitEach + i) ? 1 : 0;
     EXPECT_EQ(drawn, 1) << group;
   }
-  // Never changed: hosts and releases compare what they drew.
+  // The draw must never change, because hosts and releases compare drawn elements.
   std::vector<int64_t> first;
   for (int64_t tile = 0; tile < 4 * kFitEach; ++tile) {
     if (FitTileDrawn(tile)) first.push_back(tile % kFitEach);

@@ -124,7 +124,8 @@ TEST_F(AlertsTest, OneFaultOn4096RanksIsOneNotificationAndItsEndIsReported) {
   EXPECT_THAT(std::string(alert["annotations"]["description"]), HasSubstr("plumb explain"));
   EXPECT_EQ(from_am[1]["status"], "resolved");
 
-  // Exactly these: alerts that are sent again each two seconds are not new notifications.
+  // Expects exactly these, because alerts that are sent again every two seconds are not new
+  // notifications.
   std::this_thread::sleep_for(std::chrono::milliseconds(2500));
   EXPECT_EQ(direct_.requests().size(), 2u);
   EXPECT_EQ(after_.requests().size(), 2u);
@@ -147,7 +148,7 @@ TEST_F(AlertsTest, OneCauseAtTenSitesIsOneNotification) {
   EXPECT_EQ(opened["event"], "opened");
   EXPECT_EQ(opened["finding"]["site"]["layer"], "layers.0");
   ASSERT_TRUE(Eventually([&] { return server->Statuses().at(0).site_count() == 10; }));
-  // No receiver gets it twice, for any gathering time and any later event.
+  // No receiver gets a notification twice, for any gathering time and any later event.
   agent.Send(LeakingStep(source, 10, "layers.10"), 11);
   ASSERT_TRUE(agent.Acknowledged(11));
   std::this_thread::sleep_for(std::chrono::milliseconds(800));
@@ -170,14 +171,14 @@ TEST_F(AlertsTest, WhatWasDecidedBeforeAKillIsDeliveredAfterItAndOnce) {
   server->process().Wait();
   direct_.Answer(200);
   server = Start(WebhookRoute());
-  // The receiver gets it before plumbd has recorded that.
+  // The receiver gets the notification before plumbd has recorded the delivery.
   const std::string fingerprint = direct_.Wait(1)[0]["incident"]["fingerprint"];
   ASSERT_TRUE(Eventually([&] {
     return testing::Value(Plumb(*server, {"query", "history", fingerprint}),
                           testing::ContainsRegex("hook +opened +delivered"));
   }));
   const size_t before = direct_.requests().size();
-  // Again: everything has been sent.
+  // A second start sends nothing, because everything has been sent.
   server->process().Signal(SIGKILL);
   server->process().Wait();
   server = Start(WebhookRoute());
@@ -291,7 +292,7 @@ TEST_F(AlertsTest, RoutesAreCheckedAndTried) {
   EXPECT_THAT(refused.second, HasSubstr("status 403"));
 }
 
-// The snippet of docs/alerts.md accepts what plumbd sends, and nothing else.
+// The snippet of docs/alerts.md accepts the requests of plumbd, and no others.
 TEST_F(AlertsTest, TheDocumentedVerificationWorks) {
   auto server = Start(WebhookRoute());
   const v1::Source source = SourceOf("verified");

@@ -73,8 +73,8 @@ class AlertDeliveryTest : public testing::Test {
   }
   const AlertCounts& Counts() const { return *center_->Routes().at(0).counts; }
 
-  // Returns true if nothing arrives for a while. This proves nothing, but a fault fails it sooner
-  // or later.
+  // Returns true if nothing arrives for a while. This is no proof, but a fault makes the test fail
+  // sooner or later.
   bool StaysAt(size_t count) const {
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
     return receiver_.requests().size() == count;
@@ -174,7 +174,7 @@ TEST_F(AlertDeliveryTest, WhatACommandsEndMeans) {
   const auto run = [&](const std::string& script, double timeout = 30) {
     return MakeSink(Command(script, timeout), nullptr)->Send(MakeTest("command", 1));
   };
-  EXPECT_EQ(run("exit 0\n").kind, Kind::kDelivered);  // it need not read its input
+  EXPECT_EQ(run("exit 0\n").kind, Kind::kDelivered);  // the program need not read its input
   const SendResult refused = run("echo 'no such\tteam' >&2; exit 3\n");
   EXPECT_EQ(refused.kind, Kind::kRefused);
   EXPECT_THAT(refused.detail, HasSubstr("exit status 3: no such\\tteam"));
@@ -183,10 +183,10 @@ TEST_F(AlertDeliveryTest, WhatACommandsEndMeans) {
   AlertRoute none;
   none.command = {"/nonexistent/notify"};
   EXPECT_EQ(MakeSink(none, nullptr)->Send(MakeTest("x", 1)).kind, Kind::kTryAgain);
-  // A program that hangs is killed, with what it started.
+  // A program that hangs is killed, with the processes that it started.
   pid_t child = 0;
   double timeout = 0.25;
-  ASSERT_TRUE(Eventually([&] {  // long enough to report what it started
+  ASSERT_TRUE(Eventually([&] {  // long enough to report the processes that it started
     timeout *= 2;
     const SendResult late = run("sleep 1000 & echo $! > \"$1\"; wait\n", timeout);
     EXPECT_EQ(late.kind, Kind::kTryAgain);
@@ -271,7 +271,7 @@ TEST_F(AlertDeliveryTest, WhatIsTooOldIsGivenUp) {
 }
 
 TEST_F(AlertDeliveryTest, AboveTheLimitOneSummaryReportsTheRest) {
-  window_ = std::chrono::seconds(10);  // all of them must arrive within it
+  window_ = std::chrono::seconds(10);  // all notifications must arrive within this time
   AlertRoute route = Webhook();
   route.most_a_minute = 2;
   StartCenter({route});

@@ -179,7 +179,7 @@ TEST_F(AlertDeciderTest, ReportsOnceHoweverOftenItIsFound) {
   EXPECT_THAT(Decide(), ElementsAre("all opened"));
   for (int i = 0; i < 4096; ++i) Put();
   EXPECT_THAT(Decide(), ElementsAre());
-  Restart(0);  // another process that read what was stored
+  Restart(0);  // another process, which read the stored state
   EXPECT_THAT(Decide(), ElementsAre());
 }
 

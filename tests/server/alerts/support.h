@@ -56,7 +56,7 @@ std::string HttpGet(const std::string& address, const std::string& path);
 // Debian's Alertmanager on loopback, which sends to a webhook receiver.
 class Alertmanager {
  public:
-  // Groups by fingerprint and waits for nothing. If not ok(), see errors().
+  // Groups by fingerprint, without waiting. If not ok(), see errors().
   explicit Alertmanager(const std::string& webhook_url);
   bool ok() const { return ok_; }
   std::string url() const { return "http://" + address_; }
@@ -74,7 +74,7 @@ class Alertmanager {
 };
 
 // Debian's Prometheus on loopback: scrapes plumbd at `target` twice a second, evaluates the
-// repository's alert rules as often, and sends what fires to `alertmanager` (HOST:PORT; empty:
+// repository's alert rules as often, and sends firing alerts to `alertmanager` (HOST:PORT; empty:
 // none).
 class Prometheus {
  public:

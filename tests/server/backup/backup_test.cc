@@ -1,4 +1,4 @@
-// `plumbd backup` of a server that has stopped, and all that it refuses.
+// Tests `plumbd backup` of a server that has stopped, and the cases that it refuses.
 #include <unistd.h>
 
 #include <csignal>
@@ -133,7 +133,7 @@ TEST_F(BackupTest, LinksInTheDataDirectoryAreNotFollowed) {
   EXPECT_THAT(Backup(folder_.File("other")).errors, HasSubstr("expected a folder of this user"));
 }
 
-// As of a script whose variable is not set: no server starts.
+// The path is empty, as from a script whose variable is not set. No server starts.
 TEST_F(BackupTest, AnEmptyNameIsBadUsage) {
   for (const char* command : {"backup", "restore"}) {
     const Ended done = RunToEnd({PLUMBD_PROGRAM, command, "", "--data", Data()});
@@ -166,7 +166,7 @@ TEST_F(BackupTest, WhatStandsAtItsPlaceIsKept) {
 
   std::filesystem::create_directory(Dir());  // empty: like a missing one
   ASSERT_EQ(Backup(Dir()).status, 0);
-  // An older one of the same journal is replaced, a newer one is not.
+  // An older backup of the same journal is replaced, a newer one is not.
   const std::string first = ReadFile(Dir() + "/manifest.json");
   ASSERT_EQ(Backup(Dir() + "/").status, 0);
   EXPECT_NE(ReadFile(Dir() + "/manifest.json"), first);

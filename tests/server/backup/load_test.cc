@@ -1,6 +1,6 @@
-// Backups of a server that meanwhile takes evidence, packs, deletes and is killed: everything
-// acknowledged before a backup began is in the restored server's store, and its findings are those
-// of an uninterrupted engine. PLUMB_LONG=1: 60 rounds.
+// Backups of a server that meanwhile takes evidence, packs, deletes and is killed. Everything that
+// was acknowledged before a backup began must be in the store of the restored server, and its
+// findings must equal those of an uninterrupted engine. PLUMB_LONG=1: 60 rounds.
 #include <csignal>
 #include <cstdlib>
 #include <random>

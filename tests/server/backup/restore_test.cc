@@ -96,7 +96,7 @@ TEST_F(RestoreTest, NamesOutsideTheBackupAreRefused) {
   }
 }
 
-// As with DynamicUser=: the service's folder is a symlink, and belongs to a separate user.
+// The service's folder is a symlink and belongs to a separate user, as with DynamicUser=.
 TEST_F(RestoreTest, ASymlinkIsFollowedAndFilesGetTheFoldersOwner) {
   std::filesystem::create_directories(folder_.File("private/plumbd"));
   std::filesystem::create_symlink("private/plumbd", To());

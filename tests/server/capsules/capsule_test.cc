@@ -1,5 +1,5 @@
-// Capsules: which ranks are requested for which step, how parts are checked and stored, and that
-// what plumb capsule fetches is judged to the same finding.
+// Capsules: the requested ranks and steps, the checks and storage of parts, and that the output of
+// plumb capsule is judged to the same finding.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -122,7 +122,8 @@ TEST_F(CapsuleTest, ARankThatWasPastTheStepMovesItForAll) {
   EXPECT_EQ(Capsules(*server_)[0].tries(), 2u);
 }
 
-// A part that was in flight for the step before must not become the beginning of this one's.
+// A part that was in flight for the previous step must not become the beginning of the capsule of
+// this step.
 TEST_F(CapsuleTest, PartsOfAStepThatIsNotWantedAnyMoreAreLeftOut) {
   Start();
   TwoLeakingRanks();
@@ -171,7 +172,7 @@ TEST_F(CapsuleTest, ARankCannotSpeakForAnother) {
     ASSERT_TRUE(ranks_[0]->Send(stolen));
   }
   v1::CapsulePart other = ranks_[0]->Part(order, 0, 100);
-  other.set_stream_id(11);  // a stream that is not this call's
+  other.set_stream_id(11);  // a stream that does not belong to this call
   ASSERT_TRUE(ranks_[0]->Send(other));
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_PARTIAL));
   const auto info = Capsules(*server_)[0];
@@ -213,7 +214,7 @@ TEST_F(CapsuleTest, AnOldAgentIsNeverSentADirective) {
   EXPECT_NE(audit.output.find(Fingerprint()), std::string::npos);
 }
 
-// A curve has many points, from all steps: the message names what judges them again.
+// A curve has many points, from all steps. The message names the command that judges them again.
 TEST_F(CapsuleTest, AFindingOfASeriesStatesWhatJudgesItAgain) {
   Start();
   AgentStream agent(*server_, 10, {SourceOf("run", 0, 1)});
@@ -243,7 +244,7 @@ TEST_F(CapsuleTest, BoundedByRanksAndOneACause) {
   ranks_[0]->SendAll(ranks_[0]->Ordered());
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
   EXPECT_EQ(Capsules(*server_)[0].omitted_ranks(), 1u);
-  // A further site of a cause with a capsule needs none.
+  // If a cause has a capsule, a further site of the cause needs none.
   for (auto& r : ranks_) ASSERT_TRUE(r->stream().Send(LeakingStep(r->source(), 1, "layers.7"), 2));
   ASSERT_TRUE(Eventually([&] {
     const auto leaks = server_->Statuses("run", "causality/moe-future-leak");

@@ -16,14 +16,14 @@
 
 namespace plumbline::test {
 
-// Returns what a rank sends for a step.
+// Returns the evidence that a rank sends for a step.
 inline std::string TakenAt(const v1::Source& source, int64_t step) {
   v1::Batch batch = LeakingStep(source, step);
   batch.clear_progress();
   return batch.SerializeAsString();
 }
 
-// Returns a part of `size` bytes from `from` on, or what is left.
+// Returns a part of `size` bytes from `from` on, or the remaining bytes.
 inline v1::CapsulePart PartOf(const v1::SendCapsule& order, const std::string& bytes, uint64_t from,
                               uint64_t size) {
   v1::CapsulePart part;
@@ -85,7 +85,7 @@ class CapsuleRank {
     *message.mutable_capsule() = std::move(part);
     return agent_->SendRaw(message);
   }
-  // Sends all of it from `from` on, in parts of `size` bytes.
+  // Sends the whole capsule from `from` on, in parts of `size` bytes.
   void SendAll(const v1::SendCapsule& order, uint64_t from = 0, uint64_t size = 100) {
     const uint64_t total = Bytes(order.step()).size();
     for (; from < total; from += size) ASSERT_TRUE(Send(Part(order, from, size)));
@@ -119,7 +119,7 @@ inline bool Reaches(const Plumbd& server, v1::CapsuleInfo::State state) {
   });
 }
 
-// Returns true once a capsule has all of this rank.
+// Returns true once a capsule has all bytes of this rank.
 inline bool Holds(const Plumbd& server, uint32_t rank) {
   return Eventually([&] {
     for (const v1::CapsuleInfo& capsule : Capsules(server)) {

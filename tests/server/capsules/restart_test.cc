@@ -28,7 +28,7 @@ TEST_F(CapsuleTest, GoesOnAfterABreakAndAfterKillOfTheServer) {
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
 }
 
-// All bytes were written but not checked: the digest, which came last, is requested again.
+// All bytes were written but not checked: the last byte, with the digest, is requested again.
 TEST_F(CapsuleTest, AKillBetweenTheLastByteAndItsCheckIsNoEnd) {
   v1::SendCapsule order;
   ASSERT_NO_FATAL_FAILURE(HoldRankOne(&order));

@@ -1,4 +1,4 @@
-// Which ranks are awaited, for how long, and which streams do not count.
+// Tests which ranks are awaited, for how long, and which streams do not count.
 #include "server/capsules/run_processes.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST_F(AttendanceTest, AfterAStartOfTheServerAnyRankMayComeBack) {
   EXPECT_FALSE(More({}, start_ + seconds(30))) << "later no rank is expected";
 }
 
-// A rank that reconnects does not restart the time. A run that had no process left does.
+// A rank that reconnects does not restart the time. A run that had no process left restarts it.
 TEST_F(AttendanceTest, TheTimeBeginsWithTheFirstOfARun) {
   Join(1, SourceOf("run", 0, 3), later_);
   Join(2, SourceOf("run", 1, 3), later_);

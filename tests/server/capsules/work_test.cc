@@ -216,8 +216,9 @@ Cost Measure(const Kind& kind, int capsules, unsigned seed, size_t parts) {
   return cost;
 }
 
-constexpr double kPart = 500e-6;         // seconds per part, however small: some go to the disk
-constexpr double kCapsule = 1e-3;        // ... per part that ends a capsule
+constexpr double kPart = 500e-6;         // seconds per part of any size: some are written to the
+                                         // disk
+constexpr double kCapsule = 1e-3;        // seconds per part that ends a capsule
 constexpr double kSecondsAByte = 50e-9;  // per byte of an ordinary batch
 constexpr double kSlack = 0.02;
 constexpr double kHeapSlack = 1 << 20;
@@ -255,7 +256,7 @@ TEST(CapsuleWork, NoPartCostsMoreThanItsBytesHoweverManyCapsulesThereAre) {
   }
 }
 
-// The queue of the keeper's thread has a limit, whatever makes a part large.
+// The queue of the keeper's thread has a limit, for any content that makes a part large.
 TEST(CapsuleWork, PartsThatWaitHaveABoundWhateverTheyState) {
   constexpr size_t kQueue = 1 << 20;
   for (const Kind& kind : {Kind{"long words", LongWords}, Kind{"long digests", LongDigests}}) {

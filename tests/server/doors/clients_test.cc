@@ -63,7 +63,7 @@ TEST_F(DoorsClients, AnAgentFindsItsCredentialsInTheEnvironment) {
   const std::string ca = "PLUMBLINE_TLS_CA=" + authority_.file();
   const std::string token = "PLUMBLINE_TOKEN_FILE=" + writer_.file;
   const auto good = Train("exp1", {ca, token});
-  // All at the same time: each gives up only when its close has timed out.
+  // All run at the same time, because each ends only when its close has timed out.
   const auto other_run = Train("other", {ca, token});
   const auto no_token = Train("exp2", {ca});
   const auto no_file = Train("exp2", {ca, "PLUMBLINE_TOKEN_FILE=/nonexistent"});

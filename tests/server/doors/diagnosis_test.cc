@@ -21,7 +21,7 @@ struct Case {
   std::string name, address;
   std::vector<std::string> environment;
   std::vector<std::string> parts;        // of the message
-  std::vector<std::string> agent_parts;  // of the agent's; empty: the same
+  std::vector<std::string> agent_parts;  // text of the agent; empty: the same
 };
 
 class DoorsDiagnosis : public testing::Test {
@@ -138,7 +138,7 @@ class DoorsDiagnosis : public testing::Test {
 TEST_F(DoorsDiagnosis, EachFaultIsNamedWithWhatFixesIt) {
   const std::vector<Case> cases = Cases();
 #ifndef PLUMBLINE_SANITIZED  // the sanitizer's runtime cannot load the agent's library
-  // all at the same time: each times out after two seconds
+  // all run at the same time, because each times out after two seconds
   std::vector<std::unique_ptr<Process>> agents;
   for (const Case& c : cases) {
     agents.push_back(std::make_unique<Process>(
@@ -171,7 +171,7 @@ TEST_F(DoorsDiagnosis, EachFaultIsNamedWithWhatFixesIt) {
 #endif
 }
 
-// A trainer's token may write only: its doctor checks what it can.
+// A trainer's token may write only: doctor checks only permitted parts.
 TEST_F(DoorsDiagnosis, ATokenThatMayOnlyWriteIsNoFault) {
   const std::string address = Start("[[access]]\nname = 'trainers'\ntoken_file = '" +
                                     WriteSecret(folder_, "write.tokens", token_.line) +

@@ -1,5 +1,5 @@
-// What an HTTP client may do without credentials: one complete request without a body at a time,
-// within the time limit, or its connection is closed. Also tests browser sessions.
+// Tests HTTP clients without credentials. A client may send one complete request without a body at
+// a time, within the time limit. Otherwise its connection is closed. Also tests browser sessions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -159,8 +159,8 @@ TEST_F(DoorsHttp, NothingThatIsSentGrowsTheServer) {
   for (const int fd : floods) close(fd);
 }
 
-// Requests that never end, answers that are never read, silent connections: each used to block one
-// of 32 threads for 5 to 35 s.
+// Requests that never end, answers that are never read, silent connections: in earlier versions
+// each blocked one of 32 threads for 5 to 35 s.
 TEST_F(DoorsHttp, AHundredHostileConnectionsLeaveAScrapeUnderASecond) {
   Start();
   std::vector<int> hostile;

@@ -1,5 +1,5 @@
 // Identities over time: a stream's owner after a restart, a certificate after it expired or was
-// revoked, and what a refusal reveals about others.
+// revoked, and the information about others in a refusal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ TEST_F(DoorsIdentity, AStreamKeepsItsOwnerAcrossARestart) {
   }
   const auto server = StartWith(folder_, toml, data);
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
-  // Another's token; the right token with another rank; and an unknown rank.
+  // The token of another caller; the right token with another rank; and an unknown rank.
   AgentStream thief(As(*server, mine), 9, {SourceOf("mine-1")}, 2);
   const grpc::Status of_another = thief.Ended();
   EXPECT_EQ(of_another.error_code(), grpc::StatusCode::PERMISSION_DENIED);
@@ -85,7 +85,7 @@ TEST_F(DoorsIdentity, ASegmentBeginsWithTheOwners) {
   ASSERT_TRUE(named.ParseFromString(*read.streams().at(7).sources.begin()));
   EXPECT_EQ(named.run(), "run");
   EXPECT_EQ(named.rank(), 3u);
-  // A stream's ranks cannot fill memory: beyond the limit they are not stored.
+  // A stream's ranks cannot fill the memory, because ranks beyond the limit are not stored.
   for (uint32_t rank = 0; rank < 1000; ++rank) {
     source.set_rank(rank);
     incident_table.Note(7, 1, {}, {server::RecordOf(source)});
@@ -206,8 +206,8 @@ class DoorsCertificate : public DoorsIdentity {
   const CertificateFiles own_ = authority_.Issue({.name = "server"});
 };
 
-// A name of one kind that reads like one of another: an issuer of e-mail names may not issue host
-// names.
+// A name of one kind that looks like a name of another kind: an issuer of e-mail names may not
+// issue host names.
 TEST_F(DoorsCertificate, NamesCountByTheirKind) {
   const auto server = StartWith(folder_, Tls() + San("hosts", "a.example") +
                                              San("services", "uri:spiffe://example/*") +

@@ -176,7 +176,7 @@ TEST_F(DoorsLimits, TenThousandSeriesNames) {
   many.Send(WithSeries(source, 10000), 1);
   EXPECT_THAT(many.RejectedReason(1),
               HasSubstr("run \"many\" has 5000 names of series and sites, which is the limit"));
-  // Known names are still accepted; those of evidence count too, and so do those of a hello.
+  // Known names are still accepted. Names in evidence and in a hello count too.
   v1::Batch evidence = ScalarStep(source, 2);
   evidence.mutable_evidence(0)->mutable_site()->set_op("series.17");
   many.Send(std::move(evidence), 2);
@@ -187,7 +187,7 @@ TEST_F(DoorsLimits, TenThousandSeriesNames) {
   EXPECT_THAT(many.RejectedReason(3), HasSubstr("(ingest.max_series)"));
   EXPECT_FALSE(many.over());
   EXPECT_EQ(server_->Info().dropped().at("rejected-evidence"), 10'001u) << "rows count, too";
-  // It can still report its losses, by at most 64 causes.
+  // The run can still report its losses, by at most 64 causes.
   const auto lost = [&](const std::string& cause, const std::string& op) {
     v1::Batch report = BatchOf(source);
     v1::Loss& loss = *report.add_losses();
@@ -287,7 +287,8 @@ TEST_F(DoorsLimits, BatchesThatAreMalformed) {
   EXPECT_EQ(server_->Info().dropped().at("rejected-batches"), std::size(cases));
 }
 
-// Well-formed but absurd: numbers at the ends of their ranges must cost neither time nor memory.
+// Well-formed but absurd messages: numbers at the ends of their ranges must cost neither time nor
+// memory.
 TEST_F(DoorsLimits, BatchesThatAreAbsurd) {
   Start("");
   const uint64_t before = PeakMiB(server_->process());

@@ -79,7 +79,7 @@ class DoorsMethods : public testing::Test {
     return ChannelTo(server_->address(), credentials);
   }
 
-  // Returns "/package.Service/Method" of all that the server lists.
+  // Returns "/package.Service/Method" of all methods that the server lists.
   std::vector<std::string> Paths() const {
     const Answer answer =
         CallOnce(As(all_.file), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",

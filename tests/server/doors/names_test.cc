@@ -53,7 +53,7 @@ TEST(RunNames, OneSenderWithoutEndLeavesNamesToOtherAddresses) {
   NameTable names(1000, 10);
   EXPECT_EQ(Named(&names, "before-", 300, From("10.0.0.2")), 300);
   EXPECT_EQ(Named(&names, "hog-", 5000, From("10.0.0.1")), 700 + 250);
-  // New runs of one that had many before, and of a hundred that had none.
+  // New runs of a sender that had many before, and of a hundred senders that had none.
   EXPECT_EQ(Named(&names, "new-", 20, From("10.0.0.2")), 20);
   for (int host = 0; host < 100; ++host) {
     const std::string name = std::to_string(host);
@@ -71,7 +71,7 @@ TEST(RunNames, SendersWithoutEndOfSeveralAddressesLeaveAPartEach) {
                    From("10.0.0." + std::to_string(host)));
   EXPECT_LT(taken, 1500);
   EXPECT_EQ(Named(&names, "honest", 1, From("10.0.1.1")), 1);
-  // An end there is all the same.
+  // There is still a limit.
   for (int host = 0; host < 2000; ++host)
     (void)Named(&names, "x" + std::to_string(host), 1, From("11.0.0." + std::to_string(host)));
   const absl::Status full = names.AddRun("beyond", From("10.0.1.2"));
@@ -80,13 +80,13 @@ TEST(RunNames, SendersWithoutEndOfSeveralAddressesLeaveAPartEach) {
               HasSubstr("already knows 1000 runs (ingest.max_runs); of 500 more"));
 }
 
-// Through a relay, whose address is the sender's without end too.
+// Through a relay, with endless names from the relay's address too.
 TEST(RunNames, ProcessesOfARelayHaveAPartOfTheirOwn) {
   NameTable names(1000, 10);
   EXPECT_EQ(Named(&names, "hog-", 5000, From("10.0.0.1", "10.1.0.1")), 1000 + 250 + 250);
   EXPECT_EQ(Named(&names, "new-", 20, From("10.0.0.1", "10.1.0.2")), 20);
   EXPECT_EQ(Named(&names, "direct-", 20, From("10.0.0.3")), 20);
-  // A sender that invents addresses of processes does not affect those of others.
+  // A sender that invents addresses of processes does not affect the processes of others.
   for (int i = 0; i < 2000; ++i)
     (void)Named(&names, "up-" + std::to_string(i), 1, From("10.0.0.1", std::to_string(i)));
   EXPECT_EQ(Named(&names, "direct-again-", 20, From("10.0.0.4")), 20);
@@ -127,7 +127,8 @@ TEST(RunNames, AConnectionThatClaimsToBeARelayLeavesTheAddressItsPlaces) {
   EXPECT_EQ(Named(&names, "direct-", 100, From("10.0.0.1")), 100);
 }
 
-// A connection's names have places while it is there; those with evidence until they are over.
+// Names of a connection have places while it is connected. Names with evidence have places until
+// their runs are over.
 TEST(RunNames, PlacesAreGivenBack) {
   NameTable names(8, 10);
   const auto sender = [](int i) {
@@ -139,7 +140,8 @@ TEST(RunNames, PlacesAreGivenBack) {
     EXPECT_TRUE(held.ok()) << i << ": " << held.status().message();
   }
   EXPECT_EQ(names.runs(), 8u);
-  // All or none: four are kept for addresses, of which this one has two.
+  // A hello gets all its places or none. Four places are reserved for addresses, and this address
+  // has two of them.
   EXPECT_FALSE(names.Connect({"x", "y", "z"}, sender(0)).ok());
   EXPECT_EQ(names.runs(), 8u);
   auto held = names.Connect({"x", "y"}, sender(0));
@@ -160,7 +162,7 @@ TEST(RunNames, PlacesAreGivenBack) {
   EXPECT_EQ(names.runs(), 7u);
 }
 
-// Until the server has ended runs whose connections are gone, their number is bounded.
+// The number of runs without a connection is limited until the server has ended them.
 TEST(RunNames, RunsThatHaveLostTheirConnectionsAreBounded) {
   NameTable names(16, 10);
   int taken = 0;
@@ -204,8 +206,7 @@ TEST(RunNames, AddressesHaveNoPorts) {
   EXPECT_EQ(AddressOf(""), "");
 }
 
-// ---- the incident table
-// -------------------------------------------------------------------------------
+// ---- the incident table ----------------------------------------------------------------------
 
 class Names : public testing::Test {
  protected:
@@ -233,7 +234,7 @@ TEST_F(Names, OfOneRunTakeAQuarter) {
   EXPECT_EQ(RefusalOf("b", 0, 100), "");
 }
 
-// Names without end, of several runs: a run with few names still gets some.
+// Endless names of several runs: a run with few names still gets some.
 TEST_F(Names, OfAFewRunsLeaveSomeToOthers) {
   for (int i = 0; i < 2000; ++i) {
     for (int run = 0; run < 6; ++run) (void)RefusalOf("hog" + std::to_string(run), i, 1);
@@ -325,7 +326,7 @@ TEST_F(DoorsNames, ListsOfTheSameNamesWithoutEnd) {
   }
   EXPECT_THAT(refused, HasSubstr("limits.name_bytes"));
   EXPECT_FALSE(agent.over());
-  // Others still have space.
+  // Other runs still have space.
   AgentStream other(*server_, 3, {SourceOf("other")});
   other.Send(ScalarStep(SourceOf("other"), 1), 1);
   EXPECT_TRUE(other.Acknowledged(1));

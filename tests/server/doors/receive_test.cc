@@ -12,8 +12,8 @@
 namespace plumbline::test {
 namespace {
 
-// One hand-written HTTP/2 connection with one call: announces a message of 64 MiB, and sends all
-// but its end as fast as the server allows.
+// One hand-written HTTP/2 connection with one call: announces a message of 64 MiB, and sends
+// everything except its end, as fast as the server allows.
 class HalfSent {
  public:
   explicit HalfSent(const std::string& address) : socket_(Dial(address)) {
@@ -33,7 +33,8 @@ class HalfSent {
   HalfSent(const HalfSent&) = delete;
   HalfSent& operator=(const HalfSent&) = delete;
 
-  // Reads what arrived and sends what is allowed. Returns false if nothing more can be done.
+  // Reads arrived bytes and sends the allowed number of bytes. Returns false if nothing more can be
+  // done.
   bool Go() {
     Receive();
     while (!over_ && left_ > 0) {

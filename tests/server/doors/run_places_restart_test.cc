@@ -1,6 +1,6 @@
-// A server that is killed or stopped in the middle of an attack with names of runs without end:
-// what honest runs were acknowledged is there once, and their findings are those of an engine that
-// got their batches alone. PLUMB_LONG=1: with the default settings, and a longer attack.
+// A server is killed or stopped during an attack with endless names of runs. The acknowledged
+// batches of honest runs are stored once, and their findings equal those of an engine that got only
+// their batches. PLUMB_LONG=1: with the default settings, and a longer attack.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace {
 
 bool IsLong() { return std::getenv("PLUMB_LONG") != nullptr; }
 
-// Makes up names until it is stopped: of runs that send a NaN and end, or leave, or stay.
+// Invents names until it is stopped, for runs that send a NaN and end, or leave, or stay.
 class MadeUpNames {
  public:
   explicit MadeUpNames(std::string address) : address_(std::move(address)) {
@@ -138,7 +138,7 @@ TEST_P(RunPlacesRestart, LosesNothingOfHonestRuns) {
     Start(address);
     const uint64_t before = attack.made();
     ActUntil([&] { return AllHave(static_cast<uint64_t>(steps) + 1); });
-    // Runs that are new after the restart get in as well.
+    // Runs that are new after the restart are accepted too.
     agents_.push_back(
         std::make_unique<ChaosAgent>(kHonest + 1, SourceOf("honest-4"), 10, 4u, Age::kOwn));
     ActUntil([&] { return agents_.back()->done() && attack.made() > before + names; });

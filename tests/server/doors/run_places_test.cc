@@ -1,5 +1,5 @@
-// Names of runs without end, from the address of honest trainings: what a sender holds with them,
-// what is left to others, and what the server keeps of runs that are over.
+// Endless names of runs, from the address of honest trainings. Tests the places that a sender can
+// hold, those that remain for others, and the server's state of runs that are over.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ constexpr uint64_t kFirstStream = 1000;
 
 std::string NameOf(uint64_t i) { return "made-up-" + std::to_string(i); }
 
-// A run that is welcomed, as an agent tries again while there is no place; with one step.
+// A run with one step. Its agent tries again until there is a place.
 std::unique_ptr<AgentStream> NewRun(const std::string& door, uint64_t stream,
                                     const std::string& run) {
   std::unique_ptr<AgentStream> agent;
@@ -37,7 +37,8 @@ std::unique_ptr<AgentStream> NewRun(const std::string& door, uint64_t stream,
 
 enum class Sends { kHello, kValue, kNan, kAll };
 
-// One name: a hello, evidence, and the end of the connection; with kAll of the run, too.
+// Uses one name: a hello, evidence, and the end of the connection; with kAll also the end of the
+// run.
 bool UseName(const std::shared_ptr<grpc::Channel>& channel, uint64_t i, Sends sends) {
   const v1::Source source = SourceOf(NameOf(i));
   AgentStream agent(channel, kFirstStream + i, {source});
@@ -49,7 +50,7 @@ bool UseName(const std::shared_ptr<grpc::Channel>& channel, uint64_t i, Sends se
   return agent.Acknowledged(last);
 }
 
-// Each name by a connection of its own, or all by one. Returns how many were welcomed.
+// Sends each name by a separate connection, or all by one. Returns the number of welcomed names.
 uint64_t UseNames(const std::string& door, uint64_t first, uint64_t count, Sends sends,
                   bool connect_anew = true, int threads = 4, bool again = false) {
   std::atomic<uint64_t> next{first}, used{0};
@@ -88,7 +89,7 @@ class RunPlaces : public testing::Test {
   }
   std::string Door() const { return relay_ ? relay_->address() : server_->address(); }
 
-  // A run that was there before: goes on on its connection, and what it sends is judged.
+  // An earlier run continues on its connection, and its evidence is judged.
   void ExpectUnharmed(AgentStream* agent, const std::string& run) {
     EXPECT_FALSE(agent->over());
     EXPECT_TRUE(agent->Send(ScalarStep(SourceOf(run), 2, kNan), 2));
@@ -128,7 +129,7 @@ class RunPlaces : public testing::Test {
   std::unique_ptr<Plumbd> server_, relay_;
 };
 
-// Their grace is ten minutes: that they are gone does not give the names back in time.
+// Their grace is ten minutes, so their names are not free soon after they are gone.
 TEST_F(RunPlaces, OfRunsThatCameAndWentAreFreeAgain) {
   Start("40");
   ExpectHonestRunsNextTo(Sends::kValue, 200);
@@ -151,7 +152,7 @@ TEST_F(RunPlaces, OfRunsThatAreOverAreFreeAgain) {
   ExpectHonestRunsNextTo(Sends::kAll, 200);
 }
 
-// One connection that holds all it gets.
+// One connection holds all names that it gets.
 void ExpectPlacesNextToAHeldConnection(const std::string& door) {
   const auto channel = ChannelTo(door, {});
   std::vector<std::unique_ptr<AgentStream>> held;
@@ -178,7 +179,7 @@ TEST_F(RunPlaces, AConnectionToARelayHoldsAFewToo) {
   ExpectPlacesNextToAHeldConnection(Door());
 }
 
-// One connection of a relay, or of what behaves like one, holds half of the streams.
+// One connection of a relay, or of a client that behaves like a relay, holds half of the streams.
 TEST_F(RunPlaces, AConnectionLeavesStreamsToOthers) {
   server_ = StartWith(folder_, "[ingest]\nack_seconds = 0.02\nmax_streams = 40\n");
   ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
@@ -197,8 +198,8 @@ TEST_F(RunPlaces, AConnectionLeavesStreamsToOthers) {
   held.clear();
 }
 
-// Connections that ask for names without end, one after the other, next to a sender that holds all
-// places: each place that becomes free is for the connection that has waited longest.
+// Connections request endless names, one after the other, while a sender holds all places. Each
+// place that becomes free goes to the connection that has waited longest.
 void ExpectTurnsInOrder(const Plumbd& server, const std::string& door, uint64_t places) {
   constexpr uint64_t kWaiting = 5;
   const auto waited = [&] { return server.Info().dropped().at("waited-hellos"); };
@@ -222,7 +223,7 @@ void ExpectTurnsInOrder(const Plumbd& server, const std::string& door, uint64_t 
   channels.push_back(ChannelTo(door, {}));
   const auto honest = query("honest");
   ASSERT_TRUE(Eventually([&] { return waited() == before + kWaiting + 1; }));
-  // One that asks again and again does not wait more than once at a time.
+  // A connection that requests repeatedly has only one waiting request at a time.
   for (uint64_t i = 0; i < 20; ++i) later.push_back(query("later-" + std::to_string(i)));
   for (uint64_t i = 0; i < kWaiting; ++i) {
     held.pop_back();
@@ -247,7 +248,7 @@ TEST_F(RunPlaces, OfARelayAreGivenInTheOrderOfRequests) {
   ExpectTurnsInOrder(*server_, Door(), 60 + 15 + 8);
 }
 
-// A run with much evidence stays known; of made-up ones, a bounded number.
+// A run with much evidence stays known; of invented runs only a limited number.
 TEST_F(RunPlaces, WhatIsKeptOfRunsThatAreOverIsBounded) {
   constexpr size_t kMost = 16, kOfTheEngine = 64;
   Start(std::to_string(kMost), "0.5");
@@ -271,7 +272,7 @@ TEST_F(RunPlaces, WhatIsKeptOfRunsThatAreOverIsBounded) {
   for (uint64_t i = 0; i < 200; ++i) stored += SeriesOf(NameOf(i)) == grpc::StatusCode::OK ? 1 : 0;
   EXPECT_LE(stored, kMost + kOfTheEngine);
   const size_t listed = Listed();
-  // After a restart, too; and a name that is forgotten may be used again.
+  // This is also true after a restart. A forgotten name may be used again.
   EXPECT_EQ(server_->Stop(), 0) << server_->process().errors();
   Start(std::to_string(kMost), "0.5");
   EXPECT_TRUE(Eventually([&] { return !server_->Info().catching_up(); }));
@@ -282,8 +283,8 @@ TEST_F(RunPlaces, WhatIsKeptOfRunsThatAreOverIsBounded) {
   EXPECT_TRUE(Eventually([&] { return SeriesOf(NameOf(0)) == grpc::StatusCode::OK; }));
 }
 
-// Runs that end together, next to one that goes on: the decisions about them share commits of the
-// journal, so that the other run does not wait for a write of the disk for each.
+// Many runs end together while one run continues. The decisions about them share commits of the
+// journal, so that the other run does not wait for a disk write per decision.
 TEST_F(RunPlaces, EndsOfManyRunsShareCommits) {
   constexpr uint64_t kRuns = 400;
   server_ = StartWith(folder_, std::string(kAck) + "1000\n",
@@ -322,8 +323,8 @@ int64_t ResidentMiB(const Process& process) {
   return 0;
 }
 
-// PLUMB_LONG: 200,000 names, each with a NaN and by a connection of its own, which is tried again
-// until it is welcomed. What they cost stays the same from half of them on.
+// PLUMB_LONG: 200,000 names, each with a NaN and a separate connection, which is tried again until
+// it is welcomed. The cost does not grow in the second half.
 TEST_F(RunPlaces, TwoHundredThousandNamesCostNoMoreThanSome) {
   if (std::getenv("PLUMB_LONG") == nullptr) GTEST_SKIP() << "minutes long: PLUMB_LONG=1";
   constexpr uint64_t kNames = 200'000, kPart = 25'000;

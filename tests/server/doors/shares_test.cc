@@ -1,4 +1,4 @@
-// Two tenants; one of them uses up everything it can: the other one can still connect.
+// Two tenants: one of them uses up everything that it can, and the other can still connect.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class DoorsShares : public testing::Test {
     for (uint32_t rank = 0; rank < ranks; ++rank) sources.push_back(SourceOf(run, rank, ranks));
     return sources;
   }
-  // Checks the other tenant, after each attempt.
+  // Checks the other tenant after each attempt.
   void ExpectBGetsIn() {
     const v1::Source source = SourceOf("of-b");
     AgentStream b(As(b_), 900'000, {source});
@@ -235,7 +235,7 @@ class DoorsAddresses : public testing::Test {
     return std::make_unique<AgentStream>(ChannelTo(address, {}), stream,
                                          std::vector<v1::Source>{SourceOf(run)});
   }
-  // All of 40 names, and the sender's half of 20 more, for as long as its connections are open.
+  // The sender gets all of 40 names, and half of 20 reserved ones while its connections are open.
   void UseUp(const std::string& address) {
     for (uint64_t i = 1; i <= 50; ++i) {
       held_.push_back(Open(address, i, "hog-" + std::to_string(i)));

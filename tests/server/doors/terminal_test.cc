@@ -1,5 +1,5 @@
-// Names of a hostile trainer: no command that shows them sends control characters to a terminal,
-// and neither does the log.
+// Names of a hostile trainer: no command and no log line sends their control characters to a
+// terminal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// A colour, a title, a paste into the clipboard (OSC 52), a line of its own, DEL, C1 CSI, a bidi
-// override, a zero-width space, a byte order mark.
+// A colour, a title, a paste into the clipboard (OSC 52), a new line, DEL, C1 CSI, a bidi override,
+// a zero-width space, a byte order mark.
 const char kHostile[] =
     "x\x1b[31m\x1b]0;title\x07\x1b]52;c;ZXZpbA==\x07\nplumb: all is well\r\t\x7f\xc2\x9b"
     "2J\xe2\x80\xae\xe2\x80\x8b\xef\xbb\xbfz";

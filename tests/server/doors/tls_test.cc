@@ -74,7 +74,7 @@ TEST_F(DoorsTls, ClientsAreKnownByTheNamesInTheirCertificates) {
   const CertificateFiles writer = Client("writer", {"DNS:x", "URI:spiffe://example/train/7"});
   EXPECT_TRUE(Query(*server, reader).ok());
 
-  // No certificate; one of another authority; an expired one; one that is not listed.
+  // No certificate; a certificate of another authority; an expired one; and one that is not listed.
   EXPECT_EQ(Query(*server, {}).error_code(), kUnavailable);
   const CertificateFiles foreign =
       stranger_.Issue({.name = "foreign", .sans = {"DNS:a.read.example"}});
@@ -86,7 +86,7 @@ TEST_F(DoorsTls, ClientsAreKnownByTheNamesInTheirCertificates) {
   EXPECT_EQ(unlisted.error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_THAT(unlisted.error_message(), HasSubstr("no [[access]] entry matches the names"));
 
-  // A name that only contains the right one.
+  // A name that only contains the right name.
   EXPECT_EQ(Query(*server, Client("like", {"DNS:a.read.example.evil"})).error_code(),
             grpc::StatusCode::UNAUTHENTICATED);
 

@@ -1,5 +1,5 @@
 // Calls that tokens refuse: unknown, expired, revoked, of another scope, for another run; and that
-// no token is visible where others could read it.
+// no token is in a place that others can read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -136,7 +136,8 @@ TEST_F(DoorsToken, AWriterWritesItsRunsAlone) {
   later.Send(ScalarStep(SourceOf("theirs", 1, 2), 1), 2);
   EXPECT_EQ(later.Ended().error_code(), grpc::StatusCode::PERMISSION_DENIED);
 
-  // With another sender's stream id: that stream would end, and its numbers would be used up.
+  // Uses the stream id of another sender. If this were accepted, that stream would end and its
+  // numbers would be used up.
   AgentStream thief(As(*server, token_), 1, {SourceOf("mine-1")});
   EXPECT_EQ(thief.Ended().error_code(), grpc::StatusCode::PERMISSION_DENIED);
 
@@ -224,7 +225,7 @@ TEST_F(DoorsToken, AReaderSeesItsRunsAlone) {
                 ->RequestCapsule(&capsule_context, capsule, &no_capsule)
                 .error_code(),
             grpc::StatusCode::NOT_FOUND);
-  // Exactly the answer for a missing incident; also for the beginning of a fingerprint.
+  // The answer is the same as for a missing incident; also for the beginning of a fingerprint.
   for (const size_t digits : {foreign.size(), size_t{8}}) {
     const std::string theirs = foreign.substr(0, digits), nobodys(digits, '0');
     const grpc::Status silenced = Silence(As(*server, token_), theirs);
@@ -242,7 +243,7 @@ TEST_F(DoorsToken, AReaderSeesItsRunsAlone) {
   }
   EXPECT_TRUE(stated);
 
-  // A watch of everything shows what the caller may read.
+  // A watch of all runs shows only those that the caller may read.
   grpc::ClientContext watch_context;
   watch_context.set_deadline(std::chrono::system_clock::now() + kPatience);
   const auto watch = v1::Query::NewStub(As(*server, token_))->WatchIncidents(&watch_context, {});

@@ -16,8 +16,9 @@ enum class DiskFault {
 // Sets the fault of this process. Thread-safe.
 void SetDiskFault(DiskFault fault);
 
-// Lets the `nth` call from now on (of those below, and rename; 1: the next) end this process with
-// kDiedAtCall; a write does half of its bytes first. 0: none does. Not for several threads.
+// Makes the `nth` call from now on (of those below, and rename; 1: the next) end this process with
+// kDiedAtCall; a write first writes half of its bytes. 0: no call does this. Not for several
+// threads.
 inline constexpr int kDiedAtCall = 77;
 void DieAtCall(int nth);
 

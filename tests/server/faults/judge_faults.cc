@@ -49,7 +49,7 @@ void* Map(void* address, size_t size, int protection, int flags, int fd, off_t o
   return mapped;
 }
 
-// Returns what this thread judges; null if nothing.
+// Returns the run that this thread judges; null if there is none.
 const server::JudgingMarkPage::Place* PlaceOfThread() {
   const server::JudgingMarkPage* page = page_of_process;
   if (page == nullptr) return nullptr;

@@ -1,4 +1,4 @@
-// Findings of one cause gathered into one incident, live: the result is that of a report.
+// Findings of one cause are gathered into one incident. The live result equals that of a report.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -98,7 +98,7 @@ TEST_F(Gather, ARefinedCauseMovesTheFindingAndAnEmptyIncidentIsMerged) {
   EXPECT_EQ(incident_table_.OpenIn("r"), 1u);
   ASSERT_EQ(incident_table_.List({}).size(), 1u);
   EXPECT_EQ(changes_.back().second, Change::CHANGE_MERGED);
-  // It is not resolved a second time.
+  // The incident is not resolved a second time.
   incident_table_.StepClosed("r", 1000);
   EXPECT_EQ(changes_.back().second, Change::CHANGE_RESOLVED);
   EXPECT_EQ(changes_.back().first, StatusOf("rounding").fingerprint());
@@ -205,7 +205,7 @@ TEST_F(Gather, AnOldCheckpointIsGathered) {
   EXPECT_EQ(Of("z").id(), 4u);
 }
 
-// ---- live as offline -----------------------------------------------------------------------
+// ---- live results equal offline results ------------------------------------------------------
 
 // Returns an incident as both sides compare it: its findings and its representative.
 std::string Line(const std::string& fingerprint, const v1::Finding& shown,

@@ -200,7 +200,7 @@ TEST_F(Life, ARarelySampledIncidentIsResolvedLater) {
   EXPECT_EQ(state(), v1::Incident::STATE_OPEN);
   incident_table_.StepClosed("r", step + 401);
   EXPECT_EQ(state(), v1::Incident::STATE_RESOLVED);
-  // An incident that returns after a very long time is not kept open for as long again.
+  // If an incident returns after a very long time, it is not kept open for the same time again.
   incident_table_.Put(FoundAt(1'000'000), 7);
   incident_table_.StepClosed("r", 1'001'600);
   EXPECT_EQ(state(), v1::Incident::STATE_OPEN);

@@ -16,8 +16,8 @@ bool HasIncident(const Plumbd& server, const std::string& run) {
   return Eventually([&] { return !server.Incidents(run, audit::kDoctorRule).empty(); });
 }
 
-// Returns true once everything sent of `run` has been judged: later items are, and there is one
-// thread.
+// Returns true once everything sent of `run` has been judged. Later items are judged then, and
+// there is one thread.
 bool Judged(const Plumbd& server, const std::string& run, uint64_t evidence, int64_t step) {
   return Eventually([&] {
     const auto info = server.Run(run);
@@ -65,7 +65,7 @@ TEST_F(IngestTest, LeakingEvidenceBecomesOneIncident) {
   EXPECT_EQ(server_.Run("exp")->open_incidents(), server_.Incidents("exp").size());
 }
 
-// A message of a few bytes about thousands of ranks, without a pause.
+// Sends messages of a few bytes about thousands of ranks, without a pause.
 TEST_F(IngestTest, AFloodOfHeartbeatsIsHeardOneByOne) {
   std::vector<v1::Source> sources;
   for (uint32_t rank = 0; rank < 4096; ++rank) sources.push_back(SourceOf("beats", rank, 4096));
@@ -92,7 +92,8 @@ TEST_F(IngestTest, AcknowledgesEveryEightBatchesAndAtOnceWhenFinished) {
   AgentStream agent(server_, 12, {source});
   for (uint64_t s = 1; s <= 16; ++s) agent.Send(ScalarStep(source, static_cast<int64_t>(s)), s);
   ASSERT_TRUE(agent.Acknowledged(16));
-  // Two at best; a slow machine may add some by the timer, but never one per batch.
+  // At best there are two acknowledgements. On a slow machine the timer may add some, but never one
+  // per batch.
   EXPECT_LE(agent.acks(), 12u);
   agent.Send(Goodbye(source, 16), 17);
   ASSERT_TRUE(agent.Acknowledged(17));
@@ -195,7 +196,8 @@ TEST_F(IngestTest, EachMalformedBatchIsRefusedAndNoOtherIsHarmed) {
       {[](auto& b) { b.mutable_sources(0)->set_rank(2); }, "rank 2 of 2"},
       {[](auto& b) { b.mutable_evidence(0)->mutable_site()->set_op(std::string(100000, 'x')); },
        "site.op: 100000"},
-      // The rank of another stream: otherwise a sender could corrupt that rank's evidence.
+      // Sends the rank of another stream, which must be refused. Otherwise a sender could corrupt
+      // that rank's evidence.
       {[](auto& b) { b.mutable_sources(0)->set_rank(1); }, "already reported by another"},
   };
   uint64_t sequence = 0;
@@ -351,14 +353,15 @@ TEST(Ingest, AFullQueueStopsTheStreamsAndLosesNothing) {
   ASSERT_TRUE(Judged(server, "flood", kBatches * 41, kBatches - 1));
   EXPECT_EQ(server.Run("flood")->lost(), 0u);
   const v1::ServerInfo info = server.Info();
-  EXPECT_GT(info.paused_reads(), 0u);  // otherwise the test showed nothing
+  EXPECT_GT(info.paused_reads(), 0u);  // otherwise the test would show nothing
   for (const auto& [cause, count] : info.dropped()) EXPECT_EQ(count, 0u) << cause;
   const auto incidents = server.Incidents("flood", audit::kDoctorRule);
   ASSERT_EQ(incidents.size(), 1u);
   EXPECT_EQ(incidents[0].count(), uint64_t{kBatches} * 41);
 }
 
-// If two ranks have a large backlog, the one that is read first does not close the other's steps.
+// If two ranks have a large backlog, the rank that is read first does not close the steps of the
+// other.
 TEST(Ingest, WhoIsFarAheadOfABacklogWaitsForIt) {
   Plumbd server;
   const v1::Source fast = SourceOf("race", 0, 2), slow = SourceOf("race", 1, 2);

@@ -1,7 +1,7 @@
-// The work of ingest for a message is linear in its size. Tests the products that used to block
-// everything (sources by columns, sources by sources, sets by sets, claims by streams) at their
-// largest. The time limits are generous: linear work takes milliseconds, the earlier code took
-// seconds to minutes.
+// The work of ingest for a message is linear in its size. Tests products that blocked everything in
+// earlier versions (sources by columns, sources by sources, sets by sets, claims by streams), at
+// their largest. The time limits are generous: linear work takes milliseconds, the earlier code
+// took seconds to minutes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -165,7 +165,7 @@ TEST(IngestWork, AStreamThatGoesTakesItsClaimsAlone) {
             }),
             2.0);
   EXPECT_EQ(table.size(), kStreams);
-  // What is claimed twice, in turn, belongs to the last.
+  // If two streams claim a rank in turn, it belongs to the last.
   ASSERT_TRUE(table.Open(1).ok());
   ASSERT_TRUE(table.Claim(1, SourceOf("2001", 0)).ok());
   ASSERT_TRUE(table.Open(2001).ok());
@@ -174,7 +174,8 @@ TEST(IngestWork, AStreamThatGoesTakesItsClaimsAlone) {
   EXPECT_TRUE(table.Claim(2001, SourceOf("2001", 0)).ok());
 }
 
-// One connection that claims ranks without end, by one stream or by many, leaves half of them.
+// If one connection claims endless ranks, by one stream or by many, half of the ranks remain for
+// others.
 TEST(IngestWork, AConnectionLeavesRanksToOthers) {
   StreamTable table(StreamLimits{.streams = 100, .ranks = 1000}, {});
   uint32_t rank = 0;
@@ -191,7 +192,7 @@ TEST(IngestWork, AConnectionLeavesRanksToOthers) {
   EXPECT_EQ(claimed(3, "hog-3"), 250);
   ASSERT_TRUE(table.Open(4, "", "c").ok());
   EXPECT_TRUE(table.Claim(4, SourceOf("honest", 0)).ok());
-  // What a connection has released does not count, nor what it had when it closed.
+  // Ranks that a connection has released, or that it had when it closed, do not count.
   for (uint32_t r = 0; r < 300; ++r) table.Release(1, SourceOf("hog", r));
   EXPECT_GT(claimed(2, "hog-2"), 100);
   table.Closed(1);

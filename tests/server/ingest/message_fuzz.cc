@@ -73,7 +73,7 @@ std::string OddBytes(std::mt19937& random) {
   return bytes;
 }
 
-// Sets one value; of a repeated field, another element.
+// Sets one value. If the field is repeated, adds another element.
 void SetValue(Message* message, const FieldDescriptor& field, std::mt19937& random, int depth) {
   const Reflection& r = *message->GetReflection();
   const bool many = field.is_repeated();

@@ -53,7 +53,7 @@ class PacerTest : public ::testing::Test {
     return std::exchange(resumed_, 0);
   }
   const void* Call(uint64_t stream) { return &calls_[stream]; }
-  // Joins through a relay's call, which is the same for all.
+  // Joins through a relay's call, which all streams share.
   void JoinShared(uint64_t stream) {
     v1::Hello hello = HelloOf({Rank(stream)});
     hello.set_shared(true);
@@ -75,7 +75,8 @@ TEST_F(PacerTest, ASharedCallDoesNotWaitForARankThatIsNotConnected) {
   for (const uint64_t stream : {1, 2}) EXPECT_TRUE(Read(stream, 0, 5));
   pacer_.Leave(2, &free_);
   for (int64_t step = 1; step < 3 * kWindow; ++step) ASSERT_TRUE(Read(1, step, 5)) << step;
-  // It waits for a rank that is connected elsewhere; it is not ahead of one in its own call.
+  // The stream waits for a rank with a separate connection. It is not ahead of a rank in the same
+  // call.
   Join(3);
   EXPECT_TRUE(Read(3, 0, 5));
   EXPECT_FALSE(Read(1, 3 * kWindow, 5));
@@ -156,7 +157,7 @@ TEST_F(PacerTest, ARankOfUnknownPlaceStandsWhereTheOthersBegan) {
   Join(2);
   EXPECT_TRUE(Read(2, 10, 0));
   v1::Hello hello = HelloOf({Rank(1)});
-  hello.mutable_state()->set_queued_batches(3);  // it does not report from which step on
+  hello.mutable_state()->set_queued_batches(3);  // it does not report its first step
   pacer_.Join(1, Call(1), hello, &free_);
   EXPECT_TRUE(Read(2, 42, 0));
   EXPECT_FALSE(Read(2, 43, 0));
@@ -331,8 +332,8 @@ TEST_F(PacerTest, StepsWithoutACounterDoNoHarm) {
   EXPECT_FALSE(Read(2, 33, 3));
 }
 
-// Streams with a large backlog, read in an order that favours some: all of it is read, and no
-// stream is ever further ahead of the slowest than half a window and one batch.
+// Streams with a large backlog, read in an order that favours some. Everything is read, and no
+// stream is further ahead of the slowest than half a window and one batch.
 TEST_F(PacerTest, RandomReadersDrainWithinHalfAWindow) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     std::mt19937_64 random(seed);

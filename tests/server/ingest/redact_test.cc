@@ -129,7 +129,8 @@ TEST_F(RedactingServerTest, KeepsHashesAloneAndFindsTheSame) {
   EXPECT_TRUE(Eventually([&] { return Incidents() == raw; }));
 }
 
-// What an agent has hashed is not hashed again: it joins with what others hashed with that key.
+// Ids that an agent has hashed are not hashed again, so they join with ids that others hashed with
+// the same key.
 TEST_F(RedactingServerTest, LeavesWhatAnAgentHashed) {
   Start(WithKey());
   const v1::Source source = SourceOf("run");
@@ -159,7 +160,7 @@ TEST_F(RedactingServerTest, AKeyThatCannotBeOneStopsTheStart) {
 
 // ---- samples that are too old ------------------------------------------------------------------
 
-// Rewrites every segment but the newest without samples, as two checks that far apart would.
+// Rewrites every segment except the newest without samples, as two checks with this distance would.
 void RemoveSamples(const std::string& journal, const server::NeededSamples& needed,
                    server::Counters* counters) {
   server::SampleRetentionOptions samples;
@@ -187,7 +188,7 @@ TEST_F(RedactingServerTest, AJournalWithoutOldSamplesGivesTheSameFindings) {
   for (const v1::Incident& i : server_->Incidents("run")) needed.Add(i.finding());
   EXPECT_EQ(server_->Stop(), 0);
 
-  // Nothing is needed: the checkpoint holds what was judged.
+  // No samples are needed, because the checkpoint holds the judged state.
   server::Counters counters;
   std::filesystem::copy(folder_.File("data"), folder_.File("copy"),
                         std::filesystem::copy_options::recursive);
@@ -208,7 +209,7 @@ TEST_F(RedactingServerTest, AJournalWithoutOldSamplesGivesTheSameFindings) {
     EXPECT_NE(i.finding().rule(), "meta/data-loss");
   EXPECT_EQ(server_->Stop(), 0);
 
-  // What findings need stays: the journal alone gives them all.
+  // Samples of findings stay, so the journal alone gives all findings.
   std::filesystem::remove_all(folder_.File("data"));
   std::filesystem::rename(folder_.File("copy"), folder_.File("data"));
   server::Counters none;

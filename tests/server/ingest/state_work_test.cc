@@ -31,8 +31,8 @@ double Seconds(const std::function<void()>& work) {
   return CpuSeconds() - start;
 }
 
-// Returns how many times as long the work takes at four times the size; the least of some tries,
-// because caches are shared.
+// Returns the factor by which the work takes longer at four times the size. Uses the least of some
+// tries, because caches are shared.
 double Growth(const std::function<std::function<void()>(int size)>& prepare, int size) {
   double least = 1e9;
   for (int attempt = 0; attempt < 5 && least > 3; ++attempt) {

@@ -1,8 +1,8 @@
 // The cost of a message must be proportional to its bytes. Hostile batches that pass the checks, of
-// every shape that the wire allows, go through everything that ingest and the judge do with them.
-// The time and memory per byte are compared with those of ordinary batches, and with a batch of a
-// quarter of the size. No batch may cost more than a fixed multiple of an ordinary one, and no cost
-// may grow faster than the bytes. PLUMB_LONG=1: more of them, and larger.
+// every shape that the wire allows, pass through all code of ingest and the judge. The time and
+// memory per byte are compared with those of ordinary batches, and with a batch of a quarter of the
+// size. No batch may cost more than a fixed multiple of an ordinary one, and no cost may grow
+// faster than the bytes. PLUMB_LONG=1: more of them, and larger.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -398,7 +398,8 @@ v1::Batch ManyWords(Random& random, int bytes, int64_t number) {
   return batch;
 }
 
-// One rank closes what others have not sent: all of theirs is late, one step at a time.
+// One rank closes steps that others have not sent, so all evidence of the others is late, one step
+// at a time.
 v1::Batch Late(Random&, int bytes, int64_t number) {
   v1::Batch batch;
   const int sources = std::clamp(bytes / 200, 2, 4096);
@@ -519,10 +520,10 @@ Cost Measure(const Kind& kind, unsigned seed, int bytes, int tries) {
   return least;
 }
 
-constexpr double kSlack = 0.003;      // seconds per message, however small
+constexpr double kSlack = 0.003;      // seconds per message of any size
 constexpr double kTimesOrdinary = 6;  // per byte, compared with the most expensive ordinary kind
-// For a batch four times as large; a product costs 16 times. Sparse steps cost 11: if there are
-// few, few close at the same time, and a step that closes costs more than one that is held.
+// For a batch four times as large; a product costs 16 times. Sparse steps cost 11: if there are few
+// steps, few close at the same time, and closing a step costs more than holding it.
 constexpr double kTimesForFour = 12;
 constexpr double kHeapTimesOrdinary = 4;
 constexpr double kHeapSlack = 1 << 18;

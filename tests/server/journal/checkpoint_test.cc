@@ -1,4 +1,4 @@
-// Checkpoint files: whole or not there.
+// Checkpoint files: complete or absent.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -43,7 +43,7 @@ TEST_F(CheckpointFileTest, GivesBackWhatWasWritten) {
   EXPECT_EQ(read->parts, At(5, std::string(300, 'e')).parts);
 }
 
-// By pieces, as a copy of the process sends it, cut anywhere on the way: the same.
+// A checkpoint in pieces, as a copy of the process sends it, gives the same result for all cuts.
 TEST_F(CheckpointFileTest, PiecesMakeTheSameFile) {
   Checkpoint checkpoint = At(5, std::string(3000, 'e'));
   checkpoint.parts["big"].resize(5u << 20, 'y');

@@ -1,7 +1,7 @@
 // Damages the data directory before plumbd starts: frames that were cut, frames with correct
-// checksums and false contents, foreign checkpoints. plumbd must start, or report what is wrong and
-// where. It must not crash or allocate as much memory as a file claims. Fixed seeds; PLUMB_LONG=1:
-// for minutes.
+// checksums and false contents, foreign checkpoints. plumbd must start, or report the damage and
+// its place. It must not crash, or allocate the amount of memory that a file claims. Fixed seeds;
+// PLUMB_LONG=1: for minutes.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -229,7 +229,7 @@ TEST_F(DataFuzz, Checkpoints) {
             ASSERT_FALSE(frames.empty());
             for (uint32_t i = 0, n = 1 + random() % 3; i < n; ++i) {
               Frame& frame = frames[random() % frames.size()];
-              // After the name of the part, so that its reader gets the damage.
+              // The damage is after the name of the part, so that the reader of this part gets it.
               const size_t name = frame.payload.find('\0') + 1;
               frame.payload =
                   frame.payload.substr(0, name) + DamageBytes(frame.payload.substr(name), random);

@@ -22,7 +22,7 @@ using testing::AnyOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Returns all that is known of the findings: incidents, their sites, their counts.
+// Returns all facts about the findings: incidents, their sites, their counts.
 std::string Found(const Plumbd& server) {
   std::string all, text;
   for (const v1::Incident& incident : server.Incidents("run")) {
@@ -146,7 +146,7 @@ TEST_P(LostEnd, ACheckpointBeyondTheJournalsEndIsKept) {
   ASSERT_FALSE(Segments().empty());
   EXPECT_GT(std::stoull(Segments().back().substr(0, 20)), 24u);
 
-  // The next start finds the same gap, and no other.
+  // The next start finds the same gap and no other.
   Start();
   ASSERT_TRUE(Judged(26));
   EXPECT_EQ(Found(*server_), then);
@@ -159,7 +159,7 @@ TEST_P(LostEnd, ACheckpointBeyondTheJournalsEndIsKept) {
 INSTANTIATE_TEST_SUITE_P(Without, LostEnd, testing::Values("end", "journal", "store"),
                          [](const auto& value) { return std::string(value.param); });
 
-// An unreadable checkpoint proves the loss as well; only its state is lost.
+// An unreadable checkpoint proves the loss too; only the state in it is lost.
 TEST_F(DurableLossTest, ADamagedCheckpointBeyondTheJournalsEndUsesItsNumbersUp) {
   Start();
   Leak(62, 1, 6);
@@ -282,7 +282,7 @@ TEST_F(DurableLossTest, ALimitOnFileSizesIsAFullDisk) {
   AgentStream agent(*server_, 63, {source_}, 3);
   ASSERT_TRUE(agent.Send(LeakingStep(source_, 3), 3));
   EXPECT_TRUE(Eventually([&] { return HttpAnswer(http, "/healthz").find("HTTP/1.1 503") == 0; }));
-  // The operator finds the reason, and what to do, in the usual places.
+  // The operator finds the reason and the fix in the usual places.
   const std::string health = HttpAnswer(http, "/healthz");
   EXPECT_THAT(health, HasSubstr("is larger than the file size limit of this process, 1000 "
                                 "bytes (ulimit -f, LimitFSIZE= of the unit)"));

@@ -1,4 +1,4 @@
-// plumbd with --data: everything acknowledged is there after kill -9, with the same meaning.
+// plumbd with --data: everything acknowledged exists after kill -9, with the same meaning.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ TEST_F(DurableTest, WhatWasAcknowledgedIsThereAfterAKill) {
   }
   EXPECT_EQ(Text(server_->Verdicts("kept")), Text(verdicts));
 
-  // The stream continues where it was; what it sends again is counted and judged once.
+  // The stream continues at its position. Batches that it sends again are counted and judged once.
   AgentStream agent(*server_, 61, {source}, 5);
   uint64_t held = 0;
   ASSERT_TRUE(agent.Welcomed(&held));
@@ -146,7 +146,7 @@ TEST_F(DurableTest, ARefusedBatchStaysRefused) {
   EXPECT_EQ(held, 2u);
 }
 
-// It listens before it has judged its journal again; queries wait for that.
+// The server listens before it has judged its journal again. Queries wait until it has.
 TEST_F(DurableTest, ASubscriberAfterARestartLearnsAllThatWasFound) {
   const v1::Source source = SourceOf("long");
   const uint64_t steps = std::getenv("PLUMB_LONG") != nullptr ? 3000 : 1000;
@@ -245,7 +245,7 @@ TEST_F(DurableTest, ADamagedCheckpointIsPassedOver) {
     ASSERT_TRUE(agent.Acknowledged(2));
     ASSERT_TRUE(Judged("worn", 1, 0));
   }
-  // A decision that is made while the journal stops is lost, and then there is no last one.
+  // A decision that is made while the journal stops is lost. Then there is no last checkpoint.
   ASSERT_TRUE(Eventually(
       [&] { return server_->process().errors().find("run \"worn\": over") != std::string::npos; }));
   ASSERT_EQ(server_->Stop(), 0);  // writes a checkpoint
@@ -296,7 +296,7 @@ TEST_F(DurableTest, SeriesSetsOutliveTheProcess) {
   EXPECT_EQ(server_->Info().dropped().at("rejected-batches"), 0u);
 }
 
-// The result of ReadRun, judged again, is what the server found.
+// The result of ReadRun, judged again, gives the findings of the server.
 TEST_F(DurableTest, ARunIsReadAsItWasJudged) {
   Kill();
   Start({"--grace", "0.3"});

@@ -29,7 +29,7 @@ TEST_F(JournalTest, ReportsInOrderOnceWhatItHolds) {
   std::promise<void> over;
   for (uint64_t s = 1; s <= 100; ++s) {
     journal->Append(EntryOf(7, s, "body " + std::to_string(s)), [&](const EntryPrefix& prefix) {
-      // A reported entry is in the files already.
+      // If an entry was reported, it is in the files.
       if (prefix.number % 20 == 0) {
         EXPECT_GE(ReadJournal(folder_.path()).numbers.size(), prefix.number);
       }
@@ -82,7 +82,7 @@ TEST_F(JournalTest, SegmentsAreBoundedAndStartWithTheStreamsTheyNeed) {
   }
   const auto segments = folder_.Segments();
   ASSERT_GT(segments.size(), 5u);
-  // The last segment alone has what the stream declared in the first.
+  // The last segment alone has the declarations that the stream made in the first segment.
   for (size_t i = 0; i + 1 < segments.size(); ++i) std::filesystem::remove(segments[i].path);
   const auto scan = ScanJournal(folder_.path(), 1, kManyStreams);
   ASSERT_TRUE(scan.ok());
@@ -97,8 +97,8 @@ TEST_F(JournalTest, SegmentsAreBoundedAndStartWithTheStreamsTheyNeed) {
   EXPECT_THAT(scan->lost, IsEmpty());
 }
 
-// Cut at every byte: what was complete before the cut is there, a restart continues after it, and
-// nothing is reported as lost.
+// The journal is cut at every byte. Entries that were complete before the cut exist, a restart
+// continues after them, and nothing is reported as lost.
 TEST_F(JournalTest, ACutAnywhereLosesOnlyWhatFollows) {
   {
     auto journal = folder_.Open(&counters_);
@@ -126,7 +126,7 @@ TEST_F(JournalTest, ACutAnywhereLosesOnlyWhatFollows) {
   EXPECT_EQ(most, 4u);
 }
 
-// Any byte damaged: every other entry is there, and the damaged ones are counted with their place.
+// One byte is damaged. All other entries exist, and the damaged ones are counted with their place.
 TEST_F(JournalTest, DamageAnywhereIsALossThatIsCounted) {
   JournalOptions options = folder_.Options();
   options.segments.segment_bytes = 4096;
@@ -234,7 +234,7 @@ TEST_F(JournalTest, AFailedSyncIsWrittenAgainIntoANewSegment) {
   ASSERT_THAT(folder_.Segments(), SizeIs(2));
   EXPECT_EQ(ReadFile(first), synced) << "the file whose sync failed must not change";
   EXPECT_THAT(ReadJournal(folder_.path()).bodies, ElementsAre("before", "during"));
-  // Even if the failed bytes are on disk: the later segment counts.
+  // Even if the failed bytes are on disk, the later segment counts.
   Keep(*journal, 3, 3, "after");
   journal.reset();
   WriteFile(first, synced + ReadFile(folder_.Segments()[1].path).substr(16));

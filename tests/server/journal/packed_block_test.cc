@@ -134,8 +134,8 @@ TEST(PackedBlock, ValuesAreFoundWithAndWithoutThem) {
   EXPECT_GT(found, 300u);
 }
 
-// The checksums are correct, the contents false. Decoding must end, and never use more memory than
-// a block may have.
+// The checksums are correct, but the contents are wrong. Decoding must end, and never use more
+// memory than a block may have.
 TEST(PackedBlock, LyingBlocksAreRefusedOrReadAsFarAsTheyGo) {
   const auto rounds = static_cast<unsigned>(test::Rounds(3000, 200000));
   const std::string good = Pack(ByChance(1, 40));

@@ -1,4 +1,4 @@
-// What retention removes, and that it is reported.
+// Tests which segments retention removes, and that it reports this.
 #include "server/journal/retention.h"
 
 #include <gmock/gmock.h>
@@ -103,7 +103,7 @@ TEST_F(RetentionTest, ByAgeWhatIsWhollyOlderGoes) {
   ten_days.keep = std::chrono::hours(240);
   EXPECT_EQ(Apply(ten_days, 100, 5 * kDay), 0);
   EXPECT_GT(Apply(ten_days, 100, 25 * kDay), 0);
-  // What was received on day 15 or later is there.
+  // Entries that were received on day 15 or later exist.
   const Everything all = ReadJournal(folder_.path());
   EXPECT_LE(all.numbers.front(), 15u);
   EXPECT_EQ(all.numbers.back(), 20u);

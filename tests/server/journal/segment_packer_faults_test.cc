@@ -26,7 +26,7 @@ TEST_F(SegmentPackerFaults, ADamagedSegmentStaysAsItIs) {
 
 TEST_F(SegmentPackerFaults, ASegmentWithAMissingEntryStaysAsItIs) {
   const auto segments = folder_.Segments();
-  // Like a cut tail: its last entries are missing.
+  // Simulates a cut tail: the last entries are missing.
   std::filesystem::resize_file(segments[1].path, std::filesystem::file_size(segments[1].path) - 5);
   const auto reported = Reported(folder_.path());
   EXPECT_EQ(Pack(), static_cast<int>(segments.size()) - 2);

@@ -1,4 +1,4 @@
-// Rewritten segments: what is read from them stays the same.
+// Rewritten segments: the entries that are read from them stay the same.
 #include "server/journal/segment_packer.h"
 
 #include <gmock/gmock.h>

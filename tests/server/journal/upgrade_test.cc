@@ -36,7 +36,7 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Returns what must not depend on the build: the findings of each run.
+// Returns the results that must not depend on the build: the findings of each run.
 std::string Stated(const Plumbd& server) {
   std::string all;
   for (const std::string& run : {std::string("over"), std::string("goes-on")}) {
@@ -82,7 +82,7 @@ class Upgrade : public testing::Test {
     return count;
   }
   std::string Expected() const { return ReadFile(std::string(kRecorded) + "/findings"); }
-  // Its stream continues after what was acknowledged.
+  // Its stream continues after the acknowledged batches.
   void GoesOn(const Plumbd& server, uint64_t stream) const {
     AgentStream agent(server, stream, {SourceOf("goes-on")}, kSteps + 2);
     uint64_t held = 0;
@@ -112,7 +112,7 @@ TEST_F(Upgrade, ADirectoryOfTheBuildBeforeIsTakenUpPackedAndWrittenBack) {
     server->process().Signal(SIGKILL);
     server->process().Wait();
   }
-  // Without the files of this build, all is judged again from what the older build wrote.
+  // Without the files of this build, everything is judged again from the files of the older build.
   fs::remove_all(Data() + "/checkpoint");
   for (const char* part : {"", "-wal", "-shm"}) fs::remove(Data() + "/store.sqlite" + part);
   {

@@ -1,4 +1,4 @@
-// The memory limit of all runs together, and what happens to the runs that use most.
+// Tests the memory limit of all runs together, and its effect on the runs that use most.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -117,9 +117,9 @@ TEST_F(Budget, WhoHoldsMostClosesItsOldestStepsAndARestartDoesTheSame) {
   EXPECT_FALSE(server_->Run("large")->has_quarantined());
 }
 
-// What was closed for lack of memory is in the journal, so an audit of the stored run closes the
-// same: rank 1, which continues too late, is late there too, and nothing is joined there that was
-// not joined here.
+// Steps that were closed for lack of memory are in the journal, so an audit of the stored run
+// closes the same steps. Rank 1, which continues too late, is late there too, and the audit joins
+// only the evidence that was joined here.
 TEST_F(Budget, AnAuditOfARunThatMadeRoomFindsTheSame) {
   Start("open_bytes = 16_777_216");
   constexpr int64_t kSteps = 30;

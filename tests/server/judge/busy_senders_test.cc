@@ -1,5 +1,5 @@
-// An honest run next to senders that name series, or runs, without end: how long its finding takes,
-// and how much memory plumbd holds. PLUMB_LONG=1: the senders of docs/measurements/outages.md (two
+// An honest run next to senders that name endless series or runs. Measures the time until its
+// finding, and the memory of plumbd. PLUMB_LONG=1: the senders of docs/measurements/outages.md (two
 // of 895,000 series, one of 9,600 runs), 100 honest runs, and the bound of docs/security.md, which
 // holds on a machine at rest.
 #include <gmock/gmock.h>
@@ -31,8 +31,8 @@ int64_t MiBOf(const Process& process, const std::string& field) {
   return 0;
 }
 
-// Sends what `make` returns for 0, 1, 2, ... until it goes, on its streams in turn, at most 20
-// batches of each unacknowledged.
+// Sends the batches that `make` returns for 0, 1, 2, ... until the object is destroyed, on its
+// streams in turn, with at most 20 unacknowledged batches per stream.
 class Sender {
  public:
   using Make = std::function<v1::Batch(uint64_t number)>;
@@ -178,7 +178,8 @@ TEST_F(BusySenders, OfRunsWithoutEnd) {
   ASSERT_FALSE(server_.address().empty()) << server_.process().errors();
   std::vector<std::unique_ptr<Sender>> senders;
   senders.push_back(SenderOfRuns(server_, 1, Long() ? 9600 : 400));
-  // Its runs are all new, too: each has its first turn, and its first incident, before a later one.
+  // Runs of this sender are all new, too. Each has its first turn, and its first incident, before a
+  // later run.
   const std::string last = "many-" + std::to_string((Long() ? 9600 : 400) - 1);
   const auto begin = Clock::now();
   while (server_.Incidents(last).empty() && Clock::now() - begin < std::chrono::seconds(300))

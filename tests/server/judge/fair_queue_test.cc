@@ -131,7 +131,7 @@ TEST_F(LanesTest, TiesOfLanesInWhichSomethingGoesOnWaitForAllOfIt) {
   EXPECT_EQ(Begin(), 3);
 }
 
-// A run that sends little is next, whatever the backlog of others, once each of those had a turn.
+// A run that sends little is next, for any backlog of the others, when each of those had a turn.
 TEST_F(LanesTest, ALightUserDoesNotWaitForTheLoadOfOthers) {
   constexpr int64_t kHostile = 40,
                     kEach = 20;  // runs; ms per entry, after which it loses the lock
@@ -166,8 +166,8 @@ TEST_F(LanesTest, ALightUserDoesNotWaitForTheLoadOfOthers) {
   EXPECT_EQ(longest, 0) << "but for what goes on already";
 }
 
-// A thousand flows that had each used less than one with an earlier turn once all went before it: a
-// NaN of a new run waited for more than a minute.
+// In an earlier version, a thousand flows that had each used less than a waiting flow all went
+// before it, and a NaN of a new run waited for more than a minute.
 TEST_F(LanesTest, ANewRunGoesBeforeManyWhoseTurnsDiffer) {
   constexpr uint64_t kRuns = 50;
   uint64_t entry = 0;
@@ -195,7 +195,7 @@ TEST_F(LanesTest, ANewRunGoesBeforeManyWhoseTurnsDiffer) {
   Push({"newest"}, ++entry, 100);
   EXPECT_EQ(turn(100, 1), static_cast<int64_t>(entry - 1));
   EXPECT_EQ(turn(100, 1), static_cast<int64_t>(entry));
-  // After its credit it takes turns with the others.
+  // After it has used its credit, it takes turns with the others.
   Push({"new"}, ++entry, 100);
   EXPECT_EQ(turn(100, 5), static_cast<int64_t>(entry));
   Push({"new"}, ++entry, 100);
@@ -301,7 +301,7 @@ TEST_F(LanesTest, SinceWhenSomethingOfARunWaits) {
   EXPECT_EQ(fair_queue_.WaitsSince("a"), At(8));
 }
 
-// Random work: runs are judged in order, never two entries at a time, nothing is lost, and
+// Random work: runs are judged in order, never two entries at a time, no work is lost, and
 // `through` is correct.
 TEST_F(LanesTest, WhateverComesEachRunIsJudgedInOrder) {
   std::mt19937 random(5);

@@ -1,5 +1,5 @@
-// No run waits for what another one sends: a quiet run next to hostile ones. PLUMB_LONG=1: how long
-// its findings take next to each of the costliest kinds.
+// No run waits for the evidence of another run: tests a quiet run next to hostile ones.
+// PLUMB_LONG=1: measures the time of its findings next to each of the costliest kinds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -101,8 +101,8 @@ class Fair : public testing::Test {
   std::unique_ptr<Plumbd> server_;
 };
 
-// Tests the order of events, not times: the quiet run, which sends last, is found while most of
-// what was acknowledged before it still waits.
+// Tests the order of events, not times: the quiet run, which sends last, has its finding while most
+// batches that were acknowledged earlier still wait.
 TEST_F(Fair, AQuietRunIsJudgedBeforeWhatOthersHavePiledUp) {
   Start();
   constexpr uint64_t kSteps = 20;
@@ -120,7 +120,8 @@ TEST_F(Fair, AQuietRunIsJudgedBeforeWhatOthersHavePiledUp) {
 }
 
 // Killed repeatedly with several runs in flight and checkpoints in which some runs are further than
-// others: the findings are those of an audit, and no run is put into quarantine for it.
+// others: the findings equal those of an audit, and no run is put into quarantine because of the
+// kills.
 TEST_F(Fair, KilledWithSeveralRunsInFlightItGoesOnAsIfNothingHadHappened) {
   Start();
   uint64_t step = 0;
@@ -128,8 +129,8 @@ TEST_F(Fair, KilledWithSeveralRunsInFlightItGoesOnAsIfNothingHadHappened) {
   constexpr uint64_t kMore = 60;
   constexpr int kFew = 4;  // routers: so that a checkpoint is taken between entries
   const int rounds = Long() ? 30 : 4;
-  // On a busy machine a round may be judged completely before the test has looked: then there is
-  // another.
+  // On a busy machine a round may be judged completely before the test has looked. Then another
+  // round follows.
   const int most = rounds + 20;
   for (int round = 0; round < rounds || (!ahead && round < most); ++round) {
     for (uint64_t stream = 1; stream <= 3; ++stream)
@@ -181,7 +182,7 @@ TEST_F(Fair, RunsThatShareStreamsAreJudgedAsAnAuditDoes) {
   ExpectFindingsOfAnAudit();
 }
 
-// ---- how long it takes -------------------------------------------------------------------------
+// ---- times -----------------------------------------------------------------------------------
 
 struct Kind {
   const char* name;

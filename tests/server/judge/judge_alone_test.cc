@@ -177,7 +177,7 @@ TEST_F(JudgeAlone, ARunThatWasForgottenGoesOnWithoutTheRankThatDoesNotComeBack) 
   EXPECT_EQ(counters_->engine_refused, 0u);
 }
 
-// Its ranks were away at different steps, and return there: the newer part adds to the older one.
+// The ranks were away at different steps and return there. The newer part adds to the older one.
 TEST_F(JudgeAlone, ARunThatWasForgottenShowsWhatEachRankHadBefore) {
   constexpr int kRuns = 66;  // 64 are kept
   Open();
@@ -232,7 +232,7 @@ TEST_F(JudgeAlone, AHelloAloneDoesNotMakeARunForgotten) {
   for (int64_t step = 1; step <= 9; ++step)
     Deliver(1, static_cast<uint64_t>(step) + 1, RowOf(source, step, false));
   EXPECT_TRUE(Eventually([&] { return Stored("run") == 20; })) << Stored("run");
-  // All of it is shown, because the run did not start anew.
+  // All evidence is shown, because the run did not start again.
   v1::QuerySeriesRequest request;
   request.set_run("run");
   v1::QuerySeriesResponse response;
@@ -242,7 +242,7 @@ TEST_F(JudgeAlone, AHelloAloneDoesNotMakeARunForgotten) {
   EXPECT_TRUE(response.series(0).absent().empty()) << response.series(0).ShortDebugString();
 }
 
-// The same across a restart: what is forgotten stays forgotten.
+// The same across a restart: a forgotten run stays forgotten.
 TEST_F(JudgeAlone, AForgottenRunIsKnownAsSuchAfterARestart) {
   constexpr int kRuns = 66;
   Open();
@@ -266,8 +266,8 @@ TEST_F(JudgeAlone, AForgottenRunIsKnownAsSuchAfterARestart) {
   EXPECT_TRUE(ClosesThrough(name(0), 1)) << Run(name(0)).ShortDebugString();
 }
 
-// The sets of a stream that the stream table has forgotten are removed once all of it is judged,
-// and no others: a batch that does not declare them again is refused, and counted.
+// The sets of a stream that the stream table has forgotten are removed when all its batches are
+// judged, and no other sets are: a batch that does not declare them again is refused, and counted.
 TEST_F(JudgeAlone, SetsGoWithTheStreamThatTheTableForgets) {
   constexpr uint64_t kKnown = 1, kForgotten = 2;
   Open();

@@ -48,7 +48,7 @@ TEST(MemoryBudget, QueriesTheLargestRunForWhatIsOverAndASixteenth) {
   EXPECT_EQ(request->run, "a");
   EXPECT_EQ(request->bytes, 200u + 1000 / 16);
   budget.Promise(*request);
-  EXPECT_FALSE(budget.Next(nullptr).has_value());  // what is promised counts as freed
+  EXPECT_FALSE(budget.Next(nullptr).has_value());  // promised bytes count as freed
   EXPECT_EQ(budget.TakePromise("a"), 900u - 262);
   EXPECT_EQ(budget.TakePromise("a"), std::nullopt);
   EXPECT_EQ(budget.TakePromise("b"), std::nullopt);
@@ -151,7 +151,7 @@ TEST(DecisionGate, AdmitsNothingAfterItIsClosed) {
   gate.Close(seconds(0));
   EXPECT_FALSE(gate.open());
   EXPECT_FALSE(gate.Enter());
-  gate.EnterAnyway();  // one that was made before
+  gate.EnterAnyway();  // a decision that was made earlier
   gate.Decided();
 }
 
@@ -236,7 +236,7 @@ TEST(JudgeThreads, EachHasAWorkerAndEndsByItself) {
   EXPECT_EQ(threads.LongestWork().count(), 0);
 }
 
-// A piece of work that waits for another thread's work ends, because that thread takes over.
+// A piece of work waits for the work of another thread. It ends, because that thread takes over.
 TEST(JudgeThreads, AnotherThreadTakesOverFromASlowOne) {
   JudgeThreads threads;
   std::atomic<bool> other_worked{false}, kept_turn{true}, busy{false};

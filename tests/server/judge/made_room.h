@@ -1,4 +1,4 @@
-// Reads from plumbd's journal what it closed for lack of memory.
+// Reads the steps that plumbd closed for lack of memory from its journal.
 #pragma once
 
 #include <string>

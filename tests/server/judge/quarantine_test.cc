@@ -64,7 +64,7 @@ class QuarantineTest : public testing::Test {
     int status = 0;
     waitpid(child, &status, 0);
   }
-  // ... while it judges several, each on a separate thread.
+  // Acts like a process that ends while it judges several runs, each on a separate thread.
   void DieOverSeveral(const std::vector<std::pair<std::string, uint64_t>>& runs) const {
     const pid_t child = fork();
     if (child == 0) {
@@ -97,7 +97,7 @@ TEST_F(QuarantineTest, OneDeathIsNotEnough) {
 TEST_F(QuarantineTest, ThreeDeathsInARowAtOneEntryPutTheRunThere) {
   Die("bad", 17, false);
   Die("bad", 17, true);
-  Die("bad", 17, true);  // opening it in between would count as a process that ended well
+  Die("bad", 17, true);  // not opened in between: that would count as a normal end
   ASSERT_THAT(Held(), ElementsAre("bad"));
   const Quarantine quarantine = Open();
   EXPECT_TRUE(quarantine.Holds("bad"));
@@ -162,8 +162,8 @@ TEST_F(QuarantineTest, ARunInReplayIsHeldAfterFourDeathsInARow) {
   EXPECT_THAT(Held(), ElementsAre("bad"));
 }
 
-// A server that is killed from outside still progresses. Opening the quarantine in between would
-// count as a process that ended well.
+// A server that is killed from outside still progresses. The quarantine is not opened in between,
+// because that would count as a process that ended normally.
 TEST_F(QuarantineTest, ADeathFurtherOnThanAllBeforeItDoesNotCount) {
   for (uint64_t entry = 10; entry <= 40; entry += 2) Die("bad", entry, true);
   EXPECT_THAT(Held(), ElementsAre());
@@ -203,7 +203,7 @@ TEST_F(QuarantineTest, OneThatWasJudgedAgainIsBackUntilItIsReleased) {
   EXPECT_THAT(Held(), ElementsAre());
 }
 
-// Several were judged at the same time: any of them may be the cause.
+// Several runs were judged at the same time, so any of them may be the cause.
 TEST_F(QuarantineTest, NoProcessIsHeldForADeathThatMayHaveBeenOverAnother) {
   for (int i = 0; i < 6; ++i) DieOverSeveral({{"bad", 17}, {"innocent", 12}});
   EXPECT_THAT(Held(), ElementsAre());
@@ -213,7 +213,7 @@ TEST_F(QuarantineTest, WhoEndsTheProcessAloneAfterwardsIsHeldAndTheOthersAreNot)
   DieOverSeveral({{"bad", 17}, {"innocent", 12}});
   Die("bad", 17, true);
   Die("bad", 17, true);
-  Die("bad", 17, true);  // opening it in between would count as a process that ended well
+  Die("bad", 17, true);  // not opened in between: that would count as a normal end
   EXPECT_THAT(Held(), ElementsAre("bad"));
   Die("innocent", 12, true);
   EXPECT_THAT(Held(), ElementsAre("bad"));
@@ -370,7 +370,7 @@ TEST_F(QuarantinedRun, IsJudgedAgainFromItsOldestEntryOnceTheCauseIsFixed) {
   EXPECT_TRUE(Send("bad", 8, 9));
   EXPECT_TRUE(Judged("bad", 9));
 
-  // As if nothing had happened, also after a restart.
+  // The run has no trace of the quarantine, also after a restart.
   const auto check = [&] {
     Findings expected = FindingsOfJournal(folder_.File("data") + "/journal");
     Findings found;
@@ -390,8 +390,8 @@ TEST_F(QuarantinedRun, IsJudgedAgainFromItsOldestEntryOnceTheCauseIsFixed) {
   check();
 }
 
-// No evidence leads to its incident, so the journal must hold it: while the run is held, once it
-// has been judged again, and after restarts with a checkpoint and without.
+// The quarantine's incident does not follow from evidence, so the journal must hold it: while the
+// run is held, once it has been judged again, and after restarts with a checkpoint and without.
 TEST_F(QuarantinedRun, IsReportedByAnAuditAsItIsLive) {
   DieOver();
   ASSERT_TRUE(Eventually([&] { return HasCause(FoundLive(*server_, "bad"), "quarantined"); }));

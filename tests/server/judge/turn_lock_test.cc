@@ -74,7 +74,7 @@ TurnLock::Clock::time_point OpenUntil(const std::atomic<bool>& relieved, TurnLoc
   return begun;
 }
 
-// The work ends only after the other thread has used the lock, so it must have had it.
+// The work ends only after the other thread has used the lock, so that thread had the lock.
 TEST(TurnLock, IsLostByWhoIsSlowWhichComesBackToIt) {
   TurnLock turn_lock;
   int shared = 0;

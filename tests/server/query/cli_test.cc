@@ -67,7 +67,8 @@ TEST_F(CliTest, WatchPrintsAFindingAsAPersonReadsIt) {
     EXPECT_THAT(full.output, HasSubstr(part));
   }
   EXPECT_THAT(full.output, Not(HasSubstr("\x1b")));
-  EXPECT_THAT(text, Not(HasSubstr("\x1b")));  // no terminal: no colour, and none from the trainer
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));  // output is no terminal, so there is no colour, also
+                                              // none from the trainer's names
   EXPECT_EQ(watch.errors(), "plumb watch: watching every run at " + server_.address() +
                                 "; 0 incidents open so far\n");
 }
@@ -106,13 +107,13 @@ TEST_F(CliTest, WatchEndsAfterItsTimeAndFailsOnceWithoutAServer) {
   const Ended gone = RunPlumb({"watch", "--once", "--server", server_.address()});
   EXPECT_EQ(gone.status, 2);
   EXPECT_THAT(gone.errors, HasSubstr("no server answers at " + server_.address()));
-  // Silence without a server is not "no findings".
+  // Without a server, an empty output must not look like "no findings".
   const Ended waited = RunPlumb({"watch", "--timeout", "0.3", "--server", server_.address()});
   EXPECT_EQ(waited.status, 2);
   EXPECT_THAT(waited.errors, HasSubstr("no server answered at " + server_.address()));
 }
 
-// The kernel accepts the connection, and for a while no server answers.
+// The kernel accepts the connection, but for a while no server answers.
 TEST_F(CliTest, AServerThatIsSlowToGreetIsNotADeadOne) {
   server_.process().Signal(SIGSTOP);
   Process runs(Plumb({"runs", "--server", server_.address()}));
@@ -320,12 +321,12 @@ TEST_F(CliTest, DoctorFollowsOneFindingAllTheWay) {
   }
 }
 
-// Records need no server: if none was requested, its absence is not a failure.
+// Records need no server. If none was requested, a missing server is not a failure.
 TEST(CliDoctor, WithoutAServerAllMayBeWell) {
   const std::vector<std::string> nowhere = {"PLUMBLINE_SERVER=", "PYTHON=/nonexistent/python"};
   const Ended doctor = RunPlumb({"doctor"}, nowhere);
   if (doctor.output.find("optional server") == std::string::npos) {
-    // Another plumbd has the default address: then doctor tries it.
+    // If another plumbd has the default address, doctor tries it.
     EXPECT_THAT(doctor.output, testing::ContainsRegex("(ok|failed) +server +127.0.0.1:7433"));
     return;
   }

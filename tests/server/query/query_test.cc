@@ -126,7 +126,7 @@ TEST_F(QueryTest, ASlowWatcherLearnsWhatItMissed) {
   v1::IncidentEvent event;
   ASSERT_TRUE(reader->Read(&event));
   ASSERT_EQ(event.kind(), v1::IncidentEvent::KIND_CAUGHT_UP);
-  // More changes than flow control sends to a reader that does not read.
+  // Makes more changes than flow control sends to a reader that does not read.
   constexpr int kSteps = 400;
   constexpr int kLayers = 8;
   for (int step = 0; step < kSteps; ++step) {
@@ -234,7 +234,7 @@ TEST(StoredSeries, AreThereOnceAfterAKillAStopAndTheLossOfTheStore) {
     if (lost) std::filesystem::remove(data + "/store.sqlite");
     Plumbd server({"--data", data});
     ASSERT_FALSE(server.address().empty()) << server.process().errors();
-    // No stream continues, so its newest step may still be open; all others were restored.
+    // No stream continues, so the newest step may still be open; all other steps were restored.
     ASSERT_TRUE(Eventually([&] { return Kept(server, "kept").size() + 1 >= expected.size(); }))
         << lost << server.process().errors();
     auto kept = Kept(server, "kept");

@@ -58,7 +58,7 @@ class FakeJournal : public server::RunReader {
   };
 };
 
-// A server of the query service alone.
+// A server with only the query service.
 class Service {
  public:
   Service(server::IncidentTable* incident_table, server::Store* store, server::RunReader* runs) {
@@ -292,7 +292,7 @@ TEST_F(QueryServiceTest, ARunIsAuditedAsTheJournalHoldsIt) {
   EXPECT_THAT(unknown.errors, HasSubstr("nothing of run x"));
   EXPECT_EQ(audit({}).status, 2);
 
-  // Settings in the command are added to the server's own, and do not replace them.
+  // Settings in the command are added to those of the server, and do not replace them.
   journal_.header.add_settings(std::string(audit::kDoctorRule) + ".nonsense=1");
   const auto both = audit({"--run", "r", "--set", "drift/logit-drift.alpha=0.01"});
   EXPECT_EQ(both.status, 2);

@@ -214,7 +214,7 @@ TEST_F(SampleRetentionTest, ADamagedSegmentIsLeftAlone) {
   EXPECT_GT(counters_.samples_expired, 0u) << "the others are written again";
 }
 
-// Ensures that samples of a slow run are removed at most a day late.
+// Checks that samples of a slow run are removed at most a day late.
 TEST_F(SampleRetentionTest, ASegmentTakesEntriesForADay) {
   JournalFolder slow;
   JournalOptions options = slow.Options();

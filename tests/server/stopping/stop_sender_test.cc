@@ -1,4 +1,4 @@
-// Which processes must end a training, for which findings, and how often.
+// Tests which processes get a directive to end the training, for which findings, and how often.
 #include "server/stopping/stop_sender.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Blocks of closed steps become tiles: against a plain map of the values, and in linear time
-// however many lists of columns there are.
+// Blocks of closed steps become tiles. Compares them with a plain map of the values, and tests that
+// the time is linear for any number of lists of columns.
 #include "server/store/closed_steps.h"
 
 #include <gtest/gtest.h>
@@ -124,7 +124,7 @@ double SecondsFor(uint32_t lists) {
   return least;
 }
 
-// Sixteen times as many lists took 250 times as long.
+// Before, sixteen times as many lists took 250 times as long.
 TEST(ClosedSteps, TheirTimeIsLinearInTheListsOfColumns) {
   const double few = SecondsFor(250), many = SecondsFor(4000);
   EXPECT_LT(many, 64 * few) << few << " s for 250 lists, " << many << " s for 4000";

@@ -19,7 +19,8 @@ class DurableStore : public testing::Test {
   const std::string path_ = folder_.File("store.sqlite");
 };
 
-// Killed at any moment and replayed from any entry that it holds: nothing twice, nothing missing.
+// The store is killed at any moment and replayed from any entry that it holds. No value exists
+// twice, and none is missing.
 TEST_F(DurableStore, ReplayedEntriesAreStoredOnce) {
   for (uint64_t seed = 20; seed < 32; ++seed) {
     TempFolder folder;
@@ -44,7 +45,7 @@ TEST_F(DurableStore, ReplayedEntriesAreStoredOnce) {
     auto store = Opened(At(folder.File("copy")));
     ASSERT_GE(store->held_entry(), held);
     // The trainer repeats its steps from its seed, like a journal; the engine's checkpoint is at or
-    // before what the store holds.
+    // before the newest entry of the store.
     Truth again;
     Trainer trainer(seed, Ranks(0, 20), false);
     for (int i = 0; i < 330; ++i) trainer.Step(store.get(), &again);

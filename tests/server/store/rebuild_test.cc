@@ -1,5 +1,5 @@
-// A store that was lost, or replaced by an older copy, is filled with what the journal still has,
-// and reports what the journal no longer has.
+// A store that was lost, or replaced by an older copy, is filled with the values that the journal
+// still has. It reports the values that the journal no longer has.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,7 +75,7 @@ class RebuildTest : public testing::Test {
     server_->process().Signal(SIGKILL);
     server_->process().Wait();
   }
-  // Stops it with a checkpoint of all that was closed.
+  // Stops the server with a checkpoint of all closed steps.
   void Stop() { ASSERT_EQ(server_->Stop(), 0); }
   bool Rebuilt() {
     return Eventually([&] {

@@ -14,7 +14,7 @@ using server::StoreDatabase;
 using server::TileReader;
 
 // A database in memory has one connection, which only one thread may use at a time: reading the
-// size during a query would be a second.
+// size during a query would be a second use.
 TEST(StoreDatabase, TheWriterWaitsForReadersOfADatabaseInMemory) {
   auto opened = StoreDatabase::Open("", {});
   ASSERT_TRUE(opened.ok()) << opened.status();

@@ -43,7 +43,7 @@ TEST_F(StoreTest, GivesBackEveryBitWhereverBlocksEnd) {
         }
         EXPECT_EQ(Cells(Query(store.get(), All())), truth) << ranks.size() << " x " << steps;
         if (in_memory) continue;
-        store.reset();  // writes what is open
+        store.reset();  // writes open steps
         store = Opened(options);
         EXPECT_EQ(store->held_entry(), trainer.entry());
         EXPECT_EQ(Cells(Query(store.get(), All())), truth) << ranks.size() << " x " << steps;
@@ -52,7 +52,7 @@ TEST_F(StoreTest, GivesBackEveryBitWhereverBlocksEnd) {
   }
 }
 
-// A run that is forgotten is nowhere, its name may come again, and others are as they were.
+// A forgotten run has no data, its name may come again, and other runs do not change.
 TEST_F(StoreTest, ForgetsARun) {
   for (const bool in_memory : {true, false}) {
     TempFolder folder;
@@ -307,8 +307,8 @@ TEST_F(StoreTest, ARunThatBeginsAnewUnderItsAttemptSupersedesItself) {
 }
 
 // Rank 0 was at step 10 and rank 1 at step 5 when the rules forgot the run. A part that continues
-// adds to the earlier steps, twice; one that begins anew supersedes both, and so does a later
-// attempt.
+// adds to the earlier steps, twice. A part that begins again supersedes both. A later attempt
+// supersedes them too.
 TEST_F(StoreTest, AForgottenRunThatGoesOnAddsToItself) {
   const auto columns = ColumnsOf({"loss"});
   uint64_t entry = 0;
@@ -383,7 +383,7 @@ TEST_F(StoreTest, ListsSeries) {
       ASSERT_EQ(s.samples(), samples) << name;
     }
   };
-  // Also while blocks are being written: what is in memory and in the database counts once.
+  // While blocks are being written, a step that is in memory and in the database counts once.
   const uint64_t ticket = store->Flush();
   do {
     ASSERT_NO_FATAL_FAILURE(lists_all_once());

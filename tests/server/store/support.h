@@ -1,4 +1,4 @@
-// Feeds a store as the engine would, and records what it was fed.
+// Passes steps to a store as the engine would, and records them.
 #pragma once
 
 #include <gtest/gtest.h>

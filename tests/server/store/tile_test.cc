@@ -90,7 +90,7 @@ TEST(Tile, AnyDamageIsAnErrorAndNothingElse) {
   }
 }
 
-// ---- what trainers report -------------------------------------------------------------------
+// ---- values that trainers report -------------------------------------------------------------
 
 constexpr size_t kSteps = 64, kColumns = 64;
 

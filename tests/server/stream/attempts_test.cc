@@ -1,5 +1,5 @@
-// The attempt of a process that sends none: a job that is restarted under its name continues as the
-// next attempt, and no other process does.
+// Tests the attempt of a process that sends none. A job that is restarted under its name continues
+// as the next attempt; no other process does.
 #include "server/stream/attempts.h"
 
 #include <gtest/gtest.h>

@@ -61,7 +61,7 @@ TEST(JudgeQueue, CountsBatchesFromTheirAnnouncementUntilTheyAreBegun) {
   EXPECT_EQ(queue.size(), 0u);
 }
 
-// However much some runs send, there is space for one that sends little; and the total is limited.
+// There is always space for a run that sends little, and the total is limited.
 TEST(JudgeQueue, OneRunDoesNotTakeTheRoomOfOthers) {
   JudgeQueue queue(10'000'000);
   int resumed = 0;

@@ -69,7 +69,7 @@ TEST_F(BetweenStepsTest, StepsOfTenSecondsMayBeThreeMinutesApart) {
   EXPECT_EQ(stopped_[0].error_ns(), 500'000'000'000u);
 }
 
-// However long it lasts; the time after it counts from its end.
+// A stage may last any time. The time after the stage counts from its end.
 TEST_F(BetweenStepsTest, DeclaredStagesAreExempt) {
   for (const v1::Span::Kind stage : {v1::Span::KIND_EVALUATION, v1::Span::KIND_CHECKPOINT,
                                      v1::Span::KIND_COMPILE, v1::Span::KIND_PAUSE}) {
@@ -77,7 +77,7 @@ TEST_F(BetweenStepsTest, DeclaredStagesAreExempt) {
     stopped_.clear();
     ranks_.clear();
     TrainAndBlock(2, 20);
-    ranks_[1].stage = stage;  // one rank is enough: the other waits for it
+    ranks_[1].stage = stage;  // one rank is enough, because the other waits for it
     Pass(milliseconds(7'200'000));
     EXPECT_TRUE(stopped_.empty()) << stage;
     ranks_[1].stage = kIdle;
@@ -88,8 +88,8 @@ TEST_F(BetweenStepsTest, DeclaredStagesAreExempt) {
   }
 }
 
-// Reported by another rule, or not at all: within a step, within a stage, ended, silent, no step
-// yet.
+// These cases are reported by another rule or not reported: within a step, within a stage, ended,
+// silent, no step yet.
 TEST_F(BetweenStepsTest, OthersAreNotReported) {
   Begin(2);
   Pass(milliseconds(600000));
@@ -112,7 +112,7 @@ TEST_F(BetweenStepsTest, OthersAreNotReported) {
   EXPECT_TRUE(stopped_.empty()) << "rank 1 is gone";
 }
 
-// Too fast, or too few steps, for a median: the mean, and at most five minutes.
+// If steps are too fast or too few for a median, the mean is used, and at most five minutes.
 TEST_F(BetweenStepsTest, WithoutAPaceTheLimitIsBetweenOneAndFiveMinutes) {
   struct Case {
     int steps;
@@ -140,7 +140,7 @@ TEST_F(BetweenStepsTest, WithoutAPaceTheLimitIsBetweenOneAndFiveMinutes) {
   }
 }
 
-// After a restart of the server, the heartbeats have all that is needed.
+// After a restart of the server, the heartbeats have all necessary data.
 TEST_F(BetweenStepsTest, AServerThatIsNewReportsByTheRanksOwnClock) {
   TrainAndBlock(1, 20);
   Pass(milliseconds(50000));

@@ -48,7 +48,7 @@ TEST_F(LivenessTest, WhoFallsSilentIsNamedWhereTheOthersStand) {
   EXPECT_EQ(reported_.size(), 1u);
 }
 
-// It was busy and sent only batches, so that no heartbeat reported how many steps it has ended.
+// The process was busy and sent only batches, so no heartbeat reported the number of ended steps.
 TEST_F(LivenessTest, WhoFallsSilentNeedNotHaveSentHeartbeats) {
   Begin(2);
   ranks_[1].beats = false;
@@ -75,10 +75,10 @@ TEST_F(LivenessTest, ThePauseOfOneThatWasLostBeginsWithItsSilence) {
   EXPECT_LE(reported_[0].still_ns(), 21'000'000'000u);
 }
 
-// All were blocked long before one fell silent: the cause is unknown, so no rank is named.
+// All ranks were blocked long before one fell silent. The cause is unknown, so no rank is named.
 TEST_F(LivenessTest, WhoFallsSilentAfterAllStoodIsNotNamed) {
   Begin(2);
-  Train(5);  // no pace: reported after five minutes at the earliest
+  Train(5);  // the pace is unknown, so this is reported after five minutes at the earliest
   Pass(milliseconds(100000));
   ranks_[1].beats = false;
   Pass(milliseconds(600000));
@@ -91,7 +91,7 @@ TEST_F(LivenessTest, ASilentOneNextToOneThatGoesOnIsNotNamed) {
   ranks_[1].beats = false;
   Train(60, {1});
   EXPECT_TRUE(reported_.empty());
-  // Nor if all are silent: the network of all is lost, or this server's.
+  // If all are silent, no rank is named either: all networks are lost, or that of this server.
   for (Rank& rank : ranks_) rank.beats = false;
   Pass(milliseconds(100000));
   EXPECT_TRUE(reported_.empty());

@@ -50,7 +50,8 @@ TEST_F(LivenessTest, AllInOneStepNameNoneAndBecomeAnErrorLate) {
   EXPECT_EQ(analysis::HangVerdict(reported_[1]).finding().level(), v1::LEVEL_ERROR);
 }
 
-// All in one step, and the others within a collective: the rank that is not in it is awaited.
+// All ranks are in one step, and all but one are within a collective. The rank outside of the
+// collective is awaited.
 TEST_F(LivenessTest, WhoHasNotEnteredTheCollectiveIsNamed) {
   Begin(4);
   Train(20);
@@ -64,7 +65,8 @@ TEST_F(LivenessTest, WhoHasNotEnteredTheCollectiveIsNamed) {
   EXPECT_EQ(analysis::HangVerdict(reported_[0]).finding().level(), v1::LEVEL_ERROR);
 }
 
-// All are within it: no rank is named. A declared stage takes precedence over a collective.
+// If all ranks are within the collective, no rank is named. A declared stage takes precedence over
+// a collective.
 TEST_F(LivenessTest, ACollectiveOfAllNamesNoneAndACheckpointExplainsIt) {
   Begin(3);
   Train(20);
@@ -100,7 +102,8 @@ TEST_F(LivenessTest, OfLaggingRanksAWaitingOneIsNotNamed) {
   EXPECT_EQ(Of(reported_[0].waiting()), (std::vector<uint32_t>{0, 1, 2}));
 }
 
-// Stopped before the length of a step is known: five minutes, and one level lower.
+// The ranks stop before the length of a step is known: reported after five minutes, and one level
+// lower.
 TEST_F(LivenessTest, AFastLoopThatStopsEarlyIsReportedLate) {
   Begin(2);
   for (int i = 0; i < 100; ++i) Train(1, {}, milliseconds(i % 50 == 0 ? 250 : 0));

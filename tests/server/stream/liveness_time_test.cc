@@ -7,7 +7,7 @@
 namespace plumbline::server {
 namespace {
 
-// Late, not hung: one rank writes a checkpoint, the others wait for it.
+// The ranks are late, not hung: one rank writes a checkpoint, the others wait for it.
 TEST_F(LivenessTest, WithinADeclaredStageNoRankHangs) {
   Begin(4);
   for (const auto stage :
@@ -35,7 +35,7 @@ TEST_F(LivenessTest, AFirstStepMayTakeItsTime) {
   Train(1);
   Pass(milliseconds(600000));  // it compiles
   EXPECT_TRUE(reported_.empty());
-  // So may the first step of a process that has reconnected, while the others wait.
+  // The first step of a process that has reconnected may also take long, while the others wait.
   Train(20);
   Leave(1);
   ranks_[1].ended = 0;
@@ -56,7 +56,7 @@ TEST_P(BetweenStepsTest, NoRankHangs) {
   EXPECT_EQ(State("idle"), GetParam());
   Pass(milliseconds(3600000));
   EXPECT_TRUE(reported_.empty());
-  // In the next cell it may hang, however long it was idle.
+  // In the next cell it may hang, after any idle time.
   for (Rank& rank : ranks_) rank.stage = v1::Span::KIND_UNSPECIFIED;
   Train(1);
   Pass(milliseconds(12000));
@@ -76,8 +76,8 @@ TEST_F(LivenessTest, WhoDoesNotBeginTheStepOfTheOthersIsNamed) {
   EXPECT_EQ(Of(reported_[0].waiting()), (std::vector<uint32_t>{0, 2}));
 }
 
-// A loop that was left between the stages of a step: alone it is idle; if others wait for it, it
-// blocks them.
+// A loop was left between the stages of a step. If no rank waits for it, it is idle; otherwise it
+// blocks the others.
 TEST_F(LivenessTest, WhoStandsBetweenTheStagesOfAStepIsNamedWhereOthersWait) {
   Begin(3);
   Train(20);
@@ -89,7 +89,7 @@ TEST_F(LivenessTest, WhoStandsBetweenTheStagesOfAStepIsNamedWhereOthersWait) {
   EXPECT_EQ(Of(reported_[0].waiting()), (std::vector<uint32_t>{0, 2}));
 }
 
-// The others have ended the step and need nothing: no rank is reported to wait.
+// The others have ended the step and are idle, so no rank is reported to wait.
 TEST_F(LivenessTest, WhoHasEndedItsStepDoesNotWait) {
   Begin(3);
   Train(20);

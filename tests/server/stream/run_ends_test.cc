@@ -1,5 +1,5 @@
-// Which ranks are reported as ended when their connection broke, when that is judged, and what ends
-// it.
+// Tests which ranks are reported as ended after their connection broke, when this is judged, and
+// when the report is closed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ class RunEndsTest : public testing::Test {
       Take(rank + 1, Source(rank), 4, 0.5);
     }
   }
-  // Returns which of the ranks that are gone by now may be alive.
+  // Returns the gone ranks that may be alive.
   std::vector<uint32_t> Unreachable(double s) {
     std::vector<uint32_t> ranks;
     for (const v1::RanksGone& gone : table_.TakeGone(At(s))) {
@@ -81,8 +81,8 @@ TEST_F(RunEndsTest, ARankThatMayLiveIsReportedAsUnreachable) {
     double at;
     bool ended, backlog;
   };
-  // Silent before; connected through a relay that broke, or ended by this server; with unsent
-  // messages.
+  // Cases: silent before; connected through a relay that broke, or ended by this server; with
+  // unsent messages.
   for (const Break b : {Break{8, true, false}, Break{1, false, false}, Break{1, true, true}}) {
     table_ = RunTable(seconds(10));
     Begin();
@@ -269,7 +269,7 @@ TEST_F(RunEndsTest, AHangIsOverWhenAllThatWaitedEndWell) {
   }
 }
 
-// ---- runs to part with ----------------------------------------------------------------------
+// ---- runs to forget --------------------------------------------------------------------------
 
 // A connected run of one rank, with `values` values.
 void Begin(RunTable* table, const std::string& name, uint64_t stream, int values, int64_t unix_ns) {
@@ -306,7 +306,7 @@ TEST(RunsLeft, ThoseWithLittleEvidenceGoFirst) {
   EXPECT_EQ(table.List().size(), 4u);
 }
 
-// A run whose grace ends early is reported as any other whose ranks are gone.
+// A run whose grace ends early is reported like any other run whose ranks are gone.
 TEST(RunsLeft, WhoseGraceEndsEarlyAreGoneByTheSameWay) {
   RunTable table(seconds(600));
   const RunTable::Time now(seconds(2)), later(seconds(3));

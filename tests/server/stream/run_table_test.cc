@@ -64,7 +64,7 @@ class RunTableTest : public testing::Test {
     table_.TakeGone(At(s));
     return table_.TakeEnded();
   }
-  // Returns up to where a step may be closed over the ranks, if `oldest` is open; -1: not at all.
+  // Returns the step up to which steps may be closed over the ranks, if `oldest` is open; -1: none.
   int64_t MayClose(std::vector<uint32_t> ranks, int64_t oldest, int64_t newest) {
     rules::Lag lag;
     lag.role = v1::ROLE_TRAINER;
@@ -244,7 +244,7 @@ TEST_F(ClosingOver, NotFurtherThanAWindowAfterThePlaceOfTheOthersAtItsReport) {
   EXPECT_EQ(MayClose({0}, 1, 200), 36);
 }
 
-// Its report waited while the others were read: it reports more at once.
+// Its report waited while the others were read, so it then reports more at once.
 TEST_F(ClosingOver, WhoCatchesUpIsNotSlow) {
   table_.Beat(1, Source(0, 2), false, At(1));
   Take(1, Through(Source(0, 2), 80), 1.1);
@@ -357,7 +357,7 @@ TEST_F(RunTableTest, ARunThatIsOverBeginsAnew) {
   Take(1, Batch(Source(0, 2), true), 1);
   Take(2, Batch(Source(1, 2), true), 1);
   EXPECT_THAT(Ended(1), ElementsAre("r"));
-  // In its second life, rank 1's first life must not count.
+  // After rank 1 has restarted, its earlier state must not count.
   Connect(3, Source(0, 2), 2);
   Take(3, Batch(Source(0, 2), true), 3);
   EXPECT_THAT(Ended(4), IsEmpty());
@@ -366,8 +366,8 @@ TEST_F(RunTableTest, ARunThatIsOverBeginsAnew) {
   EXPECT_THAT(Ended(6), ElementsAre("r"));
 }
 
-// Roles are numbers: from a newer agent, or false ones. After the last role there is none to look
-// up.
+// Roles are numbers, which may come from a newer agent or be wrong. A role above the last one must
+// not be looked up.
 TEST_F(RunTableTest, TheLargestAndTheSmallestNumbersAreRolesToo) {
   for (const int role : {std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
     v1::Source source = Source(0, 2);
@@ -443,7 +443,7 @@ TEST(RunTable, RanksOfRunsThatAreOverAreBoundedAndStillCounted) {
     EXPECT_EQ(info.ranks_connected(), 0);
     EXPECT_EQ(info.world_size(), kWorld);
   }
-  // The first run, of which least is kept, starts anew like any other.
+  // The first run, which has the smallest stored state, starts again like any other.
   table.Account(1u << 30, Batch(test::SourceOf("run 0", 0, 1, 0), false), false, now, kRuns);
   EXPECT_FALSE(table.Ended("run 0"));
   EXPECT_EQ(table.List().front().ranks_seen(), 1);

@@ -48,7 +48,7 @@ TEST(SeriesSets, RowsMustFitASetThatWasDeclared) {
   AddRows(later, 7, 2, 5);
   EXPECT_THAT(std::string(sets.CheckRows(later).message()),
               HasSubstr("series[1].value: 5 values for 2 rows of 3 series, expected 6"));
-  // A restarted server knows it too.
+  // A restarted server has the set too.
   SeriesSets restored;
   restored.Restore(fresh[0].second);
   later.mutable_series()->RemoveLast();

@@ -1,4 +1,4 @@
-// The head of an agent's message, read without the rest.
+// Tests the head of an agent's message, which is read without the other fields.
 #include "server/stream/wire.h"
 
 #include <gtest/gtest.h>

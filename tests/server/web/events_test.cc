@@ -60,7 +60,7 @@ TEST_F(WebTest, TheIdsOfEventsCountNothingOfOthersRuns) {
   ASSERT_TRUE(reads.Sees(mine));
   EXPECT_THAT(reads.text(), Not(HasSubstr("other")));
 
-  // With its own id it continues; with an invented number it gets nothing.
+  // With an id of the server the page continues; with an invented number it gets nothing.
   EventReader again(http_, Bearer(reader) + "Last-Event-ID: " + before + "\r\n");
   EXPECT_TRUE(again.Sees(mine));
   EventReader guesses(http_, Bearer(reader) + "Last-Event-ID: " + plain + "\r\n");

@@ -1,6 +1,6 @@
 // Sends recorded faults as agents would, so that a server judges the contents of files:
 //
-//   fault_feeder SERVER RUN=FOLDER...     prints "ready" once all is taken; ends with its input
+//   fault_feeder SERVER RUN=FOLDER...     prints "ready" when all is taken; ends with its input
 //
 // Each folder is one run; its files are read as plumb audit reads them.
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The parts of the page's service that need no server: ranks by steps as bytes, and access by host
-// name.
+// Tests the parts of the page's service that need no server: ranks by steps as bytes, and access by
+// host name.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// A real plumbd, queried over HTTP like a browser or a program does.
+// A real plumbd, queried over HTTP as by a browser or a program.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -45,7 +45,7 @@ TEST_F(WebTest, RunsIncidentsAndRulesOfAServerWithoutTokens) {
   EXPECT_EQ(Send("GET", "/etc/passwd").status, 404);
 }
 
-// A browser resolves "..", however it is written: after a "=" it is kept.
+// A browser resolves ".." in all spellings, but keeps it after a "=".
 TEST_F(WebTest, ARunMayBeNamedLikeAWayUp) {
   Start();
   for (const std::string name : {"..", ".", "=..", "a..b"}) {
@@ -122,7 +122,7 @@ TEST_F(WebTest, AnotherSitesNameReadsAndChangesNothing) {
   EXPECT_EQ(done.status, 200) << done.body;
   EXPECT_EQ(done.value()["state"], "acknowledged");
   EXPECT_EQ(done.value()["who"], "me");
-  // The change of a caller that saw it open is too late.
+  // A caller that saw the incident open sends its change too late.
   EXPECT_EQ(Change(fingerprint,
                    {{"state", "silenced"}, {"reason", "r"}, {"until_step", 9}, {"seen", "open"}},
                    "Sec-Fetch-Site: same-origin\r\n")
@@ -140,7 +140,7 @@ TEST_F(WebTest, WhatATokenMayNotSeeIsNotThere) {
   EXPECT_EQ(Get("runs").status, 401);
   EXPECT_EQ(Get("events").status, 401);
   EXPECT_THAT(Get("runs").head, HasSubstr("WWW-Authenticate: Bearer"));
-  // The document itself holds no private data.
+  // The HTML document holds no private data.
   EXPECT_THAT(Send("GET", "/").status, testing::AnyOf(200, 503));
 
   transport::Credentials credentials;
@@ -155,7 +155,7 @@ TEST_F(WebTest, WhatATokenMayNotSeeIsNotThere) {
   ASSERT_EQ(seen.size(), 1u);
   EXPECT_EQ(seen[0]["run"], "mine-1");
   EXPECT_EQ(Get("runs/other", Bearer(reader)).status, 403);
-  // The growth of the store reveals what others write.
+  // The growth of the store would reveal the activity of others.
   EXPECT_TRUE(Get("server", Bearer(admin)).value().contains("store_bytes"));
   EXPECT_FALSE(Get("server", Bearer(reader)).value().contains("store_bytes"));
   std::string mine, other;
