@@ -1,4 +1,4 @@
-"""torch.compile: hides our functions from its compiler, and finds the module around which a model was compiled.
+"""torch.compile: hides our functions from its compiler, and finds the module from which a compiled model was made.
 
 The compiler follows Python code, hooks too, and refuses code that cannot be part of a graph. So each of our functions
 that it may reach first checks whether the compiler runs. The compiler evaluates this check itself and leaves the rest
@@ -19,8 +19,8 @@ def is_compiling():
 
 
 def outside(function):
-    """Returns the function such that nothing in it is compiled if a compiled function calls it between two graphs.
-    Without a loaded compiler: itself."""
+    """Returns the function changed so that nothing in it is compiled if a compiled function calls it between two graphs. Without a loaded compiler
+    returns it unchanged."""
     disable = getattr(sys.modules.get("torch._dynamo"), "disable", None)
     return function if disable is None else disable(function)
 

@@ -1,8 +1,8 @@
-"""Parameters that are split over ranks: DTensors (FSDP2, tensor parallel), and those that FSDP1 has split."""
+"""Parameters that are split over ranks: DTensors (FSDP2, tensor parallel), and parameters of FSDP1."""
 
 from ._tensors import local
 
-FSDP = ("FullyShardedDataParallel", "FSDPModule")  # torch's first and second
+FSDP = ("FullyShardedDataParallel", "FSDPModule")  # torch's first and second wrapper of this kind
 
 
 def is_fsdp(module):

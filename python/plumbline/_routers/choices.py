@@ -19,7 +19,7 @@ class Choices:
     """The choices of one call. `scores`: results of products with one value per expert; `made`: choices over an axis of that size."""
 
     def __init__(self, experts, gate=None):
-        """gate: a module whose output counts as a product's, in whatever way it is computed."""
+        """gate: a module whose output counts as that of a product, no matter how it is computed."""
         self.experts, self.scores, self.made, self.operations, self.broken = experts, [], [], 0, False
         self._gate, self._undo = gate, []
 

@@ -63,7 +63,7 @@ def _function(follower, choice):
     return next(iter(follower.functions))  # applied after the choice
 
 
-# ---- whose rows ---------------------------------------------------------------------------------
+# ---- the sequences of the rows ------------------------------------------------------------------
 
 
 def _rows(like, shape, seen):

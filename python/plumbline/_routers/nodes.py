@@ -27,9 +27,9 @@ class Node:
 
     def __init__(self, tensor, axis, op="", source=None, own=True, drawn=0):
         self.tensor, self.axis, self.op, self.source = tensor, axis, op, source
-        self.own = own  # a row depends only on its own token, stored numbers and noise
+        self.own = own  # each row depends only on the token of that row, on stored numbers and on noise
         self.drawn = drawn  # kind of noise in it: 0, EARLY or LATE
-        self.mask = self.valued = False  # of choices; with scores in it
+        self.mask = self.valued = False  # whether it is a mask of choices; whether it has scores in it
         self.pick = self.leaf = None  # the choice whose indices these are; the stored vector that was added
         self.scored = op in ("softmax", "sigmoid") or (source is not None and source.scored)
         self.version = tensor._version

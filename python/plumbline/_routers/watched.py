@@ -18,7 +18,7 @@ from .find import find
 from .loads import Loads, LoadsPace
 from .trace import Follower, listener
 
-_LONGEST = 1024  # steps between two tries, if nothing is known of a router
+_LONGEST = 1024  # steps between two tries, if nothing is known about a router
 _MOST_UNCLEAR = 8  # calls of which none was understood; then that is reported
 _MOST_WAITING = 4  # calls of a layer that wait for the first step's end
 
@@ -110,7 +110,7 @@ class AfterWithKeywords(WithKeywords):
 
 
 def after_forward(module, call):
-    """As before_forward, but calls `call(module, inputs, keywords, output)` after the pass. Before torch 2.0: nothing."""
+    """As before_forward, but calls `call(module, inputs, keywords, output)` after the pass. Does nothing before torch 2.0."""
     if "with_kwargs" not in inspect.signature(module.register_forward_hook).parameters:
         return lambda: None
     return module.register_forward_hook(AfterWithKeywords(call), with_kwargs=True).remove
@@ -119,7 +119,7 @@ def after_forward(module, call):
 class _Classes:
     """The classes whose forward was replaced, and the objects that each notifies."""
 
-    entries = {}  # id of a module -> its Router
+    entries = {}  # id of a module -> the Router of the module
     plain = {}  # class -> (its own forward or None, number of its routers)
 
     @classmethod
@@ -177,7 +177,7 @@ class Router:
         self._state = "new"  # waiting for the first step's end; then "ours", or "theirs": the trainer records it
         self._waiting, self._seen = [], 0
         self._unclear = 0  # calls after which another one may still be understood
-        self._again, self._misses = 0, 0  # no call was understood: tried again at ever fewer steps
+        self._again, self._misses = 0, 0  # no call was understood: tried again, with longer and longer intervals
         self._open = None  # the observer of the running call
         self._loads, self._heard_step = Loads(found), None
         self._modules = [weakref.ref(m) for m in found.modules]
@@ -350,7 +350,7 @@ class Routers:
         for one in undo:
             one()
 
-    # ---- what runs -------------------------------------------------------------------------------
+    # ---- forward passes --------------------------------------------------------------------------
 
     def forward(self, training, inputs=()):
         """Called when the model's forward pass begins."""

@@ -9,13 +9,13 @@ _APART, _AT_ONCE = 16, 4  # a measurement spends: the budget of 16 whole steps; 
 _LIGHT, _LIGHT_COLD = 4000.0, 20_000.0  # ns of a light step (docs/measurements/watch.md), whose caches are filled by the trainer;
 _COLD_AFTER = 3_000_000.0  # all of it after steps of 3 ms
 _EVICTED = 1.3  # factor for hooks of whole steps and for our threads: they evict the trainer's caches (docs/measurements/precision.md)
-_LATER = 1.5  # total cost of an observation, over its part on the trainer's thread
+_LATER = 1.5  # total cost of an observation, divided by its cost on the trainer's thread
 _THREADS_EVERY = 20_000_000  # ns between two reads of our threads' clocks
 _MOST_EVERY = 4096
 _MOST_FIXED = 6  # a power of two
 _SLACK = 8  # times the cost of one measurement: the most that is saved for later
-BUFFERS = ""  # a name among those that take turns: all of them
-_LEAST = 0.25  # of the budget: the least share for measurements
+BUFFERS = ""  # a name in the turns, which represents all buffers
+_LEAST = 0.25  # the least share of the budget for measurements
 
 
 def picked(step, every):
@@ -52,7 +52,7 @@ class Budget:
     """The budget of one run. `spent`: ns that hooks spent on the trainer's thread since the last account."""
 
     def __init__(self, every, budget):
-        """As plumbline.init. If the trainer gives `every`, the budget does not govern."""
+        """The arguments are those of plumbline.init. If the trainer gives `every`, the budget does not govern."""
         share = SHARE if budget is None else budget
         self.share = None if every or share >= 1 else share
         self.every = 1 << min(_MOST_FIXED, (every or 1).bit_length() - 1)  # steps between two screenings, if it does not govern
@@ -61,7 +61,7 @@ class Budget:
         self.period = None  # ns of a step of the trainer's own, smoothed
         self.base = None  # ns that a step without a measurement costs, smoothed
         self.income = 0.0  # ns a step for measurements: the share without the bookkeeping; smoothed
-        self.own, self.paid = 0.0, 0.0  # ns so far of the trainer's own; of ours
+        self.own, self.paid = 0.0, 0.0  # ns so far: the trainer's own; ours
         self._cpu, self._clocks, self._threads, self._requested = None, None, 0, 0
 
     @property
@@ -108,8 +108,8 @@ class Budget:
         return spent
 
     def left(self, light):
-        """Returns the ns a step for measurements: what the bookkeeping leaves, or a quarter of the budget if that is
-        more. `light`: most steps are light."""
+        """Returns the ns a step for measurements: the budget without the cost of the bookkeeping, or a quarter of the budget if that is more.
+        `light`: most steps are light."""
         if self.period is None:
             return 0.0
         allowed = self.share * self.period

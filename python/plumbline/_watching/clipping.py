@@ -138,7 +138,7 @@ class Before:
     def __init__(self, parameters):
         """parameters: {name: parameter}."""
         self._parameters = parameters
-        self._covered = {}  # (optimizer, how many, the first, the last) of a clip -> whether it is of this optimizer's gradients alone
+        self._covered = {}  # (optimizer, how many, the first, the last) of a clip -> whether it clips only the gradients of this optimizer
         self._trusted = False  # the optimizer got the clipped gradients, in the step that was screened last
 
     def add(self, pairs):
@@ -162,8 +162,8 @@ class Before:
         return clips[0] if fits else None
 
     def total(self, clips, optimizer, part, names, each, shards):
-        """Returns the norm before the clip of gradients with the norms `each`, as the optimizer gets them. None:
-        there was no clip, or it was of others."""
+        """Returns the norm before the clip of gradients with the norms `each`, as the optimizer gets them. None: there was no clip, or it clipped
+        other gradients."""
         if not clips:
             return None
         after = total_norm(each)

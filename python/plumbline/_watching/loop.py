@@ -1,7 +1,6 @@
 """The trainer's loop, common to the watches of a run: its steps, and the model to which each loss belongs.
 
-Each model has a watch of its own, but a step belongs to the loop: if two calls watch the two sides of a game, each
-side updates once in a step.
+Each model has a watch, but a step belongs to the loop: if two calls watch the two sides of a game, each side updates once in a step.
 """
 
 import math

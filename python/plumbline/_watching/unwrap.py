@@ -18,8 +18,8 @@ class Opened:
     itself.
 
     `captured`: the wrapper has kept inner.step, so a method that replaces it is not called; torch's own hooks are
-    used. `frame`: of frames.py, if the framework's step consists of steps of this one. `pieces`: what it holds in the
-    place of parameters. `elsewhere`: parameters that the optimizers of other ranks hold, for this rank too.
+    used. `frame`: of frames.py, if the framework's step consists of steps of this one. `pieces`: the tensors that it holds in the place of
+    parameters. `elsewhere`: parameters that the optimizers of other ranks hold, for this rank too.
     """
 
     __slots__ = ("inner", "stepping", "captured", "wrappers", "frame", "pieces", "elsewhere")
