@@ -6,7 +6,7 @@ from ._process_groups import describe_group
 from ._tensors import Unsupported, local
 
 
-ANNOUNCE_SECONDS = 0.2  # elements at most, before the first call of a site
+ANNOUNCE_SECONDS = 0.2  # the longest wait before the first call of a site
 
 
 def elements(tensor, indices):

@@ -2,7 +2,7 @@
 
 A call that was observed completely shows which top-k or argmax is the choice, by the tensor from which it was taken.
 In later calls a `Choices` observes only operations of these kinds. If they come in another order or along other axes,
-the call took another path through the router, and nothing is known of it.
+the call took another path through the router, and its choice is not known.
 """
 
 import functools

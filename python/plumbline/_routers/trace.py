@@ -30,7 +30,7 @@ class Follower:
         self.experts, self.first = experts, {}
         self.nodes, self.choices, self.drops, self.functions = {}, [], [], set()
         self.roots, self.entered, self.fed, self.early = [], None, [], False
-        self.alike = False  # tokens that entered are equal
+        self.alike = False  # some tokens that entered are equal
         self.taken = []  # the choices that are recorded
         self.counts = False  # it counts positions among the tokens, which routers do that may refuse some
         self.kept = []  # tensors that are kept alive, so that no other tensor gets their ids
@@ -54,7 +54,7 @@ class Follower:
             self._from_nodes(name, args, kwargs, given, known, out)
 
     def _view(self, tensor):
-        """A part of a known tensor: before torch 2.0 x[0] and x[:n] cannot be observed."""
+        """Recognises a part of a known tensor: before torch 2.0 x[0] and x[:n] cannot be observed."""
         base = tensor._base if tensor._is_view() else None
         if base is None:
             return

@@ -1,7 +1,7 @@
 """Routers of a watched model: found by their structure, observed in due steps.
 
-The class's `forward` is replaced. So a module may be copied, pickled or replicated without change, arguments may be
-given by keyword, and an exception of the trainer leaves no hook installed."""
+The class's `forward` is replaced. So a module may be copied, pickled or replicated without change, and arguments may be given by keyword. No hook
+stays installed after an exception of the trainer."""
 
 import contextlib
 import functools
@@ -24,12 +24,12 @@ _MOST_WAITING = 4  # calls of a layer that wait for the first step's end
 
 
 class OnlyHere:
-    """A hook before a module's forward pass. In a copy of the model, or in a saved one, it is `{}.get`: that returns
-    the inputs unchanged, and loading it needs no Plumbline."""
+    """A hook before a module's forward pass. In a copied or saved model the hook is replaced by `{}.get`, which returns the inputs unchanged. So
+    loading the model needs no Plumbline."""
 
     def __init__(self, call):
         self._call, self._compiling = call, is_compiling()
-        self.__name__ = "plumbline_forward"  # torch.jit.script reads it of every hook
+        self.__name__ = "plumbline_forward"  # torch.jit.script reads this attribute of every hook
 
     def __call__(self, module, inputs):
         if not self._compiling():
@@ -43,7 +43,7 @@ class OnlyHere:
 
 
 class WithKeywords(OnlyHere):
-    """The same for a hook that also gets keyword arguments. A copy has nullcontext's exit, which returns None."""
+    """The same for a hook that also gets keyword arguments. In a copy it is replaced by nullcontext's exit, which returns None."""
 
     def __call__(self, module, inputs, words):
         if not self._compiling():

@@ -26,7 +26,7 @@ class Gradients:
         self.screen = Screen()
         self._series = {id(o): numbered("grad_norm", first + k) for k, o in enumerate(optimizers)}
         self._optimizers, self._trained, self._groups = optimizers, trained, 0
-        self.together = {} if len(optimizers) > _EACH else None  # {id of an optimizer: (series, norm)}, of the open step
+        self.together = {} if len(optimizers) > _EACH else None  # {id of an optimizer: (series, norm)} in the open step
         self._before = Before(dict(trained))
         self._divide()
         self._words = {}  # id of an optimizer -> the due word of a gradient

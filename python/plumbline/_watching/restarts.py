@@ -10,7 +10,7 @@ _FIRST_LOSSES, _RECENT = 3, 8  # measurements of a process; the newest of them, 
 
 
 def _kept(optimizer):
-    """Returns whether it keeps more of a parameter than a count."""
+    """Returns whether the optimizer's state of a parameter is more than a count of steps."""
     for state in optimizer.state.values():
         if isinstance(state, dict) and any(getattr(value, "numel", int)() > 1 or getattr(value, "dim", int)() > 0 for value in state.values()):
             return True

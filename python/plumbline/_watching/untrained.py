@@ -86,7 +86,7 @@ class Untrained:
         """Finds parameters that no optimizer holds and that are trained now, but were not trained, or were others,
         when the watch began.
 
-        Called after an update, when gradients still exist.
+        Called after an update, while gradients still exist.
         """
         began = thread_time()
         held = held_by(self._found.values()) | held_elsewhere(self._found.values())
