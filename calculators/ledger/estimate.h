@@ -27,7 +27,7 @@ struct Product {
   double ln = 0;  // M
   size_t factors = 0;
   double seeds_variance = 0, all_variance = 0;
-  // The one bias of ln loss, shared by all ablations, that alone would explain the product. NaN
+  // The bias of ln loss that would explain the product alone, if all ablations shared it. NaN
   // without factors.
   double shared_bias = 0;
 };

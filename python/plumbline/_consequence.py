@@ -20,7 +20,7 @@ from ._student import two_sided
 from ._tensors import Unsupported, _flatten
 
 TOO_LARGE = 1e100  # no loss is so large; its square would overflow
-FEW = 10           # units that differ; if fewer differ, among others that do not, no interval covers
+FEW = 10           # fewest units with a difference; with fewer, among units without one, no interval reaches its level
 NORMAL = 20        # units; with fewer their differences must be near normal
 BUCKETS = 8        # of positions
 

@@ -8,8 +8,7 @@ from .._screen import total_norm
 from .._tensors import local
 from .stages import Weakly, take_place
 
-# From 2.6 on torch's clip_grad_norm_ calls two functions that it looks up at call time; callers may have imported it
-# long before.
+# From 2.6 on torch's clip_grad_norm_ calls two functions that it looks up at call time; callers may have imported clip_grad_norm_ long before.
 _HOMES = ("torch.nn.utils.clip_grad", "torch.nn.utils")
 _OTHERS = ("deepspeed.runtime.engine",)  # classes with a clip_grad_norm_ of their own
 _NORMS, _CLIPS = ("_get_total_norm", "get_total_norm"), ("_clip_grads_with_norm_", "clip_grads_with_norm_")

@@ -104,8 +104,7 @@ class Gradients:
         return self.due(optimizer) if chosen is None else bool(chosen)
 
     def clipped(self, optimizer, clips):
-        """Returns the norm before a clip, in a step that is not screened; None if it is not known to be of these
-        gradients."""
+        """Returns the norm before a clip, in a step that is not screened; None if it may be the norm of other gradients."""
         clip = self._before.known(clips, id(optimizer), self._parts[id(optimizer)])
         return None if clip is None else clip.value()
 

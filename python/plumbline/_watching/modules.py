@@ -11,7 +11,7 @@ from .stages import Weakly, take_place
 from .weighted import Weighted
 
 _POSITIONS = ("positions", "position_ids", "pos_ids", "position")
-_MOST = 1 << 20  # elements of a buffer: larger ones are tables
+_MOST = 1 << 20  # most elements of a watched buffer: larger ones are tables
 _COMPILED = "torch.compile skips hooks: train some steps without it, or report with run.observe_routing and run.observe_tensor"
 _NOT_CALLED = ("no forward pass of the model or of its modules was observed before backward: watch the module that the trainer calls, or report "
                "with run.observe_routing and run.observe_tensor")  # fmt: skip

@@ -47,7 +47,7 @@ class Weakly:
 
 
 class _Span:
-    """The span of one kind, open or not. Its arguments are made once, because it runs when the caches are filled by
+    """The span of one kind, which may be open. Its arguments are made once, because it runs when the caches are filled by
     the trainer."""
 
     __slots__ = ("kind", "name", "number", "where", "open")
