@@ -102,7 +102,7 @@ class Run(Observations):
         self._budget = Budget(every, budget)
         self._looked_until = -1
         self._after_step = None  # called once, when the open step has ended
-        self._light = None  # of a watch whose steps are light
+        self._light = None  # the Light of a watch whose steps are light
         self._trainers_series = set()  # series names that the trainer records
         self._trainers_stages = set()
         self._stated = {}  # (site, op) of a reduction -> (count, dtype) of its newest call
@@ -401,7 +401,7 @@ class Run(Observations):
 
     # ---- stopping ------------------------------------------------------------------------------
 
-    _stopping = None  # of stop_on
+    _stopping = None  # the Stopping, if stop_on was given
 
     @property
     def should_stop(self):
