@@ -109,9 +109,9 @@ class Archive {
 
  private:
   struct Frame {
-    size_t begin = 0;  // writing: of the length; reading: of the content
+    size_t begin = 0;  // writing: position of the length; reading: position of the content
     size_t limit = 0;
-    size_t name = 0;  // of the path before
+    size_t name = 0;  // length of the path outside of this frame
   };
   struct Known {
     const void* type;

@@ -23,7 +23,7 @@ struct LogitsCall {
   struct Fields {
     double temperature = 0;  // NaN: not given
     uint64_t vocabulary = 0;
-    uint64_t rows_seen = 0;  // of the whole
+    uint64_t rows_seen = 0;  // number of rows of the whole tensors
     int32_t mode = 0;        // v1::LogprobMode
     int32_t train_dtype = 0, rollout_dtype = 0;
     bool gathered = false;

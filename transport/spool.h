@@ -53,9 +53,9 @@ class Spool {
   void SeekTo(uint64_t sequence) { next_ = sequence; }
   struct Read {
     enum class Kind { kBatch, kLost, kEnd } kind = Kind::kEnd;
-    uint64_t sequence = 0;  // of the batch, or the first that cannot be read
-    uint64_t through = 0;   // the last that cannot be read
-    uint64_t items = 0;     // evidence in those; a lower bound
+    uint64_t sequence = 0;  // number of the batch, or of the first batch that cannot be read
+    uint64_t through = 0;   // number of the last batch that cannot be read
+    uint64_t items = 0;     // items of evidence in the batches that cannot be read; a lower bound
     SealedBatch batch;
   };
   Read Next();

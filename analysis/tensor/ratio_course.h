@@ -123,9 +123,9 @@ class RatioCourse {
   double inside_mean_ = 0;  // log10, here and below
   uint64_t inside_gradients_ = 0;
   double inside_gradient_mean_ = 0;
-  uint64_t inside_slow_ = 0;     // number of points of the next two
+  uint64_t inside_slow_ = 0;     // number of points in inside_slow_mean_ and inside_squares_
   double inside_slow_mean_ = 0;  // over more points
-  double inside_squares_ = 0;    // mean square deviation from it
+  double inside_squares_ = 0;    // mean square deviation from inside_slow_mean_
 };
 
 }  // namespace plumbline::analysis

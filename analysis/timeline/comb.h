@@ -16,8 +16,9 @@ namespace plumbline::timeline {
 struct Comb {
   size_t gaps = 0;         // number of recurring gaps, over all groups
   int64_t time_ns = 0;     // their total time
-  int64_t longest_ns = 0;  // the longest of them; if there are none, of all gaps
-  int64_t period_ns = 0;   // of the group that takes most time: median time between ends
+  int64_t longest_ns = 0;  // the longest recurring gap; if none recurs, the longest gap
+  int64_t period_ns = 0;   // median time between the ends of gaps, for the group that takes most
+                           // time
   v1::TimelineGap::Cause cause =
       v1::TimelineGap::CAUSE_UNKNOWN;        // the cause with at least half of the time
   double cause_share = 0;                    // share of the time of the most frequent cause

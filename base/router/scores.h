@@ -12,10 +12,11 @@ namespace plumbline {
 // The choice of a row's own scores.
 struct RouterChoice {
   bool finite = false;            // false: no choice, the members below are not set
-  bool tied = false;              // the recorded precision leaves the chosen set open
+  bool tied = false;              // the recorded precision does not determine the chosen set
   bool rank_order_known = false;  // each chosen one is certainly above the next
   int count = 0;                  // chosen: top_k
-  int ranked = 0;                 // count, or count + 1 with the first that was not chosen
+  int ranked = 0;                 // number of entries of the arrays: count, or count + 1 with the
+                                  // best one that was not chosen
   double margin = 0;        // k-th minus (k+1)-th selection value; infinite when all are chosen
   double group_margin = 0;  // last admitted minus first refused group; infinite without a limit
   double best_margin = 0;   // first minus second; NaN if only one can be chosen

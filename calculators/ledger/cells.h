@@ -14,7 +14,7 @@ struct Cell {
   std::vector<size_t> with, without;             // the runs used; if paired, in the pairs' order
   double ln_with = 0, ln_without = 0;            // mean ln loss
   double squares = 0;  // about the means; for pairs, half of those of the differences
-  int freedom = 0;     // of the squares
+  int freedom = 0;     // degrees of freedom of `squares`
   // Variance of ln_without - ln_with in units of one run's variance: 2 / n for n pairs.
   double spread() const;
 };

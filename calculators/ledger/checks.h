@@ -28,7 +28,7 @@ Leaks FindLeaks(const Ledger& ledger, const Estimate& estimate, const Allowances
 // Tests whether the multipliers grow or shrink together from their smallest to their largest scale.
 struct ScaleBias {
   size_t judged = 0;  // multipliers with at least two scales; 0 if not judged
-  double mean = 0;    // of Y at the largest scale minus Y at the smallest
+  double mean = 0;    // mean of Y at the largest scale minus Y at the smallest
   double sd = 0;
   double z() const { return mean / sd; }
   bool found() const;

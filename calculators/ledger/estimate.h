@@ -27,7 +27,7 @@ struct Product {
   double ln = 0;  // M
   size_t factors = 0;
   double seeds_variance = 0, all_variance = 0;
-  // The one bias of ln loss, shared by all ablations, that alone would explain the product. NaN
+  // The bias of ln loss that would explain the product alone, if all ablations shared it. NaN
   // without factors.
   double shared_bias = 0;
 };
@@ -41,7 +41,8 @@ struct LeaveOutEstimate {
 struct StackEstimate {
   double flops = 0;
   double ln = 0, sd = 0;
-  double claimed = 0;                                        // sum over the kept ones of ln claimed
+  double claimed = 0;                                        // sum of the claimed ln multipliers of
+                                                             // the kept changes
   double overstated() const { return (claimed - ln) / sd; }  // in standard deviations
   std::vector<LeaveOutEstimate> leave_outs;
 };
@@ -53,9 +54,9 @@ struct Estimate {
   double relative_error = 0;  // r, at the largest ablated scale
   double gain = 0;            // G there
   double largest_scale = 0;   // that scale, FLOPs
-  double ln_loss = 0;         // of runs without a change, there
+  double ln_loss = 0;         // ln loss of runs without a change at that scale
   std::vector<MultiplierEstimate> multipliers;
-  std::vector<double> covariance;  // of the y
+  std::vector<double> covariance;  // covariance of the y
   Product product;
   std::optional<StackEstimate> stack;
 };

@@ -41,7 +41,7 @@ struct Stack {
 };
 
 struct Ledger {
-  double target = 0;             // FLOPs of the run that it is for
+  double target = 0;             // FLOPs of the run that is planned with the ledger
   std::optional<int64_t> tried;  // all changes, including those listed
   std::vector<Run> runs;
   std::vector<size_t> baseline;
@@ -54,8 +54,9 @@ struct Allowances {
   // of a ln multiplier, for each decade between two scales, and separate for each change
   double scale = 0.02;
   double target = 0.005;  // the same for each decade up to the target, shared by all changes
-  double small = 0.001;   // of ln loss, shared by all ablations of one scale below the largest
-  double large = 0.0005;  // of ln loss, shared by all ablations at their largest scale
+  double small = 0.001;   // error of ln loss, shared by all ablations of one scale below the
+                          // largest
+  double large = 0.0005;  // error of ln loss, shared by all ablations at their largest scale
 };
 
 }  // namespace plumbline::ledger

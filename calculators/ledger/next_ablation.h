@@ -13,7 +13,7 @@ struct NextRuns {
   Kind kind = Kind::kPair;
   std::string name;   // name of the multiplier, for a pair
   double scale = 0;   // FLOPs of a run
-  double flops = 0;   // of all runs together
+  double flops = 0;   // FLOPs of all runs together
   double before = 0;  // variance of the product (of the stack, for a pair of the stack)
   double after = 0;   // the same with these runs too, if they confirm the others
   double drop() const { return before - after; }

@@ -35,7 +35,7 @@ struct DeviceError {
 
 enum DeviceStatus : int32_t {
   kDeviceOk = 0,
-  kDeviceNotYet = 1,        // event_passed: the stream has not reached it
+  kDeviceNotYet = 1,        // event_passed: the stream has not reached the event
   kDeviceCapturing = 2,     // stream_id: new work on the stream is recorded into a graph; functions
                             // that prepare: impossible during a capture, possible later
   kDeviceOtherContext = 3,  // stream_id: the stream belongs to the device, but to another context

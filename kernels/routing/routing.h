@@ -66,7 +66,7 @@ struct RoutingStats {
   uint64_t unexplained = 0;  // untied finite rows whose recorded choice differs from that of their
                              // own scores
   uint64_t choices = 0;      // made by non-padding rows, kept or not
-  uint64_t dropped = 0;      // of these, refused
+  uint64_t dropped = 0;      // number of these that were refused
   std::vector<uint32_t> load;     // [E] kept choices, including padding, which takes capacity too
   std::vector<uint32_t> refused;  // [E] sums to `dropped`
   double entropy_mean = 0;   // mean over finite non-padding rows of H(softmax(logits))/ln E; where

@@ -348,7 +348,8 @@ class WordMeasure {
     }
   }
 
-  // Handles blocks so small that the bounds leave the word's format: measured as f64, scaled up.
+  // Handles blocks whose values are so small that the bounds are outside the word's format: scales
+  // the values up and measures them as f64.
   __attribute__((noinline)) void TinyFits(const W* words, int n, size_t size) {
     uint64_t scaled[4 * kGroup];
     uint64_t most = 0;

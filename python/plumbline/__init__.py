@@ -2,7 +2,7 @@
 
     import plumbline
     run = plumbline.init(run="exp1", server="127.0.0.1:7433", record="runs/exp1")
-    run.watch(model, optimizer)     # the steps, and most of what follows, by itself
+    run.watch(model, optimizer)     # this observes the steps, and most of the calls below, without further calls
 
 Or call by call:
 
@@ -21,15 +21,15 @@ Or call by call:
 Sums: `ddp.register_comm_hook(state, run.observed(hook))`, `with run.reducing("gradients", tensor):`,
 `run.observe_reduction(name, inputs, output)`, and `run.watch_accumulation(model)` for micro-batches.
 
-A router in hand is checked without a run: does it look ahead?
+Checks a router without a run: does a choice depend on later tokens?
 
     print(plumbline.check_router(route, logits, sequence_id=document, position=position))
 
-and if it does, what is the loss worth? Per token under the training routing and under a causal one:
+If it does, compares the losses of each token, under the training routing and under a causal one:
 
     print(plumbline.leak_consequence(loss_as_trained, loss_causal, sequence_id=document))
 
-A sum in hand, by its outputs alone: in which order, with which arithmetic does it add?
+Finds from a sum's outputs alone in which order and with which arithmetic it adds:
 
     print(plumbline.fingerprint("torch.sum", n=4096, dtype="bf16"))
 

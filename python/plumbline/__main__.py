@@ -31,7 +31,7 @@ def _arguments(words):
 
 
 def _installation():
-    """Becomes `plumb doctor`: the wheel's own, else the one on PATH. If there is no plumb, returns 2."""
+    """Becomes `plumb doctor`: the plumb of the wheel, else the one on PATH. If there is no plumb, returns 2."""
     own = os.path.join(os.path.dirname(__file__), "bin", "plumb")
     plumb = own if os.access(own, os.X_OK) else shutil.which("plumb")
     if plumb is None:

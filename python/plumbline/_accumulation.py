@@ -1,4 +1,4 @@
-"""Gradient accumulation: some elements of what each micro-batch adds to .grad, and of what was left there."""
+"""Gradient accumulation: some elements of the gradient that each micro-batch adds to .grad, and of the one that a step left there."""
 
 import sys
 
@@ -81,7 +81,7 @@ class _Sum:
         if self._sum is not None and (before is None or not torch.equal(before, self._sum)):
             self._emit()  # .grad was cleared or changed between two micro-batches: another sum
         if self._sum is None and before is not None and bool(before.ne(0).any()):
-            self._rows.append(before)  # what earlier steps left is the first addend of this sum
+            self._rows.append(before)  # the gradient that earlier steps left is the first addend of this sum
         self._pending = elements(addend, self._indices)
 
     def _after(self, *_):
@@ -107,7 +107,7 @@ class _Sum:
         self._left.step_ends(due=site is not None and site.word[0] <= run._step + 1)
 
     def _emit(self):
-        """One addend is no sum."""
+        """Records the sum, if it has at least two addends."""
         torch = sys.modules["torch"]
         if len(self._rows) > 1:
             self._run.observe_reduction(

@@ -111,10 +111,10 @@ class _Work:
 
 
 class Capture:
-    """`with Capture(group, started):` what this thread hands to all_reduce inside.
+    """`with Capture(group, started):` observes the tensors that this thread gives to all_reduce inside.
 
-    started(process group, tensor, op) is called before each collective; it returns what to call
-    when the result is there, or None. Neither may raise. `seen` counts the collectives.
+    started(process group, tensor, op) is called before each collective; it returns the function to call when the result is there, or None. Neither
+    may raise. `seen` counts the collectives.
     """
 
     def __init__(self, group, started):

@@ -79,7 +79,7 @@ class RouterCheckError(RuntimeError):
 
 
 class RouterVerdict:
-    """What came of `check_router`.
+    """The result of `check_router`.
 
     verdict      "pass", "finding" or "inconclusive"
     level        "error" (sees the future) or "warning" (sees other sequences); None without a finding
@@ -90,9 +90,9 @@ class RouterVerdict:
                  sequence, a sequence before, one after, one of another rank; None: not tried
     witness      dict: row, sequence, position, lost_expert, gained_expert, changed_sequence,
                  changed_from, text; or None
-    explanation  what was done and what came of it
+    explanation  the checks and their results
     assumptions  list of texts
-    calls        of the router
+    calls        number of calls of the router
     """
 
     def __init__(self, raw):
@@ -220,7 +220,7 @@ def _batch(logits):
     return batch
 
 
-# ---- what the router answers --------------------------------------------------------------------
+# ---- the router's answers -----------------------------------------------------------------------
 
 
 def _as_torch_or_numpy(what, value):
@@ -344,7 +344,7 @@ def _columns(scratch, keep, **columns):
 
 def check_router(route, logits, *, sequence_id=None, position=None, padding_mask=None, rank=None,
                  seed=1, max_calls=1000, max_sequences=4):  # fmt: skip
-    """Does a router's choice for a token depend on later tokens, or on other sequences?
+    """Checks whether a router's choice for a token depends on later tokens, or on other sequences.
 
     route          callable: logits [T, E] (a fresh torch tensor or numpy array, as `logits` is) ->
                    integer indices [T, k]; or (indices, keep_mask [T, k]); or a map [T, E] (bool, or
@@ -354,11 +354,10 @@ def check_router(route, logits, *, sequence_id=None, position=None, padding_mask
                    [T] integers or bool; without sequence_id all rows are one sequence, without
                    position they are in time order, without rank another rank is not tried
 
-    Runs `route` on the batch twice, then with suffixes and whole sequences replaced by random and by
-    competing tokens, shapes and padding kept, and compares the choices exactly. Before every call
-    random, numpy and torch are seeded with `seed`; afterwards they are as they were. Returns a
-    RouterVerdict. Raises RouterCheckError where the router fails, ValueError or TypeError where the
-    inputs are malformed, LibraryMissing without the library.
+    Runs `route` on the batch twice, then with suffixes and whole sequences replaced by random and by competing tokens,
+    shapes and padding kept, and compares the choices exactly. Before every call random, numpy and torch are seeded with
+    `seed`; afterwards their states are restored. Returns a RouterVerdict. Raises RouterCheckError if the router fails,
+    ValueError or TypeError if the inputs are malformed, LibraryMissing without the library.
     """
     library = _library.load()
     batch = _batch(logits)

@@ -1,8 +1,7 @@
-"""torch.compile: hides our functions from its compiler, and finds the module around which a model was compiled.
+"""torch.compile: hides our functions from its compiler, and finds the module from which a compiled model was made.
 
-The compiler follows Python code, hooks too, and refuses code that cannot be part of a graph. So each of our functions
-that it may reach first checks whether the compiler runs. The compiler evaluates this check itself and leaves the rest
-out.
+The compiler follows Python code, hooks too, and refuses code that cannot be part of a graph. So each of our functions that it may reach first checks
+whether the compiler runs. The compiler evaluates this check itself and does not compile the rest of the function.
 """
 
 import sys
@@ -13,14 +12,14 @@ def _never():
 
 
 def is_compiling():
-    """Returns the function that checks this; torch's own, which the compiler evaluates itself."""
+    """Returns the function that checks whether the compiler runs. It is torch's, because the compiler evaluates that one itself."""
     torch = sys.modules["torch"]
     return getattr(getattr(torch, "compiler", None), "is_compiling", _never)
 
 
 def outside(function):
-    """Returns the function such that nothing in it is compiled if a compiled function calls it between two graphs.
-    Without a loaded compiler: itself."""
+    """Returns the function changed so that nothing in it is compiled if a compiled function calls it between two graphs. Without a loaded compiler
+    returns it unchanged."""
     disable = getattr(sys.modules.get("torch._dynamo"), "disable", None)
     return function if disable is None else disable(function)
 

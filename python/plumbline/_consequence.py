@@ -1,19 +1,17 @@
-"""leak_consequence: how much better a leaking router makes the loss look than it is.
+"""leak_consequence: measures by how much a leaking router makes the loss look too low.
 
-The loss of each token is given twice, with the same weights and on the same batch: under the routing
-that the model trains with, and under a causal one. What is reported is the mean of the paired
-differences, with an interval over what is independent of one another: sequences, or, where sequences
-compete for the same experts' places, the pools that they compete in. Tokens of one sequence are not
-independent, and an interval over tokens would be several times too narrow.
+The loss of each token is given twice, with the same weights and on the same batch: under the routing that the model
+trains with, and under a causal one. The report is the mean of the paired differences, with an interval over independent
+units: sequences, or, if sequences compete for the same experts' places, the pools in which they compete. Tokens of one
+sequence are not independent, and an interval over tokens would be several times too narrow.
 
-With unit i of n_i tokens, sum of differences D_i, r = sum(D)/sum(n), e_i = D_i - r*n_i and N units, the
-standard error is the delete-one jackknife's, sqrt((N-1)/N * sum((e_i / (n - n_i))^2)): the paired
-t-test's where units are equally long. Student's t has (N-1)/N * sum(w)^2/sum(w^2) degrees of freedom,
-w_i = (n_i / (n - n_i))^2 (Satterthwaite's, for units whose tokens all move together; N-1 where they are
-equally long). Differences are skewed where few units are hit hard, and Student's t then misses on one
-side; so each end of the interval is the wider of Student's and of Hall's transformation of it (On the
-removal of skewness by transformation, 1992: with g the skewness of the e_i and a = g/sqrt(N), t becomes
-t + a*t^2/3 + a^2*t^3/27 + a/6).
+With unit i of n_i tokens, sum of differences D_i, r = sum(D)/sum(n), e_i = D_i - r*n_i and N units, the standard error
+is the delete-one jackknife's, sqrt((N-1)/N * sum((e_i / (n - n_i))^2)): that of the paired t-test if units are equally
+long. Student's t has (N-1)/N * sum(w)^2/sum(w^2) degrees of freedom, w_i = (n_i / (n - n_i))^2 (Satterthwaite's, for
+units whose tokens all move together; N-1 if they are equally long). Differences are skewed if only few units have large
+ones, and Student's t then misses on one side. So each end of the interval is the wider one of Student's and of Hall's
+transformation of Student's (On the removal of skewness by transformation, 1992: with g the skewness of the e_i and a =
+g/sqrt(N), t becomes t + a*t^2/3 + a^2*t^3/27 + a/6).
 """
 
 import math
@@ -22,16 +20,16 @@ from ._student import two_sided
 from ._tensors import Unsupported, _flatten
 
 TOO_LARGE = 1e100  # no loss is so large; its square would overflow
-FEW = 10           # units that differ; if fewer do among others that do not, no interval covers
+FEW = 10           # fewest units with a difference; with fewer, among units without one, no interval reaches its level
 NORMAL = 20        # units; with fewer their differences must be near normal
 BUCKETS = 8        # of positions
 
 
 class LeakConsequence:
-    """What `leak_consequence` and `LeakMeter.result` return. Losses in nats per token.
+    """The result of `leak_consequence` and `LeakMeter.result`. Losses in nats per token.
 
-    difference       mean of loss(training routing) - loss(causal routing); negative: the training
-                     routing looks better than the model is without it. None: nothing to compare
+    difference       mean of loss(training routing) - loss(causal routing); negative: the model looks better
+                     under the training routing than it is. None: nothing to compare
     interval         (low, high) that covers the expected difference at `level`, or None
     no_interval      why there is none, else None
     standard_error   of the difference, with the interval, else None
@@ -40,13 +38,13 @@ class LeakConsequence:
     tokens           that were compared: not padding, and finite under both routings
     moved_tokens     of them, those whose loss differs at all
     sequences        with at least one of these tokens
-    unit, units      "sequence" or "pool": what the interval takes as independent; how many
+    unit, units      "sequence" or "pool": the kind of units that the interval takes as independent; their number
     moved_units      of them, those with a token that differs
     nonfinite        {"training": only under the training routing, "causal": only under the causal one,
                      "both"}: tokens left out because a loss was NaN, infinite or above 1e100
     by_position      list of {"from", "to" (inclusive), "tokens", "difference", "share"}: the mean over
                      a range of positions and its share of the whole difference (shares add to 1, and
-                     may be negative; None where the whole is 0); empty without positions
+                     may be negative; None if the whole is 0); empty without positions
     assumptions      list of texts
     text             a plain sentence
     """
@@ -64,7 +62,7 @@ class LeakConsequence:
         return "\n".join(lines)
 
 
-# ---- what is given ------------------------------------------------------------------------------
+# ---- the given losses ---------------------------------------------------------------------------
 
 
 def _values(what, value):
@@ -123,7 +121,7 @@ def _components(sequences, pools):
     return {sequence: root(("sequence", sequence)) for sequence in set(sequences)}
 
 
-# ---- what is kept -------------------------------------------------------------------------------
+# ---- the kept sums ------------------------------------------------------------------------------
 
 
 class _Sum:
@@ -166,12 +164,12 @@ class LeakMeter:
                        [T] or [B,S] floats: cross-entropy in nats, one a token, same weights and tokens
         sequence_id    as many integers; without it rows of [B,S] are sequences, and [T] is one
         position       as many integers, from 0 within the sequence
-        padding_mask   as many bool: true is left out. Give it wherever a token has no target:
+        padding_mask   as many bool: true is left out. Give it if a token has no target:
                        reduction='none' with ignore_index puts a loss of 0 there, which would count
         pool_id        as many integers: which rows compete for an expert's places. Sequences of one pool
                        are not independent; with it, pools and not sequences are the interval's units
 
-        Raises ValueError where shapes do not agree, and then nothing of the batch is counted.
+        Raises ValueError if shapes do not agree; then nothing of the batch is counted.
         """
         shape, training = _values("loss_training_routing", loss_training_routing)
         other, causal = _values("loss_causal_routing", loss_causal_routing)
@@ -208,7 +206,7 @@ class LeakMeter:
         self._sequences += len(seen)
 
     def result(self, level=0.99):
-        """A LeakConsequence of all batches so far. level: of the interval, between 0 and 1."""
+        """Returns a LeakConsequence of all batches so far. level: of the interval, between 0 and 1."""
         if not 0 < level < 1:
             raise ValueError(f"level is {level}; expected between 0 and 1")
         units = list(self._units.values())
@@ -231,7 +229,7 @@ class LeakMeter:
         return found
 
 
-# ---- what is made of it -------------------------------------------------------------------------
+# ---- the interval -------------------------------------------------------------------------------
 
 
 def _moved(units):
@@ -239,7 +237,7 @@ def _moved(units):
 
 
 def _no_spread(units, unit, level):
-    """Why these units have no interval, or None."""
+    """Returns why these units have no interval, or None."""
     count, moved = len(units), _moved(units)
     if not count:
         return "no token has a finite loss under both routings"
@@ -257,7 +255,7 @@ def _no_spread(units, unit, level):
 
 
 def _ends(units, tokens, difference, level):
-    """(standard error, low end, high end) by the formulas above."""
+    """Returns (standard error, low end, high end) by the formulas above."""
     count = len(units)
     residuals = [(u.difference - difference * u.tokens) / (tokens - u.tokens) for u in units]
     shares = [(u.tokens / (tokens - u.tokens)) ** 2 for u in units]
@@ -272,7 +270,7 @@ def _ends(units, tokens, difference, level):
 
 
 def _unskewed(x, a):
-    """The t with t + a*t^2/3 + a^2*t^3/27 + a/6 = x; the cubic is (1 + a*t/3)^3 - 1 over a."""
+    """Returns the t with t + a*t^2/3 + a^2*t^3/27 + a/6 = x; the cubic is (1 + a*t/3)^3 - 1 over a."""
     if abs(a) < 1e-6:
         return x
     y = 1 + a * (x - a / 6)
@@ -280,7 +278,7 @@ def _unskewed(x, a):
 
 
 def _by_position(places):
-    """About equally many tokens a range, whole positions."""
+    """Returns ranges of whole positions with about equally many tokens each."""
     total, whole = sum(p.tokens for p in places.values()), math.fsum(p.difference for p in places.values())
     parts, seen = [], 0
     for place, part in sorted(places.items()):
@@ -354,9 +352,9 @@ def leak_consequence(loss_training_routing, loss_causal_routing, *, sequence_id=
 
         print(plumbline.leak_consequence(loss_as_trained, loss_causal, sequence_id=document))
 
-    Arguments as LeakMeter.add's, which takes several batches; one batch's pool is one unit, so with
-    `pool_id` a single batch has an interval only when it holds two pools or more. Returns a
-    LeakConsequence. Changes nothing and needs no library.
+    The arguments are those of LeakMeter.add, which takes several batches. A pool of a batch is one unit, so with
+    `pool_id` a single batch has an interval only if it holds two pools or more. Returns a LeakConsequence. Changes
+    nothing and needs no library.
     """
     meter = LeakMeter()
     meter.add(loss_training_routing, loss_causal_routing, sequence_id=sequence_id, position=position,

@@ -1,4 +1,4 @@
-"""python -m plumbline doctor: prints how run.watch would classify each module, and what it would not watch."""
+"""python -m plumbline doctor: prints how run.watch would classify each module, and which ones it would not watch."""
 
 import contextlib
 import copy
@@ -87,11 +87,11 @@ def _make(text):
     return model, optimizers, inputs
 
 
-# ---- what is seen -------------------------------------------------------------------------------
+# ---- the report ---------------------------------------------------------------------------------
 
 
 class _Report:
-    """Returns the lines, and what would not be watched."""
+    """Returns the lines, and the things that would not be watched."""
 
     def __init__(self):
         self.missing = []

@@ -24,7 +24,7 @@ _pid = None  # the process that installed the hooks
 _status = None  # (status, exception or None) with which the process exits, if it is known
 
 
-# ---- what an exception was -----------------------------------------------------------------------
+# ---- descriptions of exceptions ------------------------------------------------------------------
 
 
 def _where(trace):
@@ -178,7 +178,7 @@ def _install():
 
 
 def watch(run):
-    """Registers an open run, so that it sends its goodbye at the latest when the process ends."""
+    """Registers an open run, so that it sends its goodbye when the process ends, if not earlier."""
     _install()
     if not _runs:
         atexit.register(_at_exit)

@@ -67,7 +67,7 @@ class FingerprintError(RuntimeError):
 
 
 class Fingerprint:
-    """What came of `fingerprint`.
+    """The result of `fingerprint`.
 
     verdict     "verified" (replayed on every sample, to the bit), "order-only" (its arithmetic is
                 unexplained), "no-order" or "nondeterministic"
@@ -100,7 +100,7 @@ class Fingerprint:
         return self._text.rstrip("\n")
 
 
-# ---- what calls a Python function, a torch function or a torch operation by name -------------------
+# ---- calls of a Python function, or of a torch operation by name -----------------------------------
 
 
 def _arrays(dtype):
@@ -200,18 +200,18 @@ class _Caller:
 
 
 def fingerprint(function, *, n, dtype="f32", kind=None, output=None, name=None, seed=1, samples=250):
-    """In which order and with which arithmetic does `function` add?
+    """Finds in which order and with which arithmetic `function` adds.
 
-    function  callable: a [n] (and b [n] for a dot or gemm), torch tensors of `dtype` where torch is
-              imported, else numpy arrays -> one number. With a parameter `batch` it is also tried with
+    function  callable: a [n] (and b [n] for a dot or gemm), torch tensors of `dtype` if torch is imported, else numpy arrays -> one number. With a
+    parameter `batch` it is also tried with
               more rows. Or the name of a torch operation: "torch.sum", "torch.matmul", ...
     n         addends; for an all-reduce the ranks
     dtype     of the addends: "f64", "f32", "f16", "bf16"; output: of the result, if another
-    kind      "sum", "dot", "gemm" or "all-reduce"; None: the operation's own, else "sum"
+    kind      "sum", "dot", "gemm" or "all-reduce"; None: that of the named operation, else "sum"
 
-    Asks some tens of thousands of sums at n = 4,096, then replays what it found on random data.
-    Returns a Fingerprint. Raises FingerprintError where the function fails, ValueError where the
-    request makes no sense, LibraryMissing without the library.
+    Asks some tens of thousands of sums at n = 4,096, then replays the order that it found on random data.
+    Returns a Fingerprint. Raises FingerprintError if the function fails, ValueError if the request makes no sense, LibraryMissing without the
+    library.
     """
     library = _library.load()
     if isinstance(function, str):

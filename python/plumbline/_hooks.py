@@ -16,7 +16,7 @@ _MOST_COLLECTIVES = 4  # collectives of one hook call that are kept
 
 
 def _average(state, bucket):
-    """The same as DDP without a hook, to the bit: multiplies by 1/N, then sums."""
+    """Computes the same as DDP without a hook, to the bit: multiplies by 1/N, then sums."""
     group = group_of_state(state)
     group = world() if group is None else group
     buffer = bucket.buffer()

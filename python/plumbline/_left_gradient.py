@@ -17,7 +17,7 @@ class LeftGradient:
     def __init__(self, parameter):
         self._parameter = parameter
         self._places = self._kept = self._version = None
-        self._waiting = self._waits_since = None  # not cleared, at that version of the parameter
+        self._waiting = self._waits_since = None  # a gradient that was not cleared; the version of the parameter at that time
         self._cleared = 0
 
     def added(self):

@@ -1,4 +1,4 @@
-"""A run that does nothing, call for call."""
+"""A run whose calls all do nothing."""
 
 from ._hooks import plain_hook
 from ._kinds import NAMES
@@ -22,10 +22,10 @@ class _NoContext:
 class NoRun(Run):
     """A run that does nothing: Plumbline is disabled, or its library is missing.
 
-    refused: not by the trainer's wish, so that flush and finish return False.
+    refused: the trainer did not ask for it, so flush and finish return False.
     """
 
-    def __init__(self, refused=False):  # not Run's on purpose: there is no library to keep loaded
+    def __init__(self, refused=False):  # does not call Run's, on purpose: there is no library to keep loaded
         self._refused = refused
         self._context = _NoContext(self)
 

@@ -189,18 +189,17 @@ class Observations(Gathering, Rollouts):
         return self._hooked("watch_accumulation", watch_accumulation, parameters, limit)
 
     def watch(self, model=None, optimizer=None, scaler=None, activations=None, **unknown):
-        """Watches a model and its optimizer: the second of the two lines. Call it before training.
+        """Watches a model and its optimizer: the second of the two lines that a trainer needs. Call it before training.
 
-        optimizer: one of torch.optim, a framework's wrapper of one, or a list. None: those that hold the model's parameters, now or
-        at the first training pass. scaler: a GradScaler (torch's own is found without it). activations: names of modules
-        ("blocks.3.mlp", or globs, "blocks.*.mlp") whose outputs are observed. The optimizer's step ends a
-        step; loops that have `with run.step(i)` may keep it. Recorded
-        are the loss (the scalar that backward() is called on; of several micro-batches their sum),
-        the gradients and their norm, learning rates, tokens, weights, updates next to the intended ones
-        (SGD, Adam, AdamW), micro-batches, and under DistributedDataParallel the sums and whether
-        the ranks' copies agree; and as spans data loading, forward, backward, the optimizer's step and full
-        garbage collections. A series or a kind of span that the trainer records itself (`run.scalar("loss", x)`)
-        stays the trainer's. Returns an object whose remove() ends it.
+        optimizer: one of torch.optim, a framework's wrapper of one, or a list. None: the optimizers that hold the
+        model's parameters, now or at the first training pass. scaler: a GradScaler (torch's own is found without it).
+        activations: names of modules ("blocks.3.mlp", or globs, "blocks.*.mlp") whose outputs are observed. The
+        optimizer's step ends a step; loops that have `with run.step(i)` may keep it. Recorded are the loss (the scalar
+        that backward() is called on; of several micro-batches their sum), the gradients and their norm, learning rates,
+        tokens, weights, updates next to the intended ones (SGD, Adam, AdamW), micro-batches, and under
+        DistributedDataParallel the sums and whether the ranks' copies agree; and as spans data loading, forward,
+        backward, the optimizer's step and full garbage collections. If the trainer records a series or a kind of span
+        itself (`run.scalar("loss", x)`), the watch does not record it. Returns an object whose remove() ends it.
         """
         if unknown:
             self._unknown("watch", "", unknown)
@@ -208,7 +207,7 @@ class Observations(Gathering, Rollouts):
         return self._hooked("watch", watch, model, optimizer, scaler, activations)
 
     def _hooked(self, call, make, *arguments):
-        """Returns what make returns, whose remove() ends it. If make fails, reports that and returns NOTHING."""
+        """Returns the result of make, whose remove() ends it. If make fails, reports that and returns NOTHING."""
         try:
             return make(self, *arguments)
         except self._mistake:
@@ -227,19 +226,17 @@ class Observations(Gathering, Rollouts):
                        b_tile=None, scale_format=None, output_rounding=None, **unknown):  # fmt: skip
         """Records one matrix product d = a @ b (+ c) as it was computed; with scaled factors d = scale * a @ b.
 
-        a [..., K], b [K, N] (for a linear layer `weight.t()`), d [..., N], c of d's shape or [N]
-        (a bias); floating, not f64. On captured steps up to 32 rows of a, 32 columns of b and the
-        elements of d at their intersections are kept. These identify the arithmetic and prove it.
-        accumulator: the format ("f32", a torch dtype) promised for partial sums, None: f32.
-        input_format: "tf32" if fp32 inputs are cut on purpose; else the format of values in a
-        wider dtype ("e4m3", "bf16"). library: its name
-        and version ("cuBLAS 12.4"): a change of arithmetic is reported together with a change of the version.
-        scale: one factor of d, a number. a_scale, b_scale: what the values of a and b were divided by
-        before their cast, as `torch._scaled_mm` takes them: one element for the whole tensor, [..., 1]
-        and [1, N] for a row and a column, or [..., ceil(K / block)] and [ceil(K / block), N] with
-        `block` products to a scale (MXFP8 and MXFP4 32, NVFP4 16); a_tile, b_tile: the number of rows
-        (columns) that share a scale (128 x 128 tiles: block=128, b_tile=128). Floating, or uint8 in
-        scale_format "e8m0" | "e4m3". output_rounding "stochastic": d was stored so.
+        a [..., K], b [K, N] (for a linear layer `weight.t()`), d [..., N], c of d's shape or [N] (a bias); floating,
+        not f64. On captured steps up to 32 rows of a, 32 columns of b and the elements of d at their intersections are
+        kept. These identify the arithmetic and prove it. accumulator: the format ("f32", a torch dtype) promised for
+        partial sums, None: f32. input_format: "tf32" if fp32 inputs are cut on purpose; else the format of values in a
+        wider dtype ("e4m3", "bf16"). library: its name and version ("cuBLAS 12.4"): a change of arithmetic is reported
+        together with a change of the version. scale: one factor of d, a number. a_scale, b_scale: the divisors of the
+        values of a and b before their cast, as `torch._scaled_mm` takes them: one element for the whole tensor, [...,
+        1] and [1, N] for a row and a column, or [..., ceil(K / block)] and [ceil(K / block), N] with `block` products
+        per scale (MXFP8 and MXFP4 32, NVFP4 16); a_tile, b_tile: the number of rows (columns) that share a scale (128 x
+        128 tiles: block=128, b_tile=128). Floating, or uint8 in scale_format "e8m0" | "e4m3". output_rounding
+        "stochastic": d was stored with that rounding.
         """
         try:
             if self._step < self._matmul_words[layer][0]:
@@ -399,6 +396,6 @@ class Observations(Gathering, Rollouts):
             self._report_error((kind, repr(layer)), f"{what}({layer!r}): {text}")
 
     def _end_observations(self):
-        """Sends what was gathered over the step, before the step ends."""
+        """Sends the records that were gathered in the step, before the step ends."""
         for call in self._at_step_end:
             call()

@@ -1,4 +1,4 @@
-"""Opening a run: from init's arguments to a Run, or to one that does nothing."""
+"""Opening a run: makes from init's arguments a Run, or one that does nothing."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ _ROLES = {"trainer": 1, "rollout": 2}
 
 
 def _check_every(every):
-    """None: by the cadence. 0 is not an interval; a fraction would be cut silently."""
+    """None: the cadence decides. 0 is not an interval; a fraction would be cut silently."""
     if every is None:
         return 0
     if isinstance(every, bool) or not hasattr(every, "__index__") or not 0 < int(every) < 2**31:
@@ -114,32 +114,31 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
          stop_on=None, strict=False, **unknown):  # fmt: skip
     """Opens a run and returns it.
 
-    run: its name. server: "host:port" of plumbd. record: a directory for run records. Either or
-    both; also from PLUMBLINE_RUN, PLUMBLINE_SERVER, PLUMBLINE_RECORD. rank and world_size: from
-    torch.distributed once init_process_group was called (before the first step is early enough), else
-    from RANK and WORLD_SIZE, else SLURM's, else Open MPI's variables, else 0 and 1. attempt: how often
-    the run was restarted before (else from torchrun). every: observe at most each n-th step (a
-    site backs off further to keep its traffic budget). budget: share of the trainer's CPU time
-    that may be spent (PLUMBLINE_BUDGET; 0.01): a run of a minute or less has few looks then, and 1
-    takes all of them. spool: a directory for what the server has not acknowledged (PLUMBLINE_SPOOL; with both
-    server and record, RECORD/spool; "off": none): it survives this process, and the next one of
-    this rank, or `plumb spool send`, delivers it. spool_bytes: at most so much (1 GiB). redact=True
-    (or PLUMBLINE_REDACT=1): token and sequence ids leave this process as keyed hashes, under
-    PLUMBLINE_REDACT_KEY, else a key from the access token, else a random one of this process; ids of
-    two processes are equal under one key alone.
+    run: its name. server: "host:port" of plumbd. record: a directory for run records. Give one or both; they may also
+    come from PLUMBLINE_RUN, PLUMBLINE_SERVER, PLUMBLINE_RECORD. rank and world_size: from torch.distributed once
+    init_process_group was called (before the first step is early enough), else from RANK and WORLD_SIZE, else SLURM's,
+    else Open MPI's variables, else 0 and 1. attempt: how often the run was restarted before (else from torchrun).
+    every: observe at most each n-th step (a site backs off further to keep its traffic budget). budget: share of the
+    trainer's CPU time that may be spent (PLUMBLINE_BUDGET; 0.01). With 0.01 a run of a minute or less has few
+    measurements; 1 takes all of them. spool: a directory for evidence that the server has not acknowledged
+    (PLUMBLINE_SPOOL; with both server and record, RECORD/spool; "off": none): it survives this process, and the next
+    one of this rank, or `plumb spool send`, delivers it. spool_bytes: its largest size (1 GiB). redact=True (or
+    PLUMBLINE_REDACT=1): token and sequence ids leave this process as keyed hashes, under PLUMBLINE_REDACT_KEY, else a
+    key from the access token, else a random one of this process; ids of two processes are equal only under the same
+    key.
 
     stop_on: "error" or "warning": at the first finding of that level run.should_stop is True, and a callback of plumbline.transformers or
     plumbline.lightning ends the training. The server finds it, and orders the end over the stream that carries the evidence.
 
-    How the process ends goes with its goodbye: uncaught exceptions, a status of sys.exit,
-    SIGTERM where it has its default action. Hooks and handlers of the trainer's own run as before.
+    The goodbye of the process contains how it ends: by an uncaught exception, a status of sys.exit, or SIGTERM if that
+    has its default action. The trainer's own hooks and handlers run as before.
 
-    In a child that was forked after a run was opened nothing can be observed, and a warning is printed: start
-    processes by spawn or forkserver, or open the first run in the children alone.
+    In a child that was forked after a run was opened nothing can be observed, and a warning is printed: start processes
+    by spawn or forkserver, or open the first run only in the children.
 
-    A mistake warns once and the trainer goes on with a run that does nothing; strict=True raises
-    PlumblineError here and in every later call. What shows only when something is recorded (a
-    directory that cannot be written) raises in the first call that records.
+    A mistake warns once, and the trainer gets a run that does nothing; strict=True raises PlumblineError here and in
+    every later call. A mistake that is found only when something is recorded (a directory that cannot be written)
+    raises in the first call that records.
     """
     try:
         library = _library.load()

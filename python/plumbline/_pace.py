@@ -1,7 +1,7 @@
 """The frequency of an action with a known cost."""
 
 _MOST_EVERY = 1024  # most steps between two actions
-_DENSE = 8  # steps between two in the first 256; later a sixteenth to a 32nd of the steps so far: 20 actions, evenly, in 160 steps
+_DENSE = 8  # steps between two actions in the first 256; later a sixteenth to a 32nd of the steps so far: 20 actions, evenly, in 160 steps
 _AHEAD = 0.005  # seconds that they may cost beyond their share
 
 
@@ -9,14 +9,14 @@ class Pace:
     """Determines the number of steps between two actions of a known cost, so that they stay within a share of the
     time.
 
-    Powers of two: ranks with different numbers still act in the same steps, at the larger number. Which step of
-    `every` is drawn as the agent's cadence draws it (Picked, in agent/core/sites/cadence.h), so that no fault with a
-    small period is missed.
+    The numbers are powers of two: ranks with different numbers still act in the same steps, at the larger number. The
+    step within each `every` is drawn as in the agent's cadence (Picked, in agent/core/sites/cadence.h), so that no
+    fault with a small period is missed.
     """
 
     def __init__(self, share, every=1, planned=1, ahead=_AHEAD):
-        """share: the share of a step's time that it may cost. every: the interval until step_ended() is called; a run
-        that is not governed never calls it. planned: factor of the share for planned actions. ahead: seconds that
+        """share: the share of a step's time that it may cost. every: the interval until step_ended() is called; a run without a budget never calls
+        it. planned: factor of the share for planned actions. ahead: seconds that
         they may cost beyond their share."""
         self._share, self._planned, self._most_ahead = share, planned, ahead
         self.every, self._cost, self._ahead = every, 0.0, ahead
@@ -28,11 +28,10 @@ class Pace:
         return (step ^ step >> 1 ^ step >> 3) & (self.every - 1) == 0
 
     def step_ended(self, period, apart, step):
-        """Called before step `step`. `period`: seconds of CPU time of a step. `apart`: cost of a step that is made
-        for the action alone.
+        """Called before step `step`. `period`: seconds of CPU time of a step. `apart`: cost of a step that is made only for the action.
 
-        Allows as many actions as the rules need in a run of some hundred steps, at up to `planned` times the share;
-        and a few at any cost, while `ahead` lasts.
+        Allows as many actions as the rules need in a run of some hundred steps, at up to `planned` times the share. A
+        few more are allowed at any cost until `ahead` is used up.
         """
         every, allowed = 1, self._share * period
         self._ahead = min(self._most_ahead, self._ahead + allowed)

@@ -59,8 +59,7 @@ class Ranks:
         return self.taken if of_process_group() else self.given
 
     def contradiction(self):
-        """Returns a text about the contradiction between the process group and init's arguments or the environment;
-        or None."""
+        """Returns a text if the process group contradicts init's arguments or the environment; else None."""
         group = of_process_group()
         if group is None:
             return None

@@ -6,7 +6,7 @@ from ._process_groups import describe_group
 from ._tensors import Unsupported, local
 
 
-ANNOUNCE_SECONDS = 0.2  # elements at most, before the first call of a site
+ANNOUNCE_SECONDS = 0.2  # the longest wait before the first call of a site
 
 
 def elements(tensor, indices):
@@ -81,7 +81,7 @@ class Reducing:
             return
         stated[self._name, self._op] = requested
         facts = self._facts()
-        # A call that is joined by its number would be there twice.
+        # A call that is joined by its number would be recorded twice.
         if facts.get("variable_count") or facts.get("sequence") is not None or (facts.get("group_size") or 2) < 2:
             return
         self._run.observe_reduction(self._name, op=self._op, **facts)

@@ -29,20 +29,17 @@ class Rollouts:
                          t_start=None, t_end=None, behaviour=None, **unknown):  # fmt: skip
         """Log-probabilities of sampled tokens: the engine's (rollout), the trainer's, or both.
 
-        Columns [T] or [B, S]; sequence_id the same number for a sequence on both sides, [T], [B, S]
-        or one a row [B]; position of a token in its sequence (None: in order). One process may
-        send its half: the halves meet by id and position. Values as they were before any mask or
-        clipping. mask: 0 where a token is not judged. versions: optimizer updates in the weights
-        that drew each token; train_version: in those that `train` is of. Entropies (nats) and
-        varentropies (nats^2) belong to the distribution of the same side's values.
-        behaviour: the trainer's own log-probabilities by the weights that drew each token, a third
-        forward pass that splits d into staleness and numerics.
-        mode "raw_logprobs" | "processed_logprobs": of the rollout's values; temperature, top_p,
-        top_k: of the sampler. selection "all" | "filtered" (then kept_share, a lower bound on the
-        share of sequences kept); cached_tokens of the prompt that a prefix cache served, t_start and
-        t_end in seconds: one a sequence; source "sampled" | "rescored" (then rescore_k2). Of each call
-        whole sequences are kept, the same on both sides, within the traffic budget. A call between two
-        steps belongs to the step that opens next.
+        Columns [T] or [B, S]; sequence_id: the same number for a sequence on both sides, [T], [B, S] or [B] (one per
+        row); position of a token in its sequence (None: in order). A process may send only its half: the halves are
+        joined by id and position. Give values from before any mask or clipping. mask: 0 where a token is not judged.
+        versions: optimizer updates in the weights that drew each token; train_version: optimizer updates in the weights
+        that computed `train`. Entropies (nats) and varentropies (nats^2) are those of the distribution of the same
+        side. behaviour: the trainer's own log-probabilities by the weights that drew each token, a third forward pass
+        that splits d into staleness and numerics. mode "raw_logprobs" | "processed_logprobs": of the rollout's values;
+        temperature, top_p, top_k: of the sampler. selection "all" | "filtered" (then kept_share, a lower bound on the
+        share of sequences kept); cached_tokens of the prompt that a prefix cache served, t_start and t_end in seconds:
+        one a sequence; source "sampled" | "rescored" (then rescore_k2). Of each call whole sequences are kept, the same
+        on both sides, within the traffic budget. A call between two steps belongs to the step that opens next.
         """
         if unknown:
             return self._unknown("observe_logprobs", layer, unknown)
@@ -81,11 +78,11 @@ class Rollouts:
                        temperature=None, **unknown):  # fmt: skip
         """The trainer's and the rollout's logits [..., V] at the same positions.
 
-        f32, f16 or bf16, each its own, in host memory; -inf masks a token out. tokens: the sampled
-        id of each row, below 0 where there is none. allowed [..., V]: 0 masks on both sides (a
-        grammar). mode "raw_logits" | "processed_logits": of the rollout's logits; temperature: of
-        the sampler. On captured steps up to 64 rows, drawn at random, are compared whole (at most
-        2^20 logits a side a call); other steps cost nothing but the call.
+        f32, f16 or bf16 (the two may differ), in host memory; -inf masks a token out. tokens: the sampled id of each
+        row, below 0 where there is none. allowed [..., V]: 0 masks on both sides (a grammar). mode "raw_logits" |
+        "processed_logits": of the rollout's logits; temperature: of the sampler. On captured steps up to 64 rows, drawn
+        at random, are compared whole (at most 2^20 logits a side a call); in other steps only the call itself costs
+        time.
         """
         try:
             if self._step < self._logits_words[layer][0]:

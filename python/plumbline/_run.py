@@ -1,4 +1,4 @@
-"""Runs: what a trainer calls."""
+"""A run, with the methods that a trainer calls."""
 
 import ctypes
 import operator
@@ -72,7 +72,7 @@ class Run(Observations):
     Every method may be called from any thread; `step` only from one thread at a time. Tensors are torch
     tensors, numpy arrays, objects with `__dlpack__`, or (small) nested lists; they are only read.
     On the CPU they may be changed as soon as the call returns. On a GPU they are read in the order of
-    the current stream (torch's, for torch tensors), like by a kernel of the trainer; all tensors of
+    the current stream (torch's, for torch tensors), as a kernel of the trainer would read them; all tensors of
     one call are on one device.
     """
 
@@ -102,7 +102,7 @@ class Run(Observations):
         self._budget = Budget(every, budget)
         self._looked_until = -1
         self._after_step = None  # called once, when the open step has ended
-        self._light = None  # of a watch whose steps are light
+        self._light = None  # the Light of a watch whose steps are light
         self._trainers_series = set()  # series names that the trainer records
         self._trainers_stages = set()
         self._stated = {}  # (site, op) of a reduction -> (count, dtype) of its newest call
@@ -251,7 +251,7 @@ class Run(Observations):
         """Records one router call over T tokens and E experts, with k choices per token.
 
         router_logits [T,E] before `score_function`, or router_scores [T,E] after it (with both,
-        the logits are taken if score_function is named). topk_indices [T,k], -1 for no choice;
+        the logits are taken if score_function is given). topk_indices [T,k], -1 for no choice;
         keep_mask [T,k]; routing_map [T,E]; probs [T,E] or [T,k]; expert_bias [E], added after the
         score function; sequence_id, position, padding_mask (true: padding), pool_id: [T].
         score_function "softmax" | "sigmoid" | "identity"; capacity per expert and pool: a count,
@@ -401,11 +401,11 @@ class Run(Observations):
 
     # ---- stopping ------------------------------------------------------------------------------
 
-    _stopping = None  # of stop_on
+    _stopping = None  # the Stopping, if stop_on was given
 
     @property
     def should_stop(self):
-        """Returns True after the first finding of the level that init's stop_on names, on each rank after the same step."""
+        """Returns True after the first finding of the level of init's stop_on, on each rank after the same step."""
         return self._stops(max(0, self._following() - 1))
 
     def _stops(self, step):
@@ -421,7 +421,7 @@ class Run(Observations):
         return status >= 0
 
     def finish(self, timeout=2.0):
-        """Delivers the rest of the evidence within `timeout` seconds, and ends the run. May be repeated.
+        """Delivers the evidence that was not yet delivered, within `timeout` seconds, and ends the run. May be repeated.
 
         Returns True if all measurements are in the record and acknowledged by the server, or if there
         was nothing to keep (nothing was observed, or PLUMBLINE_DISABLE is set). Returns False if nothing

@@ -99,7 +99,7 @@ class Screen:
     def __init__(self):
         self._usual = {}  # name -> [observations, mean of log2 of the norm]
         self._zeros = {}  # name -> [how often the norm was zero, the step of the next measurement, how many followed]
-        self._notable = set()  # not again until the value is usual
+        self._notable = set()  # names that are reported again only after the value was usual
         self._sums = None
         self._unchanged = {}
         self._loss = {}  # which -> (observations, mean, variance)

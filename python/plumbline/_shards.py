@@ -1,8 +1,8 @@
-"""Parameters that are split over ranks: DTensors (FSDP2, tensor parallel), and those that FSDP1 has split."""
+"""Parameters that are split over ranks: DTensors (FSDP2, tensor parallel), and parameters of FSDP1."""
 
 from ._tensors import local
 
-FSDP = ("FullyShardedDataParallel", "FSDPModule")  # torch's first and second
+FSDP = ("FullyShardedDataParallel", "FSDPModule")  # torch's first and second wrapper of this kind
 
 
 def is_fsdp(module):
@@ -50,7 +50,7 @@ def own_gradient(parameter):
     if placed != wanted and placed is not None and wanted is not None:
         if any(one.is_partial() or (one.is_shard() and one != other) for one, other in zip(placed, wanted)):
             return None
-        gradient = gradient.detach().redistribute(parameter.device_mesh, wanted)  # of copies: no communication
+        gradient = gradient.detach().redistribute(parameter.device_mesh, wanted)  # copies: this needs no communication
     return local(gradient)
 
 

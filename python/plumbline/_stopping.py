@@ -11,7 +11,7 @@ import sys
 from ._ranks import of_process_group
 
 LEVELS = {"warning": 2, "error": 3}  # PLUMBLINE_STOP_ON_*
-_LATER = 8  # steps: ranks that train together never differ by more
+_LATER = 8  # in steps: ranks that train together never differ by more
 _BYTES = 512  # characters of a reason
 NEEDS_A_SERVER = ("needs a server (server=, or PLUMBLINE_SERVER), which judges the run during training; without a server the training continues, "
                   "and `plumb audit` judges the record afterwards")  # fmt: skip

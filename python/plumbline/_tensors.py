@@ -1,4 +1,4 @@
-"""Tensors of whatever library as DLTensor structs, without copies and without importing the library.
+"""Describes tensors of any library as DLTensor structs, without copies and without importing the library.
 
 torch tensors are described by their accessors rather than through `__dlpack__`, which refuses bool
 (torch < 2.0) and tensors that require gradients. numpy arrays go by `__array_interface__`, other
@@ -94,7 +94,7 @@ def local(tensor):
     if not hasattr(type(tensor), "_local_tensor"):
         return tensor
     part = tensor._local_tensor
-    arrive = getattr(part, "wait", None)  # of a collective that may be in progress
+    arrive = getattr(part, "wait", None)  # the result of a collective that may be in progress
     return part if arrive is None else arrive()
 
 
@@ -276,11 +276,12 @@ def describe(value, axes, widen, keep, stream=None):
 
 
 def describe_any(value, most, keep, stream=None):
-    """(address, device type, device id, (code, bits), shape, strides in elements) of a tensor of at
-    most `most` axes: leading ones are merged.
+    """Returns (address, device type, device id, (code, bits), shape, strides in elements) of a tensor with at most `most` axes: leading ones are
+    merged.
 
-    `stream`: on which it will be read if it is on a device, where that is settled already. Whatever
-    must outlive the call is appended to `keep`. Raises Unsupported.
+    `stream`: the one on which it will be read, if it is on a device and this is known already. Objects that must outlive the call are appended to
+    `keep`.
+    Raises Unsupported.
     """
     described = _describe(value, keep, stream)
     return described if len(described[4]) <= most else _fit(described, most, False)

@@ -4,7 +4,7 @@ from threading import get_ident
 
 from ._library import OK
 
-_MOST_BYTES = 64 << 20  # bytes that are kept from being freed: above it waiting calls are launched at once
+_MOST_BYTES = 64 << 20  # bytes that are kept from being freed; with more, waiting calls are launched at once
 
 
 class _Held:
@@ -58,11 +58,11 @@ class Gathering:
     _held = None  # within together()
 
     def together(self):
-        """`with run.together():` tensors and updates on a GPU that this thread observes inside leave
-        in few launches: around a loop over a model's parameters.
+        """`with run.together():` tensors and updates on a GPU that this thread observes inside are measured in few launches. Put it around a loop
+        over a model's parameters.
 
         They are read at the end of the block at the latest, so nothing inside may write them. The
-        records are the same. Anything else goes its way at once, as do other threads' calls.
+        records are the same. Other observations, and those of other threads, are launched at once.
         """
         return _Together(self)
 

@@ -1,4 +1,4 @@
-"""run.watch(model, optimizer): the second of the two lines."""
+"""run.watch(model, optimizer): the second of the two lines that a trainer needs."""
 
 import functools
 import sys
@@ -93,7 +93,7 @@ class Watch(Records, FrameworkSteps):
         self._modes = Modes(run, self._model, self._prefix, [name for name, _ in self._trained])
         self._averages = Averages(run, self._model, self._prefix)
         self._kept = Kept(self._trained) if len(found) == 1 and not self._frames else None
-        self.thread = None  # of its forward passes
+        self.thread = None  # the thread of its forward passes
         self.passed = False  # its model was called since the step began
         self.idle = 0  # consecutive steps of other watches in which its model was neither called nor updated
         self.kind = (type(self._model), tuple(named))
@@ -130,7 +130,7 @@ class Watch(Records, FrameworkSteps):
     def _named(self):
         return ((self._prefix + name, p) for name, p in named_parameters(self._model))
 
-    # ---- what is hooked ------------------------------------------------------------------------
+    # ---- hooks ---------------------------------------------------------------------------------
 
     def _hook(self):
         self.hooked = self._given
@@ -177,7 +177,7 @@ class Watch(Records, FrameworkSteps):
             self._failed(getattr(body, "__name__", "?").strip("_"), error)
 
     def _counted(self, body, *arguments):
-        """Does the same for hooks within the trainer's own calls, and charges the budget."""
+        """As the method above, for hooks within the trainer's own calls, and charges the budget."""
         began = thread_time_ns()
         self._guarded(body, *arguments)
         self.budget.spent += thread_time_ns() - began
@@ -371,7 +371,7 @@ class Watch(Records, FrameworkSteps):
         if self._arms:
             self._charged(self._averages.arm)
 
-    # ---- what it costs -------------------------------------------------------------------------
+    # ---- cost ----------------------------------------------------------------------------------
 
     def step_over(self, of, first):
         """Called when a step of `of` watches has ended; the first watch keeps the account of its cost."""

@@ -1,21 +1,20 @@
-"""From what public trainers' routers return to what observe_routing takes.
+"""Converts the results of public trainers' routers to the arguments of observe_routing.
 
-Each function is pure: tensors in, a dictionary of observe_routing's arguments out, nothing copied
-that is not rearranged.
+Each function is pure: tensors in, a dictionary of observe_routing's arguments out. A tensor is copied only to be rearranged.
 
     run.observe_routing("layers.3", **adapters.megatron(logits, routing_map, probs, top_k=2,
                                                         sequences=batch_size, capacity=capacity))
 
-Rows. Trainers flatten the tokens of B sequences of S tokens each in one of two orders: *seq-major*,
-row = s*B + b (Megatron-LM keeps [S,B,...]), or *batch-major*, row = b*S + s. The functions derive
-sequence_id and position from it; rows that hold several documents (packing), or a slice of each
-sequence (context parallelism), need yours: pass `sequence_id` and `position` [T] in the rows' order.
+Rows. Trainers flatten the tokens of B sequences of S tokens each in one of two orders: *seq-major*, row = s*B + b
+(Megatron-LM keeps [S,B,...]), or *batch-major*, row = b*S + s. The functions derive sequence_id and position from it;
+rows that hold several documents (packing), or a slice of each sequence (context parallelism), need `sequence_id` and
+`position` [T] from you, in the rows' order.
 
 Pools. Each of these routers fills its experts' places from the rows of one call on one rank, so the
 whole call is recorded as one pool, unless you pass `pool_id` [T].
 
-Capacity and policy are recorded as the router's configuration has them: a finding is proved only
-where the number of places is the configuration's, not one that somebody counted.
+Capacity and policy are recorded as the router's configuration has them: a finding is proved only if the number of
+places is from the configuration, not from a count.
 """
 
 
@@ -23,7 +22,7 @@ _BY_DROP_POLICY = {"probs": "score-capacity", "position": "fifo-capacity"}
 
 
 def _rows(tensor):
-    """[..., E] as [T,E]."""
+    """Returns [..., E] as [T,E]."""
     return tensor.reshape(-1, tensor.shape[-1])
 
 
@@ -77,7 +76,7 @@ def megatron(logits, routing_map, probs=None, *, top_k, sequences=None, capacity
     score_function, expert_bias, num_groups, group_topk   as in the transformer config. Groups rank
                  by the sum of their top_k / group_topk best scores: only 1 or 2 can be declared
     drop_policy  --moe-token-drop-policy: "probs" or "position"
-    load_balancing   --moe-router-load-balancing-type, where it decides the choice: "sinkhorn"
+    load_balancing   --moe-router-load-balancing-type, if it decides the choice: "sinkhorn"
     """
     if sequences is None and logits.ndim == 3:
         sequences = logits.shape[1]

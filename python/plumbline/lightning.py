@@ -21,8 +21,9 @@ _SETTINGS = ("max_steps", "max_epochs", "accumulate_grad_batches", "gradient_cli
 class PlumblineCallback(Callback):
     """Watches the Trainer's module and optimizers; a step has the number that Lightning's loggers give it.
 
-    Keyword arguments are those of plumbline.init: stop_on="error" ends the training at the server's first error. Without a server and a record, and without PLUMBLINE_SERVER and PLUMBLINE_RECORD, the
-    record is <default_root_dir>/plumbline, and the run is called as that folder.
+    Keyword arguments are those of plumbline.init: stop_on="error" ends the training at the server's first error.
+    Without a server and a record, and without PLUMBLINE_SERVER and PLUMBLINE_RECORD, the record is
+    <default_root_dir>/plumbline, and the run has the name of that folder.
     """
 
     def __init__(self, **options):
@@ -30,7 +31,7 @@ class PlumblineCallback(Callback):
 
     @property
     def run(self):
-        """plumbline.init's, from the training's begin on."""
+        """The run of plumbline.init, from the beginning of the training on."""
         return self._session.run
 
     @guarded

@@ -22,9 +22,10 @@ _SETTINGS = ("per_device_train_batch_size", "gradient_accumulation_steps", "lear
 class PlumblineCallback(TrainerCallback):
     """Watches the Trainer's model and optimizer; a step has the number that the Trainer logs.
 
-    Keyword arguments are those of plumbline.init: stop_on="error" ends the training at the server's first error. Without a server and a record, and without PLUMBLINE_SERVER and PLUMBLINE_RECORD, the
-    record is <output_dir>/plumbline. The run is called args.run_name, else as the folder. Of TRL's GRPOTrainer and RLOOTrainer
-    the rollouts are recorded too.
+    Keyword arguments are those of plumbline.init: stop_on="error" ends the training at the server's first error.
+    Without a server and a record, and without PLUMBLINE_SERVER and PLUMBLINE_RECORD, the record is
+    <output_dir>/plumbline. The name of the run is args.run_name, else that of the folder. Of TRL's GRPOTrainer and
+    RLOOTrainer the rollouts are recorded too.
     """
 
     def __init__(self, **options):
@@ -34,7 +35,7 @@ class PlumblineCallback(TrainerCallback):
 
     @property
     def run(self):
-        """plumbline.init's, from the training's begin on."""
+        """The run of plumbline.init, from the beginning of the training on."""
         return self._session.run
 
     @guarded

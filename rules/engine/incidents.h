@@ -21,7 +21,8 @@ bool ShowsBefore(const v1::Finding& a, const v1::Finding& b);
 struct Incident {
   std::string fingerprint;
   std::vector<const v1::Finding*> findings;  // at least one; the representative first
-  std::vector<Incident> symptoms;            // of other rules or causes (rules/causes.h)
+  std::vector<Incident> symptoms;            // incidents of other rules or causes that follow from
+                                             // this one (rules/causes.h)
 
   const v1::Finding& shown() const { return *findings.front(); }
 };

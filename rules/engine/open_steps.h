@@ -37,7 +37,7 @@ struct HeldRow {
 struct OpenStep {
   std::vector<HeldItem> items;
   std::vector<HeldRow> rows;
-  uint64_t bytes = 0;  // of the batches whose newest step is this one
+  uint64_t bytes = 0;  // bytes of the batches whose newest step is this one
 };
 
 // Returns a row of the rows, which have this number of columns.
@@ -57,7 +57,7 @@ class OpenSteps {
     // Evidence that arrived after its step was closed, by rank and step, until the rank reports
     // that the step is complete.
     std::map<uint32_t, Steps> late;
-    uint64_t bytes = 0;  // of both
+    uint64_t bytes = 0;  // bytes of `open` and `late`
   };
 
   // Keeps the memory of at most `most_spare` closed steps for reuse.

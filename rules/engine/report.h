@@ -70,7 +70,7 @@ class Report {
   // One cause that was given at the strength of the finding.
   struct Reported {
     v1::Finding finding;  // its earliest text, with the greatest confidence
-    Place place{};        // of that text
+    Place place{};        // the place of that text
 
     bool Merge(const v1::Finding& other, const Place& at);  // true: the text has changed
     bool Beats(const Reported& other) const;

@@ -101,7 +101,7 @@ class SeriesSets {
  private:
   struct Stream {
     std::map<uint64_t, std::shared_ptr<const SeriesColumns>> sets;
-    std::set<std::string> runs;  // of which it sent evidence, if that is recorded
+    std::set<std::string> runs;  // runs of which the stream sent evidence, if that is recorded
     void Persist(Archive& a) { a(sets, runs); }
   };
   using Columns = std::shared_ptr<const SeriesColumns>;

@@ -10,7 +10,8 @@ namespace plumbline::server {
 
 struct CopyState {
   uint64_t first_entry = 0, last_entry = 0;  // 0: the journal is empty
-  uint64_t checkpoint_entry = 0;             // of the newest; 0: there is none
+  uint64_t checkpoint_entry = 0;             // journal entry of the newest checkpoint; 0: there is
+                                             // none
   size_t checkpoints = 0;
   std::string last_segment;  // its path; empty: there is none
   uint64_t whole_bytes = 0;  // of last_segment, up to its last whole frame

@@ -34,8 +34,9 @@ class AdmissionQueue {
   using Place = absl::StatusOr<std::shared_ptr<NameTable::Hold>>;
 
   static constexpr size_t kMost = 4096;           // hellos that wait
-  static constexpr size_t kMostBytes = 16 << 20;  // that they hold
-  static constexpr size_t kOfConnection = 64;     // of a relay's connection, one of each process
+  static constexpr size_t kMostBytes = 16 << 20;  // bytes of the hellos that wait
+  static constexpr size_t kOfConnection = 64;     // hellos of a relay's connection that wait, one
+                                                  // per process
 
   // `names` and `counters` must outlive it. If no place becomes free for `still`, the hellos that
   // have waited so long are refused.

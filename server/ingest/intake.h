@@ -46,7 +46,7 @@ class Intake {
     uint32_t ahead = 0;          // added to the attempts that its process sends (attempts.h)
     size_t refused = 0;          // batches that waited for its hello and are refused now
     std::set<std::string> runs;  // in its hello; batches of other runs are refused
-    std::shared_ptr<NameTable::Hold> names;  // of those
+    std::shared_ptr<NameTable::Hold> names;  // the names of these runs
   };
   // Returns OK if the sender of this hello may write the run. Called for the runs in the hello and
   // those of the stream's earlier connections.

@@ -103,7 +103,7 @@ class FairQueue {
   struct Flow {
     std::deque<Waiting> first, rest;
     size_t going_on = 0;
-    std::multiset<Time> since;  // of the work in progress
+    std::multiset<Time> since;  // the `since` of each work in progress
     // If fresh, `tag` is the part of the credit that was used. Otherwise it continues from the tag
     // of the others.
     bool fresh = true;
@@ -152,7 +152,7 @@ class FairQueue {
   std::set<uint64_t> undone_;  // entries
   uint64_t newest_ = 0;        // entry
   std::map<std::string, uint64_t> ahead_;
-  uint64_t furthest_ = 0;  // of ahead_
+  uint64_t furthest_ = 0;  // largest entry in ahead_
 };
 
 }  // namespace plumbline::server

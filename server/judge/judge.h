@@ -329,7 +329,8 @@ class Judge : private HeldRuns::Judging, private MemoryLimits::Judging {
   CheckpointSchedule checkpoints_;
   uint64_t applied_event_ = 0;            // number of the last one
   bool undecided_ = false;                // an event could not be written: it must not take effect
-  std::atomic<bool> copy_failed_{false};  // of the process: the next checkpoint is made without one
+  std::atomic<bool> copy_failed_{false};  // the copy of the process failed: the next checkpoint is
+                                          // made without one
 
   std::unique_ptr<Quarantine> own_quarantine_;
   Quarantine* const quarantine_;

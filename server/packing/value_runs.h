@@ -11,10 +11,11 @@ namespace plumbline::server {
 
 // Consecutive doubles.
 struct ValueRun {
-  size_t at = 0;     // of the first, in the batch with all its values
+  size_t at = 0;     // position of the first, in the batch with all its values
   size_t count = 0;  // not 0
   uint64_t set = 0;
-  size_t rows = 0;                // of the message; count need not be a multiple
+  size_t rows = 0;                // number of rows of the message; count need not be a multiple of
+                                  // it
   std::vector<uint32_t> sources;  // one per row, one for all rows, or any other number in the
                                   // message
 };

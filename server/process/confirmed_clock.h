@@ -27,7 +27,7 @@ class ConfirmedClock {
 
  private:
   Nanos unix_ns_, elapsed_ns_;
-  int64_t offset_;  // of the time of day from the elapsed time, as trusted
+  int64_t offset_;  // the trusted time of day minus the elapsed time
   struct Jump {
     int64_t offset = 0, since = 0;
   };

@@ -61,12 +61,12 @@ struct Config {
   int64_t ack_batches = 8;           // an acknowledgement waits for at most this many batches
   int64_t queue_bytes = 256 << 20;   // batches that wait for the rules; beyond it reading stops
   int64_t message_bytes = 64 << 20;  // one message
-  int64_t waiting_batches = 64;      // of one stream, that arrived before a gap was filled
+  int64_t waiting_batches = 64;      // batches of one stream that arrived before a gap was filled
   int64_t waiting_bytes = 16 << 20;
   int64_t max_streams = 20000;   // remembered, connected or not
   int64_t max_name_bytes = 512;  // run, layer, op, host, ...
   int64_t max_series = 100'000;  // names of series and sites of one run; more are refused
-  int64_t max_ranks = 200'000;   // of connected streams
+  int64_t max_ranks = 200'000;   // number of ranks of all connected streams
   int64_t max_runs = 10'000;     // in progress, and as many that are over (run_shares.h)
   double hello_seconds = 30;     // time limit of a connection's handshake and of a call's hello
 

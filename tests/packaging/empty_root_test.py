@@ -186,7 +186,7 @@ class DebianPackage(InRoot):
         }
 
     def test_apt_takes_a_later_build_for_an_upgrade(self):
-        """Upgrades from an earlier version to this build's. The earlier one contains a file that only it has."""
+        """Upgrades from an earlier version to this build's. The earlier version contains a file that the later one does not have."""
         deb = product("*.deb")
         self.root.put(deb, f"/{deb.name}")
         for earlier in EARLIER:

@@ -1,7 +1,7 @@
 """Plumbline next to older libraries in one process: Debian 11's Python 3.9, protobuf 3.12, gRPC 1.30 and PyTorch 1.7,
 on the glibc of this machine's Debian; and under PyPy.
 
-With PLUMB_LONG=1, in roots of their own.
+Runs only with PLUMB_LONG=1, in separate root file systems.
 """
 
 import pathlib

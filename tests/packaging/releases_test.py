@@ -1,5 +1,5 @@
 """Tests the wheel and the Debian package on other releases of Debian: installed, checked by doctor, embedded in
-trainers with numpy and with PyTorch. With PLUMB_LONG=1, in roots of their own.
+trainers with numpy and with PyTorch. Runs only with PLUMB_LONG=1, in separate root file systems.
 
 Debian 13 has Python 3.13 and PyTorch 2.6; the next release ("testing") has Python 3.14 and PyTorch 2.14 at the time of
 writing.

@@ -33,7 +33,7 @@ struct Saturation {
   std::vector<uint8_t> full;  // per cell: holds exactly its capacity
   int64_t full_experts = 0;   // experts with at least one full cell
   int64_t refusing_cells = 0;
-  int64_t capacity = 0;  // of the largest pool size with refusals; 0 if not known
+  int64_t capacity = 0;  // capacity for the largest pool size with refusals; 0 if not known
 };
 
 // Returns the bits of evidence that a refusing cell holds its number, if it is known, not by

@@ -22,7 +22,7 @@ constexpr double kOwnSums = 0.5;
 constexpr size_t kFewestAxisRows = 32;
 constexpr double kTests = 5;  // log2 of the statistics, tolerances and groups that are tried
 constexpr double kLeastDistinct = 0.9;
-constexpr double kSoftmaxError = 1e-4;  // of fp32 arithmetic
+constexpr double kSoftmaxError = 1e-4;  // error of a softmax in fp32 arithmetic
 
 using AxisRows = std::vector<int32_t>;
 

@@ -126,16 +126,16 @@ struct RouterParameters {
   double own_fraction = 0.5;
   double drop_rate = 0.25;
   double noise = 1;                       // standard deviation of kNoisyTopK
-  double capacity_factor = 1;             // of kPrefixBudget
+  double capacity_factor = 1;             // used by kPrefixBudget
   int window = 32;                        // rows
-  ScoreKey key = ScoreKey::kSoftmax;      // of kScore and kPriority*; experts that choose support
-                                          // kLogits and kSoftmax
+  ScoreKey key = ScoreKey::kSoftmax;      // used by kScore and kPriority*; experts that choose
+                                          // support kLogits and kSoftmax
   ScoreKey combine = ScoreKey::kSoftmax;  // kind of RouterResult::probs
   bool priority_sum = false;  // queue by the sum of the chosen probabilities, not the best
   TieRule tie_rule = TieRule::kLastFirst;
-  int iterations = 16;            // of Sinkhorn and of the fitted bias
+  int iterations = 16;            // number of iterations of Sinkhorn and of the fitted bias
   double bias_rate = 0.02;        // step of the fitted bias
-  int context_ranks = 2;          // of the zigzag layout
+  int context_ranks = 2;          // number of ranks of the zigzag layout
   bool padding_competes = false;  // padding is routed like any token
   std::vector<int32_t> replayed;  // [T,k] of kReplayed
 };

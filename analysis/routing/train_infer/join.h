@@ -31,8 +31,8 @@ struct RoutingComparison {
   uint64_t scored = 0;       // tokens with finite values on both sides
   uint64_t large_flips = 0;  // see below
   uint64_t noisy_flips = 0;  // flips with as large a margin that the token's own noise explains
-  double median_flip_margin =
-      0;                    // of the smaller margins of all flips with values; 0 if there are none
+  double median_flip_margin = 0;  // median of the smaller margins of all flips with values; 0 if
+                                  // there are none
   uint64_t sentinels = 0;   // inference recorded -1 although training chose; never the last token
   uint64_t zero_gates = 0;  // every gate zero on one side, not on the other
   uint64_t short_sequences = 0;  // dumps: inference has other than n or n - 1 of n tokens

@@ -30,7 +30,7 @@ v1::Verdict VerdictByScores(const RoutingComparison& last, const FlipTotals& tot
 struct RuleFinding {
   const char* cause;
   const char* fix;
-  double share;  // of the tokens that the rules decide, those that they decide differently
+  double share;  // among the tokens that the rules decide, the share that they decide differently
   std::string text;
 };
 RuleFinding DescribeRules(const RoutingComparison& last);

@@ -2,7 +2,7 @@
 
 A call that was observed completely shows which top-k or argmax is the choice, by the tensor from which it was taken.
 In later calls a `Choices` observes only operations of these kinds. If they come in another order or along other axes,
-the call took another path through the router, and nothing is known of it.
+the call took another path through the router, and its choice is not known.
 """
 
 import functools
@@ -19,7 +19,7 @@ class Choices:
     """The choices of one call. `scores`: results of products with one value per expert; `made`: choices over an axis of that size."""
 
     def __init__(self, experts, gate=None):
-        """gate: a module whose output counts as a product's, in whatever way it is computed."""
+        """gate: a module whose output counts as that of a product, no matter how it is computed."""
         self.experts, self.scores, self.made, self.operations, self.broken = experts, [], [], 0, False
         self._gate, self._undo = gate, []
 

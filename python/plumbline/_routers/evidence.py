@@ -63,7 +63,7 @@ def _function(follower, choice):
     return next(iter(follower.functions))  # applied after the choice
 
 
-# ---- whose rows ---------------------------------------------------------------------------------
+# ---- the sequences of the rows ------------------------------------------------------------------
 
 
 def _rows(like, shape, seen):
@@ -75,7 +75,7 @@ def _rows(like, shape, seen):
     row = sys.modules["torch"].arange(tokens, device=like.device)
     turned = shape is not None and tuple(shape) == (length, batch)
     if turned and batch == length and batch > 1:
-        return {}  # [B,S] or [S,B]?
+        return {}  # it may be [B,S] or [S,B]
     if shape is not None and tuple(shape) not in ((batch, length), (length, batch)):
         return {}
     if turned and batch != length:

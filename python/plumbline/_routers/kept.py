@@ -6,7 +6,7 @@ _COLUMNS = 64  # numbers of a token that identify it
 
 
 def kept_choices(follower, found, chosen, outputs, logits):
-    """Returns [T,E], or None. The experts' inputs decide; without them the module's result."""
+    """Returns [T,E], or None: by the experts' inputs if they are known, else by the module's result."""
     wanted = sys.modules["torch"].zeros(logits.shape, dtype=sys.modules["torch"].bool, device=logits.device)
     wanted.scatter_(1, chosen, True)
     given = entered(follower, wanted, outputs)
@@ -15,7 +15,7 @@ def kept_choices(follower, found, chosen, outputs, logits):
     mask = returned(outputs, logits)
     if mask is None or not found.limited or follower.drops or bool((wanted & ~mask).any()):
         return mask
-    return None  # as it was before the capacity?
+    return None  # it may be the mask before the capacity was applied
 
 
 def returned(outputs, logits):
@@ -32,7 +32,7 @@ def returned(outputs, logits):
         elif one.dtype is torch.bool or bool(((one == 0) | (one == 1)).all()):
             kept = one.reshape(tokens, experts).bool()
     if kept is not None and weights is not None and bool((weights == 0).any()):
-        kept = kept & (weights != 0)  # a map padded to capacity holds entries of no weight
+        kept = kept & (weights != 0)  # a map padded to capacity has entries whose weight is zero
     return kept
 
 
@@ -69,7 +69,7 @@ def _matched(fed, tokens, wanted):
     experts, width = wanted.shape[1], tokens.shape[1]
     owners, given = [], []
     for expert, x in fed:
-        if expert is None:  # [E,C,H] of all
+        if expert is None:  # [E,C,H], of all experts
             if x.dim() != 3 or x.shape[0] != experts:
                 return None
             owners.append(torch.arange(experts, device=x.device).repeat_interleave(x.shape[1]))

@@ -1,8 +1,8 @@
 """Measures how the experts of a known router are loaded, in the steps between those that are observed completely.
 
-A call that was observed completely shows which operation made the choice (choices.py), and where the router's result
-shows which choices were kept. Then these few tensors suffice. Only some of many rows are used, so that the cost is
-small everywhere.
+A call that was observed completely shows which operation made the choice (choices.py), and which place of the router's
+result shows the choices that were kept. Then these few tensors suffice. Of many rows only some are used, so that the
+cost is small on every machine.
 """
 
 import sys
@@ -19,8 +19,8 @@ from .choices import Choices, recipe
 
 _SHARE = 0.0025  # share of a step's time, for all routers together
 _PLANNED, _AHEAD = 4, 0.02  # as in Pace: so that a fault of a short run is found on a fast machine too
-_EVERY = 8  # steps between two measurements at least, if no budget governs them
-_MEASURED_LATER = 4  # total cost of a call, over its part here: the library counts on its own thread
+_EVERY = 8  # fewest steps between two measurements, if no budget governs them
+_MEASURED_LATER = 4  # total cost of a call, divided by the cost on this thread: the library counts on its own thread
 _OPERATION = 3e-6  # seconds that torch takes to report one (docs/measurements/watch.md)
 _ROWS = 512  # tokens of a call
 _scratch = Scratch()
@@ -48,16 +48,16 @@ class Loads:
         return Choices(self._found.experts_count, None if self._gate is None else self._gate())
 
     def begins(self):
-        """Reads what must be read before the call: the stored bias, as it is used."""
+        """Reads the stored bias before the call, so that its value is the used one."""
         if self._bias is None:
             return None
         held = getattr(self._bias[0](), self._bias[1], None)
         return None if held is None else held.detach().reshape(-1).clone()
 
-    # ---- from a call that was heard whole ---------------------------------------------------------
+    # ---- learning from a call that was observed completely ----------------------------------------
 
     def learn(self, known, follower, heard, spans, outputs, outer):
-        """known: as for observe_routing. follower: of the same call. spans: positions in `heard` of the calls of the
+        """known: the arguments of observe_routing. follower: the Follower of the same call. spans: positions in `heard` of the calls of the
         inner module. outputs: its results. outer: the module around all observed calls."""
         self._recipe, taken = None, follower.taken
         chosen, logits = known.get("topk_indices"), known.get("router_logits")
@@ -107,10 +107,10 @@ class Loads:
         self._kept, self._refuses = found, self._refuses or some
         return self._refuses  # a map of the requested choices does not change until a token is refused
 
-    # ---- of the calls after it -------------------------------------------------------------------
+    # ---- measuring later calls -------------------------------------------------------------------
 
     def record(self, run, name, heard, bias, outputs, seen):
-        """Records some of the tokens, other ones each step. `seen`: [B,S] of the token ids."""
+        """Records some of the tokens, different ones in each step. `seen`: [B,S] of the token ids."""
         torch, got = sys.modules["torch"], self._recipe.of(heard)
         if got is None or (bias is None) != (self._bias is None):
             return

@@ -20,16 +20,16 @@ EARLY, LATE = 1, 2  # noise: before the first choice, after it
 
 
 class Node:
-    """A tensor that comes from the gate. `axis`: the experts' axis, None if there is none any more."""
+    """A tensor that comes from the gate. `axis`: the experts' axis, None if it no longer has one."""
 
     __slots__ = ("tensor", "axis", "own", "drawn", "mask", "valued", "pick", "op", "source", "leaf", "version",
                  "scored")  # fmt: skip
 
     def __init__(self, tensor, axis, op="", source=None, own=True, drawn=0):
         self.tensor, self.axis, self.op, self.source = tensor, axis, op, source
-        self.own = own  # a row depends only on its own token, stored numbers and noise
+        self.own = own  # each row depends only on the token of that row, on stored numbers and on noise
         self.drawn = drawn  # kind of noise in it: 0, EARLY or LATE
-        self.mask = self.valued = False  # of choices; with scores in it
+        self.mask = self.valued = False  # whether it is a mask of choices; whether it has scores in it
         self.pick = self.leaf = None  # the choice whose indices these are; the stored vector that was added
         self.scored = op in ("softmax", "sigmoid") or (source is not None and source.scored)
         self.version = tensor._version
@@ -46,7 +46,7 @@ class Choice:
     def __init__(self, node, indices, count, dim, op):
         self.node, self.indices, self.count, self.dim, self.op = node, indices, count, dim, op
         self.over_tokens = dim != node.axis
-        self.whole = op in ("sort", "argsort")  # until a slice of it shows the number
+        self.whole = op in ("sort", "argsort")  # until a slice of the result shows the number of choices
         self.layout = tuple(node.tensor.shape)
         self.facts = explain(node)
 
@@ -55,8 +55,8 @@ class Choice:
 
 
 def explain(node):
-    """The tensor from which a choice was taken: logits [T,E], score function, stored bias; whether a row is its
-    token's own."""
+    """Describes the tensor from which a choice was taken: logits [T,E], score function, stored bias; and whether each row depends only on its own
+    token."""
     at, function, bias, captured, stored = node, None, None, None, None
     while at.source is not None and at.unchanged():
         if at.op in CASTS or at.op in TURNS:

@@ -1,5 +1,4 @@
-"""Finds out how a router chooses, by the operations that it calls: from which tensor is top-k taken, and over which
-axis?
+"""Finds out how a router chooses, by the operations that it calls: from which tensor it takes the top-k, and over which axis.
 
 A `Follower` gets each operation while one module that owns a gate runs. It follows the gate's output: the position of
 the experts' axis, whether a row still depends only on its own token, whether it contains a mask of choices. It
@@ -31,10 +30,10 @@ class Follower:
         self.experts, self.first = experts, {}
         self.nodes, self.choices, self.drops, self.functions = {}, [], [], set()
         self.roots, self.entered, self.fed, self.early = [], None, [], False
-        self.alike = False  # tokens that entered are equal
+        self.alike = False  # some tokens that entered are equal
         self.taken = []  # the choices that are recorded
-        self.counts = False  # counts positions among the tokens, as a router that may refuse some
-        self.kept = []  # kept alive, so that no other tensor gets their ids
+        self.counts = False  # it counts positions among the tokens, which routers do that may refuse some
+        self.kept = []  # tensors that are kept alive, so that no other tensor gets their ids
         self.most = 1 << 24
 
     def note(self, func, args, kwargs, out):
@@ -55,7 +54,7 @@ class Follower:
             self._from_nodes(name, args, kwargs, given, known, out)
 
     def _view(self, tensor):
-        """A part of a known tensor: before torch 2.0 x[0] and x[:n] cannot be observed."""
+        """Recognises a part of a known tensor: before torch 2.0 x[0] and x[:n] cannot be observed."""
         base = tensor._base if tensor._is_view() else None
         if base is None:
             return
@@ -69,7 +68,7 @@ class Follower:
                 self.experts[id(tensor)] = (expert, (top[0], expert))
                 self.kept.append(tensor)
 
-    # ---- what is not from the gate ---------------------------------------------------------------
+    # ---- tensors that do not come from the gate --------------------------------------------------
 
     def _from_outside(self, name, args, given, out):
         torch = self.torch
@@ -120,7 +119,7 @@ class Follower:
                     self.fed.append((expert, one.detach()))
                     break
 
-    # ---- what is from the gate --------------------------------------------------------------------
+    # ---- tensors that come from the gate ----------------------------------------------------------
 
     def _from_nodes(self, name, args, kwargs, given, known, out):
         scored = [n for n in known if n.axis is not None]

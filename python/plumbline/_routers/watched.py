@@ -1,7 +1,7 @@
 """Routers of a watched model: found by their structure, observed in due steps.
 
-The class's `forward` is replaced. So a module may be copied, pickled or replicated without change, arguments may be
-given by keyword, and an exception of the trainer leaves no hook installed."""
+The class's `forward` is replaced. So a module may be copied, pickled or replicated without change, and arguments may be given by keyword. No hook
+stays installed after an exception of the trainer."""
 
 import contextlib
 import functools
@@ -18,18 +18,18 @@ from .find import find
 from .loads import Loads, LoadsPace
 from .trace import Follower, listener
 
-_LONGEST = 1024  # steps between two tries, if nothing is known of a router
+_LONGEST = 1024  # steps between two tries, if nothing is known about a router
 _MOST_UNCLEAR = 8  # calls of which none was understood; then that is reported
 _MOST_WAITING = 4  # calls of a layer that wait for the first step's end
 
 
 class OnlyHere:
-    """A hook before a module's forward pass. In a copy of the model, or in a saved one, it is `{}.get`: that returns
-    the inputs unchanged, and loading it needs no Plumbline."""
+    """A hook before a module's forward pass. In a copied or saved model the hook is replaced by `{}.get`, which returns the inputs unchanged. So
+    loading the model needs no Plumbline."""
 
     def __init__(self, call):
         self._call, self._compiling = call, is_compiling()
-        self.__name__ = "plumbline_forward"  # torch.jit.script reads it of every hook
+        self.__name__ = "plumbline_forward"  # torch.jit.script reads this attribute of every hook
 
     def __call__(self, module, inputs):
         if not self._compiling():
@@ -43,7 +43,7 @@ class OnlyHere:
 
 
 class WithKeywords(OnlyHere):
-    """The same for a hook that also gets keyword arguments. A copy has nullcontext's exit, which returns None."""
+    """The same for a hook that also gets keyword arguments. In a copy it is replaced by nullcontext's exit, which returns None."""
 
     def __call__(self, module, inputs, words):
         if not self._compiling():
@@ -105,7 +105,7 @@ class AfterWithKeywords(WithKeywords):
 
 
 def after_forward(module, call):
-    """As before_forward, but calls `call(module, inputs, keywords, output)` after the pass. Before torch 2.0: nothing."""
+    """As before_forward, but calls `call(module, inputs, keywords, output)` after the pass. Does nothing before torch 2.0."""
     if "with_kwargs" not in inspect.signature(module.register_forward_hook).parameters:
         return lambda: None
     return module.register_forward_hook(AfterWithKeywords(call), with_kwargs=True).remove
@@ -114,7 +114,7 @@ def after_forward(module, call):
 class _Classes:
     """The classes whose forward was replaced, and the objects that each notifies."""
 
-    entries = {}  # id of a module -> its Router
+    entries = {}  # id of a module -> the Router of the module
     plain = {}  # class -> (its own forward or None, number of its routers)
 
     @classmethod
@@ -172,7 +172,7 @@ class Router:
         self._state = "new"  # waiting for the first step's end; then "ours", or "theirs": the trainer records it
         self._waiting, self._seen = [], 0
         self._unclear = 0  # calls after which another one may still be understood
-        self._again, self._misses = 0, 0  # no call was understood: tried again at ever fewer steps
+        self._again, self._misses = 0, 0  # no call was understood: tried again, with longer and longer intervals
         self._open = None  # the observer of the running call
         self._loads, self._heard_step = Loads(found), None
         self._modules = [weakref.ref(m) for m in found.modules]
@@ -345,7 +345,7 @@ class Routers:
         for one in undo:
             one()
 
-    # ---- what runs -------------------------------------------------------------------------------
+    # ---- forward passes --------------------------------------------------------------------------
 
     def forward(self, training, inputs=()):
         """Called when the model's forward pass begins."""

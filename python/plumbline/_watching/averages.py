@@ -35,7 +35,7 @@ class _Touched:
 
     def take(self, name, arguments, options, declared):
         """`declared`: the share of the weight in an AveragedModel's own update, or None."""
-        if declared is not None and name == "copy_":  # of the value that it computes, in its own type
+        if declared is not None and name == "copy_":  # the share of the value that it computes, in the type of the average
             self.share, self.shadow = declared, self._value(arguments[0])
             return
         other = arguments[0] if arguments else options.get("other", options.get("end"))
@@ -72,7 +72,7 @@ class _Touched:
 class Averages:
     """The averages of one watch."""
 
-    armed = None  # the one of the process that observes operations now
+    armed = None  # the object of this process that observes operations now
 
     def __init__(self, run, model, prefix):
         self._run, self._model, self._prefix = run, model, prefix
@@ -165,7 +165,7 @@ class Averages:
         self._weights = ()
         self._empty = 0 if self.seen else self._empty + 1
 
-    # ---- what is changed -----------------------------------------------------------------------
+    # ---- changed tensors -----------------------------------------------------------------------
 
     def _method(self, name, plain):
         def method(tensor, *arguments, **options):
@@ -244,7 +244,7 @@ class Averages:
             rounding = _ROUNDING * size if float(moved.norm()) > 4 * _ROUNDING * size else 0.0
         return share if wrong <= max(_CLOSE * float(moved.norm()), rounding) else None
 
-    # ---- what is recorded ----------------------------------------------------------------------
+    # ---- records -------------------------------------------------------------------------------
 
     def step_ends(self):
         """Records them in the open step."""

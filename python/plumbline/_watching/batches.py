@@ -1,7 +1,6 @@
 """Checks the batches that the model is trained on: the evidence of health/batch-facts.
 
-Only for models that are called by keyword. Checks the first steps, later ones ever more rarely, and steps whose loss
-is NaN.
+Only for models that are called by keyword. Checks the first steps, later ones less and less often, and steps whose loss is NaN.
 """
 
 import sys

@@ -9,13 +9,13 @@ _APART, _AT_ONCE = 16, 4  # a measurement spends: the budget of 16 whole steps; 
 _LIGHT, _LIGHT_COLD = 4000.0, 20_000.0  # ns of a light step (docs/measurements/watch.md), whose caches are filled by the trainer;
 _COLD_AFTER = 3_000_000.0  # all of it after steps of 3 ms
 _EVICTED = 1.3  # factor for hooks of whole steps and for our threads: they evict the trainer's caches (docs/measurements/precision.md)
-_LATER = 1.5  # total cost of an observation, over its part on the trainer's thread
+_LATER = 1.5  # total cost of an observation, divided by its cost on the trainer's thread
 _THREADS_EVERY = 20_000_000  # ns between two reads of our threads' clocks
 _MOST_EVERY = 4096
 _MOST_FIXED = 6  # a power of two
 _SLACK = 8  # times the cost of one measurement: the most that is saved for later
-BUFFERS = ""  # a name among those that take turns: all of them
-_LEAST = 0.25  # of the budget: the least share for measurements
+BUFFERS = ""  # a name in the turns, which represents all buffers
+_LEAST = 0.25  # the least share of the budget for measurements
 
 
 def picked(step, every):
@@ -52,16 +52,16 @@ class Budget:
     """The budget of one run. `spent`: ns that hooks spent on the trainer's thread since the last account."""
 
     def __init__(self, every, budget):
-        """As plumbline.init. If the trainer gives `every`, the budget does not govern."""
+        """The arguments are those of plumbline.init. If the trainer gives `every`, the budget does not govern."""
         share = SHARE if budget is None else budget
         self.share = None if every or share >= 1 else share
-        self.every = 1 << min(_MOST_FIXED, (every or 1).bit_length() - 1)  # steps between two screenings, if it does not govern
+        self.every = 1 << min(_MOST_FIXED, (every or 1).bit_length() - 1)  # steps between two screenings, if the budget does not govern
         self.spent, self.balance = 0, 0.0
-        self.screened = 0  # the same, for light steps that were screened
+        self.screened = 0  # as `spent`, for light steps that were screened
         self.period = None  # ns of a step of the trainer's own, smoothed
         self.base = None  # ns that a step without a measurement costs, smoothed
         self.income = 0.0  # ns a step for measurements: the share without the bookkeeping; smoothed
-        self.own, self.paid = 0.0, 0.0  # ns so far of the trainer's own; of ours
+        self.own, self.paid = 0.0, 0.0  # ns so far: the trainer's own; ours
         self._cpu, self._clocks, self._threads, self._requested = None, None, 0, 0
 
     @property
@@ -75,7 +75,7 @@ class Budget:
         before, self._cpu = self._cpu, now
         screened, self.screened = self.screened, 0
         looks = _EVICTED * (spent + screened)
-        if before is None or now < before:  # the first one, or another thread steps now
+        if before is None or now < before:  # the first step, or another thread steps now
             self.balance -= looks if before is None else 0
             return
         book = light * self._light() + _EVICTED * self._of_threads(now)
@@ -108,8 +108,8 @@ class Budget:
         return spent
 
     def left(self, light):
-        """Returns the ns a step for measurements: what the bookkeeping leaves, or a quarter of the budget if that is
-        more. `light`: most steps are light."""
+        """Returns the ns a step for measurements: the budget without the cost of the bookkeeping, or a quarter of the budget if that is more.
+        `light`: most steps are light."""
         if self.period is None:
             return 0.0
         allowed = self.share * self.period
@@ -121,16 +121,16 @@ class Looks:
     budget allows."""
 
     def __init__(self, run, names, whole):
-        """`whole`: all or none of them, because other ranks must choose the same ones."""
+        """`whole`: all parameters are measured or none, because other ranks must choose the same ones."""
         self._run, self._budget, self._names, self._whole = run, run._budget, names, whole
-        self._at, self._unit = 0, _UNIT  # index of the next one; ns that one of them costs
-        self.light = False  # most steps are light: a whole one is made for a measurement
+        self._at, self._unit = 0, _UNIT  # index of the next parameter; ns that a measurement of one costs
+        self.light = False  # most steps are light: a whole step is made for each measurement
         self._step, self._chosen = None, None
         self.every = 1
-        self.seen = 0  # in the open step
+        self.seen = 0  # number of parameters measured in the open step
 
     def chosen(self, step):
-        """None: all that are due; else the names of those that are measured in this step."""
+        """Returns the names of the parameters that are measured in this step; None: all that are due."""
         if not self._budget.governed or step <= self._run._looked_until:
             return None  # the screening found something notable
         if step != self._step:
@@ -142,7 +142,7 @@ class Looks:
         if not self._names or picked(step, self.every) != step or budget.balance < 0:
             return ()
         if step == 0 and not self._whole and self._names[0] != BUFFERS:
-            return ()  # the first measurement is the most expensive: it waits until the budget allows it. Buffers need one measurement
+            return ()  # the first measurement is the most expensive: it waits until the budget allows it. Buffers need a measurement
         most = len(self._names) if self._whole else self.most()
         chosen = [self._names[(self._at + k) % len(self._names)] for k in range(most)]
         self._at = (self._at + most) % len(self._names)
@@ -150,7 +150,7 @@ class Looks:
         return frozenset(chosen)
 
     def most(self):
-        """Returns how many are measured in a step."""
+        """Returns how many parameters are measured in a step."""
         budget = self._budget
         spent = _AT_ONCE * budget.base if self.light else _APART * budget.left(False)
         return max(1, min(len(self._names), int(spent / self._unit)))
@@ -159,7 +159,7 @@ class Looks:
         """Called with our ns in the step. Learns the cost of a measurement and the number of steps between two."""
         seen, self.seen = self.seen, 0
         budget = self._budget
-        if seen and self._step:  # in the first one torch and the library allocate what they keep
+        if seen and self._step:  # in the first step torch and the library allocate memory that they keep
             unit = max(1000.0, (spent - (budget.base or 0)) * _LATER / seen)
             self._unit += (min(unit, 4 * self._unit) - self._unit) / 4
         if budget.period is None:

@@ -8,8 +8,7 @@ from .._screen import total_norm
 from .._tensors import local
 from .stages import Weakly, take_place
 
-# From 2.6 on torch's clip_grad_norm_ calls two functions that it looks up at call time; callers may have imported it
-# long before.
+# From 2.6 on torch's clip_grad_norm_ calls two functions that it looks up at call time; callers may have imported clip_grad_norm_ long before.
 _HOMES = ("torch.nn.utils.clip_grad", "torch.nn.utils")
 _OTHERS = ("deepspeed.runtime.engine",)  # classes with a clip_grad_norm_ of their own
 _NORMS, _CLIPS = ("_get_total_norm", "get_total_norm"), ("_clip_grads_with_norm_", "clip_grads_with_norm_")
@@ -138,7 +137,7 @@ class Before:
     def __init__(self, parameters):
         """parameters: {name: parameter}."""
         self._parameters = parameters
-        self._covered = {}  # (optimizer, how many, the first, the last) of a clip -> whether it is of this optimizer's gradients alone
+        self._covered = {}  # (optimizer, how many, the first, the last) of a clip -> whether it clips only the gradients of this optimizer
         self._trusted = False  # the optimizer got the clipped gradients, in the step that was screened last
 
     def add(self, pairs):
@@ -162,8 +161,8 @@ class Before:
         return clips[0] if fits else None
 
     def total(self, clips, optimizer, part, names, each, shards):
-        """Returns the norm before the clip of gradients with the norms `each`, as the optimizer gets them. None:
-        there was no clip, or it was of others."""
+        """Returns the norm before the clip of gradients with the norms `each`, as the optimizer gets them. None: there was no clip, or it clipped
+        other gradients."""
         if not clips:
             return None
         after = total_norm(each)

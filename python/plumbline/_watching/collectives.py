@@ -19,14 +19,14 @@ from .stages import OPTIMIZER, Weakly, take_place
 
 _FEWEST = 64  # elements: a smaller sum is a norm or a count
 _MOST = 64  # sums in a step and group
-_UPDATES = 3  # steps without a sum: then there is none to see
+_UPDATES = 3  # steps without a sum, after which it is assumed that there is none to see
 _METHODS = ("allreduce", "allreduce_coalesced", "reduce", "reduce_scatter_single", "_reduce_scatter_base", "reduce_scatter_single_coalesced",
             "reduce_scatter_tensor_coalesced")  # fmt: skip
 _OTHERS = ("broadcast", "allgather", "all_gather_single", "_allgather_base")  # only the call is counted, its tensors are not read
 
 
 def _mixed(step):
-    """Mixes a step number: steps that are multiples of one number give numbers that are not."""
+    """Mixes the bits of a step number, so that steps which are multiples of one number do not give multiples of one number."""
     return (step * 0x9E3779B1 & 0xFFFFFFFF) >> 16
 
 
@@ -98,7 +98,7 @@ class Sums:
             Collectives.add(self)
 
     def starts(self, group, name, arguments, named):
-        """Returns the function to call when the result is there, or None."""
+        """Returns the function to call when the result is complete, or None."""
         run, loop = self._run, self._loop
         if name in _OTHERS:
             self.others += _is_large(arguments[-2] if len(arguments) > 1 else arguments[0] if arguments else None)

@@ -14,8 +14,7 @@ def _is(one, name):
 
 
 def _own_groups(model):
-    """Returns the names of parameters that another group than the dense ones' sums: experts that are spread over
-    ranks."""
+    """Returns the names of parameters that are summed by another group than the dense ones: experts that are spread over ranks."""
     return {name for name, p in model.named_parameters() if not getattr(p, "allreduce", True)}
 
 
@@ -69,8 +68,7 @@ def gradient_groups(given):
 
 
 class Parting:
-    """For a watch whose model several processes train without a wrapper: do the copies diverge, because nothing is
-    summed?"""
+    """For a watch whose model several processes train without a wrapper: checks whether the copies diverge because nothing is summed."""
 
     def __init__(self, run, sums, checksums):
         self._run, self._sums, self._checksums = run, sums, checksums

@@ -1,5 +1,5 @@
-"""Counts the forward passes of light steps in the `forward` of the model's class. A hook of a module, even one,
-disables torch's short path through `Module.__call__`: 20 us if the caches are filled by the trainer."""
+"""Counts the forward passes of light steps in the `forward` of the model's class. Even one hook of a module disables torch's short path through
+`Module.__call__`: 20 us if the caches are filled by the trainer."""
 
 import functools
 import sys
@@ -79,6 +79,6 @@ class Entry:
         return functools.update_wrapper(forward, original)
 
     def _other(self, module, inputs, words):
-        """Handles a pass in eval mode or without gradients, or of a step that is a whole one now."""
+        """Handles a pass in eval mode or without gradients, or of a step that has become a whole one."""
         if not self._light.on or not self._light.forward(module, inputs, words):
             self._hook._call(module, inputs, words)

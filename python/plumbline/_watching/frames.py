@@ -55,7 +55,7 @@ class _DeepSpeed:
         return managed is None or managed()
 
     def made(self, _result):
-        """None: a micro-batch of a step that is not complete."""
+        """Returns None after a micro-batch of a step that is not complete."""
         steps, skipped = self._before
         if self.owner.global_steps == steps:
             return None
@@ -78,7 +78,7 @@ def _is_kind(one, name):
 
 
 def _engine(optimizer, model):
-    """Returns the DeepSpeed engine that steps it: the given model, or a living engine."""
+    """Returns the DeepSpeed engine that steps the optimizer: the given model, or a living engine."""
     if "deepspeed" not in sys.modules:
         return None
     if _is_kind(model, "DeepSpeedEngine"):

@@ -18,21 +18,22 @@ class Gradients:
     """The gradients of one watch's optimizers."""
 
     def __init__(self, run, found, trained, shards, first, named):
-        """found: [unwrap.Opened]. trained: (name, parameter) pairs; those that no optimizer holds are observed with the first optimizer's.
+        """found: [unwrap.Opened]. trained: (name, parameter) pairs; parameters that no optimizer holds are observed with those of the first
+        optimizer.
         named: returns such pairs of all parameters."""
         self._run, self._shards, self._found, self._named = run, shards, found, named
         optimizers = [one.inner for one in found]
         self.screen = Screen()
         self._series = {id(o): numbered("grad_norm", first + k) for k, o in enumerate(optimizers)}
         self._optimizers, self._trained, self._groups = optimizers, trained, 0
-        self.together = {} if len(optimizers) > _EACH else None  # {id of an optimizer: (series, norm)}, of the open step
+        self.together = {} if len(optimizers) > _EACH else None  # {id of an optimizer: (series, norm)} in the open step
         self._before = Before(dict(trained))
         self._divide()
         self._words = {}  # id of an optimizer -> the due word of a gradient
         self._heard = set()  # names
         self.moving = ()  # those whose gradient was not zero in the step that was screened last
         self.screened = None  # that step
-        self.seconds = 0.0  # that it took
+        self.seconds = 0.0  # the time that its screening took
         self._framed, self._framed_total = None, None  # within a framework's step: {id of an optimizer: due}; the norm of those that stepped
         self.poisoned = False  # a gradient was NaN or infinite: the bits of the changed weights have no meaning
 
@@ -60,7 +61,7 @@ class Gradients:
         return sum(len(one.groups()) for one in self._found if one.frame is None)  # add_param_group: layers that are unfrozen later
 
     def divide_again(self):
-        """Divides again: an optimizer holds parameters that are trained only now."""
+        """Assigns again, because an optimizer holds parameters that are trained only from now on."""
         self._divide()
         self._words.clear()
 
@@ -103,8 +104,7 @@ class Gradients:
         return self.due(optimizer) if chosen is None else bool(chosen)
 
     def clipped(self, optimizer, clips):
-        """Returns the norm before a clip, in a step that is not screened; None if it is not known to be of these
-        gradients."""
+        """Returns the norm before a clip, in a step that is not screened; None if it may be the norm of other gradients."""
         clip = self._before.known(clips, id(optimizer), self._parts[id(optimizer)])
         return None if clip is None else clip.value()
 

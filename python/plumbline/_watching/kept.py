@@ -7,7 +7,7 @@ import sys
 
 from .leftover import few
 
-_FIRST = 4  # steps that are measured; then those of several micro-batches, and all once a factor was found
+_FIRST = 4  # first steps, which are all measured; later ones only if they have several micro-batches, or if a factor was found before
 _ELEMENTS, _PARAMETERS = 32, 2
 _CLOSE = 1e-4  # tolerance to a power of two, or to the number of micro-batches
 _MOST_TOKENS = 1 << 20
@@ -50,7 +50,7 @@ class Kept:
         return torch.cat(held).double() if held else None
 
     def factor(self, micro, clips, scale):
-        """Called at the step's end. Returns the factor; 1 if it is not understood. `scale`: of the scaler that has
+        """Called at the step's end. Returns the factor; 1 if the change of the gradients is not understood. `scale`: of the scaler that has
         unscaled the gradients."""
         before, after = self._before, self._after
         self._before = self._after = None
@@ -76,7 +76,7 @@ class Kept:
         if abs(power - round(power)) <= _CLOSE or abs(kept * micro - 1) <= _CLOSE:
             self._number = None
             return True
-        count = 1 / kept  # of tokens: in one step the trainer's own clip may look like such a count, in two it does not
+        count = 1 / kept  # number of tokens: the trainer's own clip may look like such a number in one step, but not in two
         whole = 1 < count < _MOST_TOKENS and abs(count - round(count)) <= 1e-6 * count
         twice, self._number = whole and self._number is not None, count if whole else None
         return twice

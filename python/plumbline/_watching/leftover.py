@@ -8,7 +8,7 @@ _MOST, _ENOUGH = 8, 1024  # number of parameters, and of their elements
 
 
 def few(parameters):
-    """A gradient that was left shows in these parameters as well as in all."""
+    """Returns the smallest parameters. A gradient that was left is visible in them as well as in all."""
     few, elements = [], 0
     for parameter in sorted(parameters, key=lambda p: p.numel()):
         if few and (len(few) == _MOST or elements >= _ENOUGH):

@@ -1,7 +1,6 @@
 """The trainer's loop, common to the watches of a run: its steps, and the model to which each loss belongs.
 
-Each model has a watch of its own, but a step belongs to the loop: if two calls watch the two sides of a game, each
-side updates once in a step.
+Each model has a watch, but a step belongs to the loop: if two calls watch the two sides of a game, each side updates once in a step.
 """
 
 import math
@@ -43,14 +42,14 @@ class Loop:
         self.stepped = set()  # ids of optimizers, since the step began
         self.cleared_last = None
         self.backwards, self.micro = 0, 0  # passes of the step, and the passes since an update
-        self.own_step = False  # only this loop ends it
+        self.own_step = False  # whether the open step was begun by this loop, which then ends it
         self.dropped = False  # a pass of the step whose gradients were cleared before another one
         self._lossless, self._has_loss = 0, False  # updates without a loss so far
         self._repeated = False
         self._knows_cpu = hasattr(sys.modules["torch"].Tensor, "is_cpu")  # a device is an object: 20 us if nothing is cached
         self.losses, self.stages = Losses(), Stages(run)
         self.restarts, self.tokens, self.sides = Restarts(run), Tokens(run), Sides(run)
-        self._passes, self._updated, self._began_with = 0, False, None  # of the run; some weights as its first pass found them
+        self._passes, self._updated, self._began_with = 0, False, None  # passes of the run; some weights as its first pass found them
         self._pass = None  # the backward pass that was counted last
         self.given_loss = None  # a framework's scale of the pass that begins: the loss that backward gets is scaled
         self._divided = None  # divisor of the last pass's loss: the scale of a scaler whose scale() was not called for it
@@ -76,12 +75,12 @@ class Loop:
         Scaling.remove(self)
         if self.partly in self._run._at_step_end:
             self._run._at_step_end.remove(self.partly)
-        if self.own_step:  # no other caller would end it
+        if self.own_step:  # no other code would end the step
             self.own_step = False
             self._run._end_step()
 
     def run_ends(self):
-        """Called before it is closed. Checks whether no optimizer has stepped at all, and whether no loss was seen."""
+        """Called before the run is closed. Checks whether no optimizer has stepped at all, and whether no loss was seen."""
         if not self._has_loss and _FEWEST <= self._lossless < _LOSSLESS:
             self._note_lossless()
         if self._updated or not self.watches or self._run._step == NO_STEP or not self._began_with:
@@ -134,7 +133,7 @@ class Loop:
         if len(self.watches) == 1 and updated and not carry:
             factor = self.watches[0].loss_factor(self.backwards)
             losses = losses if factor == 1 else [(name, [loss * factor for loss in each]) for name, each in losses]
-            if self.dropped and self.watches[0].gets_others():  # made of the gradients of several passes, each separately
+            if self.dropped and self.watches[0].gets_others():  # the update was made from the gradients of several passes, each separately
                 losses = [("partial_loss", each) for _, each in losses]
         if updated:
             self._look_for_loss(bool(losses))

@@ -18,10 +18,10 @@ class Losses:
         self.waiting = []  # losses of backward passes that no update has used
         self._used = {}  # number of an optimizer -> its losses of this step
         self._one, self._retired = False, {}
-        self.series = "loss"  # of all optimizers together
+        self.series = "loss"  # the series of all optimizers together
 
     def join(self, optimizers, first):
-        """first: the number of the first of them."""
+        """first: the number of the first optimizer."""
         self.optimizers.update({id(o): first + k for k, o in enumerate(optimizers)})
         if len(self.optimizers) > 1 and not self.apart:
             self.apart = None

@@ -1,5 +1,4 @@
-"""Hooks of a watch other than the optimizer's: outputs of chosen modules, buffers, Tensor.backward; and what cannot
-be hooked."""
+"""Hooks of a watch other than the optimizer's: outputs of chosen modules, buffers, Tensor.backward; and the list of modules that cannot be hooked."""
 
 import fnmatch
 import sys
@@ -12,7 +11,7 @@ from .stages import Weakly, take_place
 from .weighted import Weighted
 
 _POSITIONS = ("positions", "position_ids", "pos_ids", "position")
-_MOST = 1 << 20  # elements of a buffer: larger ones are tables
+_MOST = 1 << 20  # most elements of a watched buffer: larger ones are tables
 _COMPILED = "torch.compile skips hooks: train some steps without it, or report with run.observe_routing and run.observe_tensor"
 _NOT_CALLED = ("no forward pass of the model or of its modules was observed before backward: watch the module that the trainer calls, or report "
                "with run.observe_routing and run.observe_tensor")  # fmt: skip
@@ -87,7 +86,7 @@ class Modules:
 
     def _observe(self, name, output):
         values = _first(output)
-        if values is not None and values.requires_grad:  # of a forward pass that is trained on
+        if values is not None and values.requires_grad:  # the output of a forward pass that is trained on
             self._run.observe_tensor(name, values.detach(), role="activation")
 
     def _find_unhooked(self, model):
@@ -140,9 +139,9 @@ class Backward:
 
     watches = Weakly()
     running, number = 0, 0
-    _undo, _inside = [], set()  # threads within a pass of their own
+    _undo, _inside = [], set()  # threads that are within a backward pass
     _places = []  # (owner, name, the original function, ours)
-    light, _put = None, []  # whose steps are light now (a Light), and the functions in these places meanwhile
+    light, _put = None, []  # the Light whose steps are light now, and the functions in these places meanwhile
 
     @classmethod
     def add(cls, watch):

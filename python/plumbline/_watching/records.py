@@ -36,7 +36,7 @@ class Records:
             self._observe_used_weights()  # on a device the loss has not been waited for
 
     def looks(self):
-        """Returns whether the gradients, or the updates made of them, are read in this step."""
+        """Returns whether the gradients, or the updates made from them, are read in this step."""
         step = self._run._step
         chosen = self._looks.chosen(step)
         if chosen is not None:
@@ -86,7 +86,7 @@ class Records:
         return self._loop.restarts.made(self.optimizers[0], step)
 
     def screen_moved(self, sums):
-        """Returns (the update ratio or None, why a look is due or None)."""
+        """Returns (the update ratio or None, why a measurement is due or None)."""
         rates = [group["lr"] for one in self.optimizers for group in one.param_groups]
         moving = self._gradients.moving if all(rates) else ()
         return self._ratio.after(), self.screen.weights(self._weights.names, sums, moving)

@@ -1,16 +1,16 @@
-"""Counts the steps of an optimizer's state: does the state start again within the run, or in a process that continues
-with the weights of another? The evidence of health/optimizer-state."""
+"""Counts the steps of an optimizer's state, to find whether the state starts again within the run, or in a process that continues with the weights of
+another. The evidence of health/optimizer-state."""
 
 import math
 from collections import deque
 
 _LOOKED_AT = 4  # parameters of an optimizer
 _ENOUGH = 8  # steps of an earlier process
-_FIRST_LOSSES, _RECENT = 3, 8  # measurements of a process; the newest, at powers of two
+_FIRST_LOSSES, _RECENT = 3, 8  # measurements of a process; the newest of them, recorded at powers of two
 
 
 def _kept(optimizer):
-    """Returns whether it keeps more of a parameter than a count."""
+    """Returns whether the optimizer's state of a parameter is more than a count of steps."""
     for state in optimizer.state.values():
         if isinstance(state, dict) and any(getattr(value, "numel", int)() > 1 or getattr(value, "dim", int)() > 0 for value in state.values()):
             return True
@@ -39,7 +39,7 @@ class Restarts:
     def __init__(self, run):
         self._run, self._parameter, self._last, self._reported = run, None, 0, 0
         self._step = 0
-        self._had_state, self._first = None, True  # did the first update find a state (None: not checked); is it still to come
+        self._had_state, self._first = None, True  # whether the first update found a state (None: not checked); whether that update is still to come
         self._losses, self._sum, self._recent = 0, 0.0, deque(maxlen=_RECENT)
 
     def before_update(self, optimizer):
@@ -70,7 +70,7 @@ class Restarts:
                 self._run._own_scalar("trained/resumed", self._run._made_before)
 
     def after_update(self, optimizer):
-        """Records it in the open step."""
+        """Records the count in the open step."""
         if self._first:
             self._after_first(optimizer)
         made = self.made(optimizer, self._run._step)

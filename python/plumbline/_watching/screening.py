@@ -1,4 +1,4 @@
-"""Screens a light step: the norm of its gradients, and the update ratio. This needs no hook of a whole step."""
+"""Screens a light step by the norm of its gradients and the update ratio. This needs no hook of a whole step."""
 
 from time import thread_time_ns
 

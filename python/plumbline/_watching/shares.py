@@ -1,5 +1,5 @@
-"""Checks, with several micro-batches a step, whether the loss that backward gets is the whole mean of its
-micro-batch. The evidence of health/accumulation-scale, from the model's own logits and labels."""
+"""If a step has several micro-batches, checks whether the loss that backward gets is the whole mean of its micro-batch. The evidence of
+health/accumulation-scale, from the model's own logits and labels."""
 
 import math
 import sys
@@ -9,7 +9,7 @@ from .leftover import few
 from .scaling import Scaling
 
 _ENOUGH, _FIRST = 4, 16  # steps that are recomputed; then one each time the number of steps has doubled
-_CHUNK, _MOST = 1 << 22, 1 << 30  # logits at once, to limit memory; larger ones are not recomputed
+_CHUNK, _MOST = 1 << 22, 1 << 30  # logits that are computed at once, to limit memory; the most that are recomputed
 
 
 def _value(holder, name):

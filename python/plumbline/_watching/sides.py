@@ -1,5 +1,5 @@
-"""Several optimizers, each with its own backward pass: does one of them get gradients that the loss of another has
-left? The evidence of precision/stale-gradient for a game whose sides share gradients by mistake."""
+"""Checks several optimizers, each with its own backward pass, for one that gets gradients which the loss of another has left. The evidence of
+precision/stale-gradient for a game whose sides share gradients by mistake."""
 
 import itertools
 import sys
@@ -13,7 +13,7 @@ class Sides:
 
     def __init__(self, run):
         self._run, self._steps = run, 0
-        self._left, self._found = {}, {}  # by id of an optimizer: the gradients that a pass finds; (cosine, share) of that pass
+        self._left, self._found = {}, {}  # id of an optimizer -> the gradients that a pass finds; -> (cosine, share) of that pass
 
     def backward_begins(self, watches, stepped):
         """Called for the first pass after an update of `stepped`, ids of optimizers. Reads the gradients of the

@@ -47,7 +47,7 @@ class Weakly:
 
 
 class _Span:
-    """The span of one kind, open or not. Its arguments are made once, because it runs when the caches are filled by
+    """The span of one kind, which may be open. Its arguments are made once, because it runs when the caches are filled by
     the trainer."""
 
     __slots__ = ("kind", "name", "number", "where", "open")
@@ -95,7 +95,7 @@ class Stages:
         words[_AT] = (at + 1) % _MARKS
 
     def now(self, stage):
-        """The same, for the heartbeat alone, in a step that is recorded without its stages."""
+        """Sets only the heartbeat to a stage, in a step that is recorded without its stages."""
         if self._words is not None:
             self._words[NOW] = monotonic_ns() << 4 | stage
 
@@ -104,7 +104,7 @@ class Stages:
         return self._words
 
     def adopt(self):
-        """Makes the calling thread the loop's. Returns False if no agent reads marks."""
+        """Makes the calling thread the thread of the loop. Returns False if no agent reads marks."""
         if self._refused:
             return False
         where = ctypes.c_void_p()

@@ -1,4 +1,4 @@
-"""Detects backward passes without a step of a watched optimizer: was it replaced, or does a loss scaler skip steps?"""
+"""Detects backward passes without a step of a watched optimizer: either it was replaced, or a loss scaler skips steps."""
 
 import gc
 import sys
@@ -6,9 +6,9 @@ import sys
 from .._kinds import KIND_TENSOR
 from .unwrap import holders
 
-_TIMES, _FIRST = 8, 16  # times the most backward passes of an update, and passes at least: then another optimizer is searched
-_REPORTED, _MANY = 64, 256  # the same: then it is reported that none was found
-_NEVER = 4096  # if no update has been made: the number of passes per update is not known
+_TIMES, _FIRST = 8, 16  # another optimizer is searched after this many times the most backward passes of an update, and at least this many passes
+_REPORTED, _MANY = 64, 256  # the same two numbers, after which it is reported that none was found
+_NEVER = 4096  # the passes if no update has been made, because the number of passes per update is not known
 _SCALERS = ("GradScaler", "LossScaler")  # suffixes of their classes' names
 
 

@@ -34,7 +34,7 @@ def watch(run, model, optimizer, scaler, activations=None):
     if before is not None:
         if not before.held_by_none_of([one.inner for one in found]):
             raise Unsupported("this model is watched already; expected one call, with all of its optimizers in a list")
-        before.remove()  # they replace the ones before
+        before.remove()  # the new optimizers replace the ones before
     run._ranks.follow(run)
     try:
         watched = Watch(run, model, found, scaler, activations)

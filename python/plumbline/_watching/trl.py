@@ -25,7 +25,7 @@ class _Rollouts:
 
     def __init__(self):
         self.version, self.sequences = None, 0  # update number of the weights that sampled; sequences observed
-        self.compared = False  # the reference with the policy
+        self.compared = False  # the reference was compared with the policy
 
 
 def _session(trainer):

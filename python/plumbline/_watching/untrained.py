@@ -12,7 +12,7 @@ from .unwrap import held_by, held_elsewhere
 
 _FIRST = 3  # optimizer steps; then at 8, 32, 128, ...
 _MOST_NAMES, _MOST_MODULES = 8, 512
-_SCANNED, _SCAN_SHARE = 8, 5e-4  # steps between two scans at least, later a quarter of the steps so far; the most that they may cost of the time
+_SCANNED, _SCAN_SHARE = 8, 5e-4  # fewest steps between two scans, later a quarter of the steps so far; the most of the time that scans may cost
 _RARELY = 256  # steps between two scans, if the share allows more scans
 _STEPS_OF_OTHERS = 64  # steps of the other optimizers, after which one that never stepped is reported
 _MOST_EACH_STEP = 256  # parameters without a gradient: if there are more, they are checked in the first steps and at powers of two
@@ -41,7 +41,7 @@ class Untrained:
         self._waiting = None  # {id of a parameter: (name, parameter)}, held and without a gradient so far
         self._late, self._graded = [], set()  # trained now, but not when the watch began, and held by no optimizer; ids of those that have a gradient
         self._steps, self._next, self._counted = 0, _FIRST, None
-        self._last = {}  # by id of an optimizer: its newest step
+        self._last = {}  # id of an optimizer -> the newest step of that optimizer
         self._updates, self._holder = {}, {}  # by id of an optimizer; {id of a parameter: id of the optimizer}
         self._ran, self._undo = set(), None
         self._sums = self._before = None
@@ -86,7 +86,7 @@ class Untrained:
         """Finds parameters that no optimizer holds and that are trained now, but were not trained, or were others,
         when the watch began.
 
-        Called after an update, when gradients still exist.
+        Called after an update, while gradients still exist.
         """
         began = thread_time()
         held = held_by(self._found.values()) | held_elsewhere(self._found.values())
@@ -193,7 +193,7 @@ class Untrained:
         for one in undo:
             one()
 
-    # ---- what is recorded ----------------------------------------------------------------------
+    # ---- records -------------------------------------------------------------------------------
 
     def _record(self):
         record = self._run._own_scalar

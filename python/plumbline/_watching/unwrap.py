@@ -18,8 +18,8 @@ class Opened:
     itself.
 
     `captured`: the wrapper has kept inner.step, so a method that replaces it is not called; torch's own hooks are
-    used. `frame`: of frames.py, if the framework's step consists of steps of this one. `pieces`: what it holds in the
-    place of parameters. `elsewhere`: parameters that the optimizers of other ranks hold, for this rank too.
+    used. `frame`: of frames.py, if the framework's step consists of steps of this one. `pieces`: the tensors that it holds in the place of
+    parameters. `elsewhere`: parameters that the optimizers of other ranks hold, for this rank too.
     """
 
     __slots__ = ("inner", "stepping", "captured", "wrappers", "frame", "pieces", "elsewhere")
@@ -83,8 +83,8 @@ def _open(optimizer, base, wrappers, stepping, captured):
 
 
 def opened(optimizer):
-    """Returns [Opened] of the given object: an optimizer, a wrapper of one, a container, or a list. Empty if it has
-    none of torch.optim."""
+    """Returns [Opened] of the given object: an optimizer, a wrapper of one, a container, or a list. Empty if the object has no optimizer of
+    torch.optim."""
     base = sys.modules["torch"].optim.Optimizer
     given = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
     found, known = [], set()
@@ -135,7 +135,7 @@ def _module_in(module):
         return unwrapped(module)
     if is_ddp(module) or _is_wrapper(module):
         return module.module
-    inner = module._modules.get("_forward_module")  # Fabric; its .module is the original of what strategies wrap
+    inner = module._modules.get("_forward_module")  # Fabric's wrapper; its .module is the model before a strategy wrapped it
     if inner is not None and type(module).__name__ == "_FabricModule":
         return inner
     return None

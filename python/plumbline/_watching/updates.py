@@ -7,7 +7,7 @@ from .._kinds import KIND_UPDATE
 from .._shards import own_gradient
 from .._tensors import local
 
-_MOST = 1 << 15  # elements of one parameter: of a larger one a block, at each step another one
+_MOST = 1 << 15  # elements of one parameter; of a larger one a block is taken, a different one at each step
 _STRIDE = 7919
 _MOMENTS = ("momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 
@@ -39,13 +39,13 @@ class Updates:
     """The updates of one optimizer."""
 
     def __init__(self, run, optimizer, names, pieces=()):
-        """names: {id of a parameter: name}. pieces: what the optimizer holds in their place."""
+        """names: {id of a parameter: name}. pieces: the tensors that the optimizer holds in their place."""
         self._run, self._optimizer, self._names, self._pieces = run, optimizer, names, {}
         for piece in pieces:
             if id(piece.parameter) in names:
                 self._pieces.setdefault(id(piece.held), []).append((names[id(piece.parameter)], piece))
         self.kind = _intended.kind_of(optimizer)
-        self.kept = []  # of the step in progress
+        self.kept = []  # the parameters kept in the step in progress
         self._word = None
 
     def _parameters(self):
@@ -85,7 +85,7 @@ class Updates:
                 self._word = self._run._site(KIND_UPDATE, name, "update").word
 
     def observe_moments(self):
-        """Observes the moments before the update: did one of them make a weight NaN?"""
+        """Observes the moments before the update, to find whether one of them made a weight NaN."""
         torch = sys.modules["torch"]
         for name, parameter, _, piece in self._parameters():
             held = self._optimizer.state.get(parameter, {})

@@ -29,6 +29,6 @@ class Weighted:
         if one_sign is None:
             low, high = float(given.detach().min()), float(given.detach().max())
             one_sign = low >= 0 or high <= 0
-            if low != high or low != 0:  # nothing is known of a batch that is masked completely
+            if low != high or low != 0:  # a batch that is masked completely shows nothing
                 cls._known[tensor.dim()] = one_sign
         return (tensor.detach() * given.detach()).sum() if one_sign else None

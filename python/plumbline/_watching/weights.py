@@ -13,7 +13,7 @@ class Weights:
     """The weights of one watch. `replicas` names the ranks that hold copies of them; None if no other rank does."""
 
     def __init__(self, run, model, prefix, copies, ddp, shards):
-        """copies: as copies_of returns. shards: names of the parameters that are split over ranks."""
+        """copies: the result of copies_of. shards: names of the parameters that are split over ranks."""
         self._run, self._model, self._prefix, self._shards = run, model, prefix, shards
         self.replicas, self._ignored = (None, ()) if copies is None else ("world", copies.ignored)
         self._copies = [(prefix + name, part(p)) for name, p in named_parameters(model) if name not in self._ignored]
@@ -28,12 +28,13 @@ class Weights:
         self._used_step = NO_STEP  # the last step whose weights were observed before their update
 
     def record_checksum(self, sums, poisoned):
-        """Records one checksum of the weights that ranks hold copies of. sums: as `checksums` returns."""
+        """Records one checksum of the weights that ranks hold copies of. sums: the result of `checksums`."""
         if self.replicas and not poisoned:
             self._run._own_scalar(self._series, combined(sums))
 
     def observe_used(self, named, updates):
-        """Observes the weights and the moments before their update, as the forward pass used them: did a weight bring the NaN into the step?
+        """Observes the weights and the moments before their update, as the forward pass used them, to find whether the NaN of the step came from a
+        weight.
 
         Uses a role of its own, because other observations of weights are made after the update.
         """

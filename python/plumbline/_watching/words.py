@@ -54,7 +54,7 @@ def unseen_sums(watch):
 
 
 def describe(watch):
-    """Returns one line: what is watched, and what is not."""
+    """Returns one line about the things that are watched and those that are not."""
     kinds = [type(o).__name__ for o in watch.optimizers]
     each = dict.fromkeys(kinds)
     optimizers = ", ".join(kind if kinds.count(kind) == 1 else f"{kinds.count(kind)} of {kind}" for kind in each) or "no optimizer yet"
