@@ -29,6 +29,10 @@ ROWS_ALONE = {
     "numbered losses": ("".join(f"step {i} loss1 0.5 loss2 {2.5 - 0.01 * i:.4f}\n" for i in range(1, 41)), {"loss1": 40, "loss2": 40}),
     "sentence about a column": (STEPS + "  the loss per global_step follows\n" + STEPS.replace("step ", "step 1"), {"loss": 80}),
     "one set on a line": ("".join(f"Epoch {i}: train loss 2.5, val acc 0.5\n" for i in range(40)), {"train loss": 40, "val acc": 40}),
+    "epochs between blocks": ("".join(
+        f"\n > EPOCH: {i}/100\n\n   --> STEP: 4/4 -- GLOBAL_STEP: {4 * i + 4}\n     | > loss: 0.5  (0.5)\n\n > EVALUATION \n\n   --> STEP: 0\n"
+        "     | > loss: 0.6  (0.6)\n\n  --> EVAL PERFORMANCE\n     | > avg_loss: 0.6 (+0.0)\n" for i in range(40)),
+        {"loss": 40, "val/loss": 40, "val/avg_loss": 40}),
 }
 
 

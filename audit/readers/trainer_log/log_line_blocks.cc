@@ -92,10 +92,10 @@ bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
   if (bare_ && line[0] != ' ' && ++words_ <= kMostWords) return false;
   const bool indented = line.starts_with(' ') || line.starts_with('\t');
   const char first = line[line.find_first_not_of(" \t")];
-  // A new epoch.
-  const size_t letter = std::min(line.find_first_not_of(" \t*-"), line.size());
+  // A new epoch. "> EPOCH: 1/1000" of Coqui is always one.
+  const size_t letter = std::min(line.find_first_not_of(" \t*->"), line.size());
   const bool epoch = letter < line.size() && HasWordAt(line, letter, "epoch") &&
-                     continued_mark_.kind == LogMark::Kind::kEpoch;
+                     (first == '>' || continued_mark_.kind == LogMark::Kind::kEpoch);
   if (!indented || epoch || IsPairDigit(first) || !HasSign(line)) {
     continued_ = false;
     return false;
