@@ -14,10 +14,12 @@ namespace {
 // Rules that report one fault, causes first, and how far apart its findings may begin.
 struct Family {
   std::span<const std::string_view> rules;
-  int64_t before;               // steps that a symptom may begin before its root is seen
-  int64_t after;                // ... and after it
-  bool lasts;                   // `after` counts from the root's last step
-  std::string_view cause = {};  // if set, only findings with this cause
+  int64_t before;  // steps that a symptom may begin before its root is seen
+  int64_t after;   // ... and after it
+  bool lasts;      // `after` counts from the root's last step
+  // If set, the cause that a finding of each rule must have; an empty one matches all.
+  std::span<const std::string_view> causes = {};
+  bool first_is_root = false;  // only findings of the first rule have symptoms
 };
 
 // A weight, gradient or activation that is not finite makes the loss non-finite.
@@ -31,21 +33,31 @@ constexpr std::string_view kTraining[] = {"precision/stale-gradient", "health/ac
 // Without a sum over the ranks, most elements of some tensors differ, and a part of others.
 constexpr std::string_view kReplicas[] = {"precision/replica-divergence"};
 constexpr std::string_view kData[] = {"performance/idle-comb", "performance/data-stall"};
+constexpr std::string_view kDataCauses[] = {"data-loading", "data-loading"};
+// DeepSpeed logs 0 as the loss, the gradient norm and the rate of a step that its scaler skipped.
+constexpr std::string_view kStorm[] = {"health/loss-scale", "health/loss-non-finite",
+                                       "health/gradient-vanish", "health/learning-rate"};
+constexpr std::string_view kStormCauses[] = {"overflow-storm", "no-labels", "no-gradient",
+                                             "few-digits"};
+constexpr int64_t kAnySteps = int64_t{1} << 53;
 // If a rank died, the others wait for it.
 constexpr std::string_view kEnd[] = {"health/run-died", "performance/hang",
                                      "health/hang-between-steps"};
 
 constexpr Family kFamilies[] = {
     {kNonFinite, 4, 16, false}, {kTraining, 8, 8, true},
-    {kReplicas, 8, 8, false},   {kData, 64, 64, true, "data-loading"},
-    {kEnd, 4, 4, false},
+    {kReplicas, 8, 8, false},   {kData, 64, 64, true, kDataCauses},
+    {kEnd, 4, 4, false},        {kStorm, kAnySteps, 16, true, kStormCauses, true},
 };
 
 // Returns the place of the finding's rule in the family; its size if it is in another family.
 size_t PlaceIn(const Family& family, const v1::Finding& finding) {
-  if (!family.cause.empty() && finding.cause().id() != family.cause) return family.rules.size();
-  const auto found = std::find(family.rules.begin(), family.rules.end(), finding.rule());
-  return static_cast<size_t>(found - family.rules.begin());
+  for (size_t i = 0; i < family.rules.size(); ++i) {
+    const std::string_view cause = family.causes.empty() ? "" : family.causes[i];
+    if (family.rules[i] == finding.rule() && (cause.empty() || cause == finding.cause().id()))
+      return i;
+  }
+  return family.rules.size();
 }
 
 bool Near(const Family& family, const v1::FindingSite& root, const v1::FindingSite& symptom) {
@@ -71,6 +83,7 @@ class Folding {
               [&](size_t a, size_t b) { return Before(family, *shown_[a], *shown_[b]); });
     for (size_t i = 0; i < members.size(); ++i) {
       if (roots_[members[i]] != members[i]) continue;
+      if (family.first_is_root && PlaceIn(family, *shown_[members[i]]) > 0) continue;
       for (size_t j = i + 1; j < members.size(); ++j) {
         if (roots_[members[j]] != members[j]) continue;
         if (Near(family, shown_[members[i]]->site(), shown_[members[j]]->site()))

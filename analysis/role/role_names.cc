@@ -18,7 +18,7 @@ struct NameOfRole {
 };
 
 // The names come from public sources of August 2026 (TRL, verl, slime, NeMo-RL, prime-rl, OpenRLHF,
-// open-instruct, ms-swift, torchtitan, Megatron-LM, OLMo-core, Composer).
+// open-instruct, ms-swift, AReaL, torchtitan, Megatron-LM, OLMo-core, Composer).
 constexpr NameOfRole kNamesOfRoles[] = {
     // Trainer and engine disagree on a token's log-probability.
     {"sampling sampling logp difference *", SeriesRole::kMismatch},
@@ -93,6 +93,8 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"ppo clip ratio", SeriesRole::kClipShare},
     {"policy clipfrac *", SeriesRole::kClipShare},
     {"is masked *", SeriesRole::kClipShare},
+    {"approx kl avg", SeriesRole::kStepKl},
+    {"dual clip ratio *", SeriesRole::kNone},
     {"kl", SeriesRole::kReferenceKl},
     {"objective kl *", SeriesRole::kReferenceKl},
     {"objective kl", SeriesRole::kReferenceKl},
@@ -109,12 +111,17 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"policy entropy avg", SeriesRole::kEntropy},
     {"entropy * mean", SeriesRole::kEntropy},
     {"entropy mean", SeriesRole::kEntropy},
+    {"entropy avg", SeriesRole::kEntropy},
     {"optim entropy", SeriesRole::kEntropy},
     {"reward", SeriesRole::kReward},
     {"rewards *", SeriesRole::kReward},
     {"mean reward", SeriesRole::kReward},
     {"avg reward", SeriesRole::kReward},
     {"reward mean", SeriesRole::kReward},
+    {"reward avg", SeriesRole::kReward},
+    {"task reward avg", SeriesRole::kReward},
+    {"final reward avg", SeriesRole::kReward},
+    {"rollout reward avg", SeriesRole::kReward},
     {"reward * mean", SeriesRole::kReward},
     {"rollout raw reward", SeriesRole::kReward},
     {"scores", SeriesRole::kReward},
@@ -144,6 +151,7 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"truncated ratio", SeriesRole::kTruncatedShare},
     {"clipped ratio", SeriesRole::kTruncatedShare},
     {"aborted ratio", SeriesRole::kTruncatedShare},
+    {"no eos ratios avg", SeriesRole::kTruncatedShare},
     {"sample staleness *", SeriesRole::kStaleness},
     {"trajectory staleness *", SeriesRole::kStaleness},
     {"avg trajectory age", SeriesRole::kStaleness},
@@ -222,6 +230,9 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"l d *", SeriesRole::kAuxiliaryLoss},
     {"errd", SeriesRole::kAuxiliaryLoss},  // DCGAN
     {"errg", SeriesRole::kAuxiliaryLoss},
+    // Kaldi's nnet3 maximises it.
+    {"output average objective function", SeriesRole::kLikelihood},
+    {"output * average objective function", SeriesRole::kLikelihood},
     {"trl", SeriesRole::kLoss},  // llm.c's main.log
     {"tel", SeriesRole::kEvaluationLoss},
     {"current error", SeriesRole::kAuxiliaryLoss},  // FANN
@@ -281,8 +292,13 @@ std::optional<SeriesRole> Find(std::string_view normal) {
 
 std::optional<SeriesRole> RoleInTable(std::string_view name) {
   constexpr size_t kLongest = 128;
-  constexpr std::string_view kWrapping[] = {"train ",   "data ", "actor ", "val ",
-                                            "metrics ", "eval ", "losses "};
+  // AReaL's scopes come last, the longer ones first.
+  constexpr std::string_view kWrapping[] = {"train ",     "data ",
+                                            "actor ",     "val ",
+                                            "metrics ",   "eval ",
+                                            "losses ",    "ppo actor update ",
+                                            "ppo actor ", "grpo actor update ",
+                                            "grpo actor "};
   if (name.size() > kLongest) return std::nullopt;
   const std::string normal = NormalName(name);
   // TensorBoard's hparams are in a folder whose name is a time.

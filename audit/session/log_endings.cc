@@ -43,6 +43,10 @@ EndingWords EndingWordsOf(const LogEnding& ending) {
   if (ending.type == "exit status")
     return {"the run ended with an exit status that is not 0", "exit-status",
             "Find the first error above it, and check the logs of the other ranks."};
+  if (ending.type == "report")
+    return {"the trainer reports a value that is not finite", "non-finite-loss",
+            "Find the step in which the loss or a metric became non-finite first. Lower the "
+            "learning rate, clip the gradient, and check the inputs."};
   switch (ending.kind) {
     case LogEnding::Kind::kOutOfMemory:
       return {
@@ -167,8 +171,8 @@ std::optional<v1::Verdict> EndingVerdict(const std::string& path, int64_t last_s
                                ? "; the missing rank is not known."
                                : "; " + RanksText(ending->missing) + " did not join it.");
   }
-  const bool requested =
-      ending->kind == LogEnding::Kind::kCancelled || ending->type == "exit status";
+  const bool requested = ending->kind == LogEnding::Kind::kCancelled ||
+                         ending->type == "exit status" || ending->type == "report";
   analysis::FindingBuilder found(by_hand     ? v1::LEVEL_NOTE
                                  : requested ? v1::LEVEL_WARNING
                                              : v1::LEVEL_ERROR,

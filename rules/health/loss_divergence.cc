@@ -222,8 +222,8 @@ class LossDivergence : public LossRule {
     const Height height = HeightOf(e.last_quarter, e.level, e.scale, e.linear);
     found.Title(back ? "the loss diverged and came back" : "the loss diverges")
         .Explain(absl::StrFormat(
-            "%s left its level of %.4g in step %d and %s %s above it (median of the last "
-            "quarter of %d points; %s in the first).%s",
+            "%s left its level of %.4g in step %d and %s %s above the level that its course "
+            "before predicts (median of the last quarter of %d points; %s in the first).%s",
             series.op, e.value(e.level), onset, back ? "stood" : "stands",
             HowFar(e.last_quarter, e.level, e.scale, e.linear), e.points,
             HowFar(e.first_quarter, e.level, e.scale, e.linear),

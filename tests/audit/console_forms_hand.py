@@ -168,3 +168,35 @@ add("fluentd", lambda r, i: f"{time(i).replace(' ', 'T')}+00:00\tdocker.train\t"
 add("structlog_json", lambda r, i: json.dumps({"event": f"Iteration {i + 1} Loss: {r.loss[i]:.4f} LR: {r.rate[i]:.6f}", "level": "info", "timestamp": f"{time(i).replace(' ', 'T')}Z"}),
     each(), "Loss")
 add("gpu_stats_between", lambda r, i: f"step {i + 1} loss {r.loss[i]:.4f} | GPU0 45C 312W/400W 71%", each())
+
+# A count that is called like a total, and an epoch with a fraction as the only step.
+add("num_steps", lambda r, i: f"num_steps={30 * i + 30} loss={r.loss[i]:.4f}", each(30))
+add("num_steps_last", lambda r, i: f"loss: {r.loss[i]:.4f}, lr: {r.rate[i]:.2e}, num_steps: {30 * i + 30}", each(30))
+add("num_steps_json", lambda r, i: json.dumps({"num_steps": 30 * i + 30, "loss": r.loss[i]}), each(30), file="metrics.jsonl")
+for name, file in (("log", "train.log"), ("jsonl", "metrics.jsonl")):
+    add(f"parts_of_epochs_{name}", lambda r, i: json.dumps({"epoch": round((i + 1) / 40, 3), "loss": r.loss[i], "grad_norm": r.norm[i]}), each(), file=file)
+    add(f"parts_of_epochs_evaluated_{name}", lambda r, i: json.dumps({"loss": r.loss[i], "learning_rate": r.rate[i], "epoch": round((i + 1) / 40, 3)})
+        + ("\n" + json.dumps({"eval_loss": r.val[i], "epoch": round((i + 1) / 40, 3)}) if i % 10 == 9 else ""), each(), file=file)
+
+# What stands between rows: rules, a header that comes again, a warning that is repeated at each epoch.
+RULE = "-" * 60
+BETWEEN = {"rules": lambda i: RULE + "\n", "equals": lambda i: "=" * 80 + "\n" if batch(i) == 0 else "", "stars": lambda i: "*" * 40 + "\n", "mixed": lambda i: (RULE + "\n") * (1 + i % 2),
+    "title": lambda i: f"{RULE}\nMy Experiment v1.2 (4 GPUs)\n{RULE}\n" if batch(i) == 0 else ""}
+for name, rule in BETWEEN.items():
+    add(f"{name}_between_steps", lambda r, i, rule=rule: rule(i) + f"step {i + 1} | loss {r.loss[i]:.4f} | lr {r.rate[i]:.2e}", each())
+    add(f"{name}_between_epochs", lambda r, i, rule=rule: rule(i) + f"Epoch {i + 1}/{ROWS}\ntrain loss: {r.loss[i]:.4f}\nval loss: {r.val[i]:.4f}", each(), "train loss")
+for every in (1, 20, 50):
+    for name, head in (("columns", "  epoch    train_loss    valid_loss     lr"), ("pipes", "| epoch | train_loss | valid_loss | lr |"), ("underlined", f"epoch    train_loss    valid_loss     lr\n{RULE}")):
+        def row(r, i, name=name):
+            cells = (f"{i + 1:d}", f"{r.loss[i]:.4f}", f"{r.val[i]:.4f}", f"{r.rate[i]:.2e}")
+            return "| " + " | ".join(cells) + " |" if name == "pipes" else "    ".join(f"{cell:>8}" for cell in cells)
+        add(f"header_again_{name}_{every}", lambda r, i, every=every, head=head, row=row: (head + "\n" if i % every == 0 else "") + row(r, i), each(), "train_loss")
+
+# The training and an evaluation on one line, with the same names.
+for name, line in (("pipes", "Epoch {i} | Training: loss = {loss:.4f}, acc = {acc:.4f} | Val: loss = {val:.4f}, acc = {acc:.4f}"), ("commas", "Epoch {i}: train: loss={loss:.4f} acc={acc:.4f}, val: loss={val:.4f} acc={acc:.4f}"),
+    ("columns", "Epoch {i} | train | loss {loss:.4f} | acc {acc:.4f} | val | loss {val:.4f} | acc {acc:.4f}"), ("parentheses", "Epoch {i} train: (loss {loss:.4f}, acc {acc:.4f}) valid: (loss {val:.4f}, acc {acc:.4f})"),
+    ("steps", "step {i} - train loss: {loss:.4f} acc: {acc:.4f} - val loss: {val:.4f} acc: {acc:.4f}"), ("three", "Epoch {i}: train: loss={loss:.4f}, val: loss={val:.4f}, test: loss={val:.4f}")):
+    add(f"two_sets_{name}", lambda r, i, line=line: line.format(i=i + 1, loss=r.loss[i], val=r.val[i], acc=r.accuracy[i]), each())
+# No count at all: rows are numbered.
+add("no_count", lambda r, i: f"loss: {r.loss[i]:.4f}, lr: {r.rate[i]:.2e}", each(), head="Loading the data\n")
+add("no_count_bullets", lambda r, i: f"- train_loss={r.loss[i]:.4f} val_loss={r.val[i]:.4f}", each(), "train_loss")

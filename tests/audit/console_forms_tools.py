@@ -146,7 +146,7 @@ add("tf_models", lambda r, i: f"I0514 03:22:10.123456 139812345 controller.py:46
 # Graphs, recommenders, time series, science.
 add("ogb", lambda r, i: f"Run: 01, Epoch: {i + 1:02d}, Loss: {r.loss[i]:.4f}, Train: {100 * r.accuracy[i]:.2f}%, Valid: {98 * r.accuracy[i]:.2f}%, Test: {97 * r.accuracy[i]:.2f}%", each(), "Loss")
 add("pygcn", lambda r, i: f"Epoch: {i + 1:04d} loss_train: {r.loss[i]:.4f} acc_train: {r.accuracy[i]:.4f} loss_val: {r.val[i]:.4f} acc_val: {r.accuracy[i]:.4f} time: 0.0123s", each(), "loss_train")
-add("gat", lambda r, i: f"Training: loss = {r.loss[i]:.5f}, acc = {r.accuracy[i]:.5f} | Val: loss = {r.val[i]:.5f}, acc = {r.accuracy[i]:.5f}", each(), "Training/loss")
+add("gat", lambda r, i: f"Training: loss = {r.loss[i]:.5f}, acc = {r.accuracy[i]:.5f} | Val: loss = {r.val[i]:.5f}, acc = {r.accuracy[i]:.5f}", each())
 add("rotate", lambda r, i: f"{time(i)},123 INFO     Training average positive_sample_loss at step {100 * i}: {r.val[i]:f}\n"
     f"{time(i)},123 INFO     Training average loss at step {100 * i}: {r.loss[i]:f}", each(100, 0), "Training average loss")
 add("pykeen", lambda r, i: bar(i, "Training epochs on cuda:0: ", f"loss={r.loss[i]:.3g}, prev_loss={r.val[i]:.3g}").replace("it/s", "epoch/s"), each(), end="\r")
@@ -252,3 +252,36 @@ add("big_dl", lambda r, i: f"{time(i)} INFO  DistriOptimizer$:{400 + i} - [Epoch
     f"Loss is {r.loss[i]:.4f}. ", each(), "Loss")
 add("hivemind", lambda r, i: f"Jun 01 12:{i // 60:02d}:{i % 60:02d}.123 [INFO] [__main__.on_step_end:153] Step #{i}\nJun 01 12:{i // 60:02d}:{i % 60:02d}.124 [INFO] [__main__.on_step_end:154] Your current contribution: 100 samples\n"
     f"Jun 01 12:{i // 60:02d}:{i % 60:02d}.125 [INFO] [__main__.on_step_end:157] Local loss: {r.loss[i]:.5f}", each(1, 0), "Local loss")
+
+# Federated training (Flower): rounds, and the history that is printed at the end.
+add("flower_progress", lambda r, i: f"INFO :      [ROUND {i + 1}]\nINFO :      configure_fit: strategy sampled 2 clients (out of 2)\nINFO :      aggregate_fit: received 2 results and 0 failures\n"
+    f"INFO :      fit progress: ({i + 1}, {r.loss[i]!r}, {{'accuracy': {r.accuracy[i]:.4f}}}, {3.25 * i + 3.2})", each())
+add("flower_progress_old", lambda r, i: f"INFO flwr {time(i)},123 | server.py:125 | fit progress: ({i + 1}, {r.loss[i]!r}, {{'accuracy': {r.accuracy[i]:.4f}}}, {3.25 * i + 3.2})", each())
+FLOWER_RUN = "INFO :      Starting Flower simulation\nINFO :      [INIT]\n" + "".join(
+    f"INFO :      [ROUND {i}]\nINFO :      configure_fit: strategy sampled 2 clients (out of 2)\nINFO :      aggregate_fit: received 2 results and 0 failures\n" for i in range(1, ROWS + 1))
+add("flower_history", lambda r, i: f"INFO :      \t\tround {i + 1}: {r.loss[i]!r}", each(), head=FLOWER_RUN + "INFO :      [SUMMARY]\nINFO :      Run finished 120 round(s) in 15.08s\n"
+    "INFO :      \tHistory (loss, distributed):\n")
+FORMS.whole("flower_histories", lambda r: "INFO :      [SUMMARY]\nINFO :      Run finished 120 round(s) in 15.08s\n" + "".join(
+    f"INFO :      \tHistory (loss, {side}):\n" + "".join(f"INFO :      \t\tround {i + 1}: {losses[i]!r}\n" for i in range(ROWS)) for side, losses in (("distributed", r.loss), ("centralized", r.val)))
+    + "INFO :      \tHistory (metrics, distributed, evaluate):\nINFO :      \t{'accuracy': [" + ", ".join(f"({i + 1}, {r.accuracy[i]:.4f})" for i in range(ROWS)) + "]}\n", each())
+add("flower_records", lambda r, i: f"INFO :      \nINFO :      [ROUND {i + 1}/{ROWS}]\nINFO :      configure_train: Sampled 5 nodes (out of 10)\nINFO :      aggregate_train: Received 5 results and 0 failures\n"
+    f"INFO :      \t\u2514\u2500\u2500> Aggregated MetricRecord: {{'train_loss': {r.loss[i]!r}}}\nINFO :      configure_evaluate: Sampled 10 nodes (out of 10)\nINFO :      aggregate_evaluate: Received 10 results and 0 failures\n"
+    f"INFO :      \t\u2514\u2500\u2500> Aggregated MetricRecord: {{'eval_loss': {r.val[i]!r}, 'eval_acc': {r.accuracy[i]:.4f}}}", each(), "train_loss")
+
+# Speech: Coqui TTS, and Kaldi, whose objective is a log-likelihood.
+COQUI_EVALUATION = "\n\x1b[1m > EVALUATION \x1b[0m\n\n\x1b[1m   --> STEP: 0\x1b[0m\n     | > loss: {0:.5f}  ({0:.5f})\n\n  \x1b[1m--> EVAL PERFORMANCE\x1b[0m\n     | > avg_loader_time:\x1b[92m 0.00345 \x1b[0m(-0.00012)\n" \
+    "     | > avg_loss:\x1b[91m {0:.5f} \x1b[0m(+0.01234)\n\n"
+for name, evaluation in (("", False), ("_evaluated", True)):
+    add(f"coqui{name}", lambda r, i, evaluation=evaluation: (f"\x1b[4m\x1b[1m > EPOCH: {epoch(i)}/1000\x1b[0m\n --> /work/run-May-14\n\n\x1b[1m > TRAINING ({time(i)}) \x1b[0m\n" if batch(i) == 0 else "")
+        + f"\n\x1b[1m   --> TIME: {time(i)} -- STEP: {25 * batch(i) + 24}/520 -- GLOBAL_STEP: {25 * i + 25}\x1b[0m\n     | > loss: {r.loss[i]:.5f}  ({r.val[i]:.5f})\n     | > log_mle: {0.5 * r.val[i]:.5f}  ({0.5 * r.val[i]:.5f})\n"
+        f"     | > grad_norm: {r.norm[i]:.5f}  ({r.norm[i]:.5f})\n     | > current_lr: {r.rate[i]:.6f} \n     | > step_time: 0.9612  (0.9511)\n" + (COQUI_EVALUATION.format(r.val[i]) if evaluation and batch(i) == 19 else ""),
+        each(25))
+add("vits_blocks", lambda r, i: f"\n --> STEP: {batch(i)}/406 -- GLOBAL_STEP: {i + 1}\n     | > loss_disc: 2.51234  (2.51234)\n     | > loss_mel: {r.loss[i]:.5f}  ({r.val[i]:.5f})\n     | > amp_scaler: 1024.00000  (1024.00000)", each(), "loss_mel")
+KALDI = "nnet3-train[5.5.1068~1-59299]"
+add("kaldi_nnet3", lambda r, i: f"LOG ({KALDI}:PrintStatsForThisPhase():nnet-training.cc:378) Average objective function for 'output' for minibatches {100 * i}-{100 * i + 99} is {-r.loss[i]:.6g} over 12800 frames.",
+    lambda i: 100 * i + 99, "objective function", judged=False)
+add("kaldi_nnet3_two", lambda r, i: f"LOG ({KALDI}:PrintStatsForThisPhase():nnet-training.cc:378) Average objective function for 'output' for minibatches {10 * i}-{10 * i + 9} is {-r.loss[i]:.6g} over 1280 frames.\n"
+    f"LOG ({KALDI}:PrintStatsForThisPhase():nnet-training.cc:378) Average objective function for 'output-xent' for minibatches {10 * i}-{10 * i + 9} is {-r.val[i]:.6g} over 1280 frames.", lambda i: 10 * i + 9,
+    "objective function", judged=False)
+add("kaldi_chain", lambda r, i: f"LOG (nnet3-chain-train[5.5]:PrintStatsForThisPhase():nnet-training.cc:371) Average objective function for 'output' for minibatches {100 * i}-{100 * i + 99} is {-r.loss[i]:.6g} + -0.0112 = {-r.loss[i] - 0.0112:.6g}"
+    " over 12800 frames.", lambda i: 100 * i + 99, "objective function", judged=False)

@@ -102,6 +102,22 @@ TEST(LogEnding, TheTrainerStopsForItsLoss) {
     EXPECT_FALSE(EndingOf(std::string(kRow) + line + "\n")) << line;
 }
 
+TEST(LogEnding, TheTrainerReportsANan) {
+  for (const std::string line :
+       {"WARNING NaN or Inf detected in loss, recovering from last.pt (attempt 1/3)...\n",
+        "NaN or Inf found in input tensor.\nNaN or Inf found in input tensor.\n"}) {
+    const auto ending = EndingOf(kRow + line);
+    ASSERT_TRUE(ending) << line;
+    EXPECT_EQ(ending->kind, LogEnding::Kind::kNotFinite) << line;
+    EXPECT_EQ(ending->type, "report") << line;
+    EXPECT_FALSE(EndingOf(kRow + line + kRow)) << "training went on after " << line;
+    // Rows of a detector do not name the loss.
+    std::string rows;
+    for (int i = 0; i < 6; ++i) rows += "  5/100  2.61G  1.2  1.8  1.2  23  640\n";
+    EXPECT_FALSE(EndingOf(kRow + line + rows)) << "training went on after " << line;
+  }
+}
+
 TEST(LogEnding, WhatComesBeforeSuccessIsNoEnd) {
   const std::string sample =
       std::string(kRow) + kTraceback + "NameError: name 'x' is not defined\n";

@@ -77,6 +77,23 @@ class ShortLogs(unittest.TestCase):
                 self.assertEqual(self.audit(end + run), (0, []))
                 self.assertEqual(self.steps, [80])
 
+    def test_rows_of_skipped_steps_follow_from_the_overflows(self):
+        """DeepSpeed logs a loss, a norm and a rate of 0 in a step that is skipped: no advice about labels or the rate."""
+        scale, lines = 65536, []
+        for i in range(30):
+            lines.append(f"[INFO] [loss_scaler.py:183:update_scale] [deepspeed] OVERFLOW! Rank 0 Skipping step. "
+                         f"Attempted loss scale: {scale}, reducing to {max(1, scale // 2)}")
+            lines.append(str({"loss": 0.0, "grad_norm": 0.0, "learning_rate": 0.0, "epoch": i / 100}))
+            scale = max(1, scale // 2)
+        for overflows, headings in ((True, 1), (False, 3)):
+            with self.subTest(overflows=overflows):
+                text = "\n".join(line for line in lines if overflows or "OVERFLOW" not in line) + "\n"
+                self.audit(text)
+                ended = subprocess.run([PLUMB, "audit", self.folder / "train.log"], capture_output=True, text=True, timeout=120)
+                found = [line for line in ended.stdout.splitlines() if line.startswith(("error  ", "warning  ", "note  "))]
+                self.assertEqual(len(found), headings, found)
+                self.assertEqual("loss-scale" in found[0], overflows, found)
+
     def test_skipped_steps_are_no_errors(self):
         """One row with an infinite norm: a note; silent where the logged scale halves."""
         for scale in ("", "loss scale", "scale", "grad_scale", "amp_scale"):

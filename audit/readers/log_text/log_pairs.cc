@@ -341,6 +341,7 @@ bool LogPairs::Next(LogPair* pair) {
       ++at_;
       if (!names) name_ = at_;
     } else if (c == '[' || c == ']') {
+      if (TakeSum(pair)) return true;
       TakeGroup();
       ++at_;
     } else if (c == '<') {
@@ -355,6 +356,7 @@ bool LogPairs::Next(LogPair* pair) {
       if (TryWrapped(pair)) return true;
       if (at_ == open && !TakeTuple() && !PassParentheses()) ++at_;
     } else if (at_ != begin_ && !kBefore[at_[-1]]) {
+      if (TakeJoined(pair)) return true;
       ++at_;
     } else if (TryNumber(pair)) {
       return true;

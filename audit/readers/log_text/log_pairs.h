@@ -63,6 +63,8 @@ class LogPairs {
   bool TryWrapped(LogPair* pair);
   bool TakeAbsent(LogPair* pair);
   bool TakeTensor(LogPair* pair);
+  bool TakeJoined(LogPair* pair);
+  bool TakeSum(LogPair* pair);
   bool NamesNext() const;
 
   const char* begin_;

@@ -62,4 +62,51 @@ bool LogPairs::TakeTensor(LogPair* pair) {
   return true;
 }
 
+// Takes "loss2.300" or "lossnan": nothing parts the name from its number (LightGCN). "loss2" is a
+// name.
+bool LogPairs::TakeJoined(LogPair* pair) {
+  constexpr std::ptrdiff_t kName = 4;
+  if (at_[-1] != 's' || at_ - name_ < kName) return false;
+  const char* const name = at_ - kName;
+  if (std::string_view(name + 1, 3) != "oss" || (*name | 0x20) != 'l') return false;
+  if (name != begin_ && (IsPairLetter(name[-1]) || IsPairDigit(name[-1]) || name[-1] == '_'))
+    return false;
+  double value = 0;
+  const char* const stop = ScanNumber(at_, end_, &value);
+  const std::string_view number(at_, static_cast<size_t>(stop - at_));
+  if (IsPairDigit(*at_) ? number.find('.') == number.npos : !IsPairLetter(*at_) || number.empty())
+    return false;
+  if (stop != end_ && (IsPairLetter(*stop) || IsPairDigit(*stop) || *stop == '_')) return false;
+  *pair = {};
+  pair->name = {name, kName};
+  pair->value = value;
+  pair->after_sign = true;
+  pair->at_end = stop == end_;
+  at_ = name_ = stop;
+  return true;
+}
+
+// Takes the sum of "train==[2.5=2.4 + 0.1]", a loss and its terms (NGCF). at_ is at the bracket.
+bool LogPairs::TakeSum(LogPair* pair) {
+  std::string_view before(name_, static_cast<size_t>(at_ - name_));
+  if (*at_ != '[' || !before.ends_with("==")) return false;
+  before.remove_suffix(2);
+  before.remove_prefix(before.find_last_of(" \t:,|") + 1);  // npos + 1 is 0
+  double value = 0;
+  const char* const stop = ScanNumber(at_ + 1, end_, &value);
+  const std::string_view rest(stop, static_cast<size_t>(end_ - stop));
+  const size_t close = rest.find(']');
+  if (stop == at_ + 1 || !rest.starts_with('=') || close == rest.npos ||
+      rest.substr(0, close).find(" + ") == rest.npos || before.empty() || !IsPairLetter(before[0]))
+    return false;
+  constexpr std::string_view kLoss = "loss";
+  *pair = {};
+  pair->name = kLoss;
+  pair->group = before;
+  pair->value = value;
+  pair->after_sign = true;
+  at_ = name_ = stop + close + 1;
+  return true;
+}
+
 }  // namespace plumbline::audit

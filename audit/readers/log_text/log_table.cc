@@ -215,7 +215,7 @@ bool LogTable::TakeHeader(std::string_view line) {
   // "Epoch 3 | loss 2.5": a count follows the word.
   const size_t next = PassBlanks(text, word.size());
   if (next < text.size() && IsPairDigit(text[next])) return false;
-  if (!BeginsStepName(word) && word != "Round" && word != "round") return false;
+  if (!BeginsStepName(word) && word != "Round" && word != "round") return TakeWideHeader(line);
   const bool piped = text.find('|') != std::string_view::npos;
   std::vector<std::string_view> cells = CellsOf(comment ? text : line, false);
   const bool spaced = cells[0] != "E" && !StartsHeader(cells[0]);
@@ -229,6 +229,23 @@ bool LogTable::TakeHeader(std::string_view line) {
   // A header between pipes may continue on the next line: "|  Mini-batch  |", "|     Loss     |".
   if (piped) heads_.assign(cells.begin(), cells.end());
   return piped;
+}
+
+// Takes "   gnorm  loss    lr  total_train_updates" (ParlAI): an indented header whose step is one
+// of its later columns.
+bool LogTable::TakeWideHeader(std::string_view line) {
+  constexpr size_t kFewest = 3;
+  if (!line.starts_with("  ") || line.find('_') == line.npos || HasSignOfValue(line)) return false;
+  const std::vector<std::string_view> cells = CellsOf(line, true);
+  const auto step = std::find_if(cells.begin(), cells.end(), [](std::string_view cell) {
+    return cell.find('_') != cell.npos && StepNameRank(cell) >= 0 && !IsEpochName(cell);
+  });
+  if (cells.size() < kFewest || cells.size() > kMostColumns || step == cells.end() ||
+      !SetColumns({cells.begin(), cells.end()}))
+    return false;
+  step_at_ = static_cast<size_t>(step - cells.begin());
+  epoch_ = batches_ = false;
+  return true;
 }
 
 // Takes the next line of a header, which begins with an empty cell: its cells continue those above.

@@ -44,6 +44,7 @@ class LogTable {
   static constexpr size_t kMostBox = 512;  // rows
 
   bool TakeHeader(std::string_view line);
+  bool TakeWideHeader(std::string_view line);
   bool TakeVowpal(std::string_view line);
   bool TakeRow(std::string_view line);
   bool TakeBox(std::string_view line, bool* whole);

@@ -278,10 +278,6 @@ int64_t LogCountAfter(std::string_view text, std::string_view word) {
   return -1;
 }
 
-}  // namespace
-
-namespace {
-
 // "STEP: 25/400 -- GLOBAL_STEP: 825": of several steps, returns the global one.
 LogMark GlobalOf(std::string_view line, const LogMark& first) {
   constexpr std::string_view kRest = "lobal";
@@ -319,7 +315,9 @@ std::optional<LogMark> FindMark(std::string_view line) {
     if (!kMarkBytes[static_cast<uint8_t>(c)]) continue;
     const char next = at + 1 < line.size() ? line[at + 1] : ' ';
     if (c == '{') {
-      if (next == '\'' || next == '"') return LogMark{LogMark::Kind::kDictionary, at, at};
+      // "(1, 2.5, {}, 3.2)": an empty one within a tuple.
+      const bool empty = next == '}' && at > 2 && line.substr(at - 2, 4) == ", {}";
+      if (next == '\'' || next == '"' || empty) return LogMark{LogMark::Kind::kDictionary, at, at};
     } else if (c == '%') {
       if (next == '|') return LogMark{LogMark::Kind::kBar, at, at};
     } else if (at == 0 || !IsLogLetter(line[at - 1])) {

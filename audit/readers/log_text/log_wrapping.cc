@@ -105,6 +105,11 @@ std::string_view LineInJson(std::string_view line, std::string* scratch) {
 
 std::string_view WithoutActor(std::string_view line) {
   constexpr size_t kLongest = 160;
+  if (line.starts_with("LOG (")) {
+    const size_t place = line.substr(0, kLongest).find(") ");
+    const bool source = place != line.npos && line.substr(0, place).find(".cc:") != line.npos;
+    return source ? line.substr(place + 2) : line;
+  }
   if (!line.starts_with('(')) return line;
   const size_t close = line.substr(0, kLongest).find(") ");
   if (close == std::string_view::npos) return line;

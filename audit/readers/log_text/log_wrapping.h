@@ -12,7 +12,8 @@ namespace plumbline::audit {
 // anything else.
 std::string_view LineInJson(std::string_view line, std::string* scratch);
 
-// Returns the line without ray's prefix: "(TrainWorker pid=12, ip=10.0.0.2) step 10 loss 2.5".
+// Returns the line without ray's prefix, "(TrainWorker pid=12, ip=10.0.0.2) step 10 loss 2.5", or
+// Kaldi's, "LOG (nnet3-train[5.5]:PrintTotalStats():nnet-training.cc:378) ".
 std::string_view WithoutActor(std::string_view line);
 
 // Returns the line without its source: "step 10 loss 2.5      train.py:52" (rich's handler). Sets

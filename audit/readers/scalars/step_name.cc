@@ -50,6 +50,7 @@ constexpr std::string_view kStepNames[] = {"step",
                                            "total_timesteps",
                                            "num_timesteps",
                                            "total_steps",
+                                           "total_train_updates",
                                            "schritt"};
 constexpr std::string_view kEpochNames[] = {"epoch", "epochs", "trainer/epoch", "train/epoch",
                                             "training epoch"};
@@ -124,7 +125,7 @@ static bool FindTrainingWord(std::string_view name) {
       lower.find("learning_rate") != std::string::npos ||
       lower.find("learningrate") != std::string::npos ||
       lower.find("cross-entropy") != std::string::npos ||
-      lower.find("cross_entropy") != std::string::npos)
+      lower.find("cross_entropy") != std::string::npos || lower.ends_with("objective function"))
     return true;
   if (lower == "train-error" || lower == "eval-error" || lower == "val-error") return true;
   for (size_t begin = 0; begin < lower.size();) {

@@ -159,6 +159,12 @@ bool StopsForLoss(std::string_view line) {
                                          "quitting", "halting"});
 }
 
+bool ReportsNotFinite(std::string_view line) {
+  constexpr size_t kMostSentence = 200;
+  return line.size() <= kMostSentence &&
+         StatesAny(line, {"NaN or Inf detected in loss", "NaN or Inf found in input tensor"});
+}
+
 bool StatesSuccess(std::string_view line) {
   constexpr size_t kMostSentence = 200;
   if (line.size() > kMostSentence) return false;

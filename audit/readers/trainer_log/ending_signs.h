@@ -29,6 +29,9 @@ bool IsFatalException(std::string_view text);
 // True if a trainer states that it stops because its loss is NaN or infinite: "Loss is nan,
 // stopping training".
 bool StopsForLoss(std::string_view line);
+// True if a trainer states that a value is NaN or infinite, and continues: "NaN or Inf detected in
+// loss, recovering from last.pt (attempt 1/3)..." (Ultralytics).
+bool ReportsNotFinite(std::string_view line);
 // True for "Training complete.": lines after it do not end the run.
 bool StatesSuccess(std::string_view line);
 // True for a line of a process that continues after an exception that it caught: "(retry 1 of 5)",

@@ -213,13 +213,15 @@ std::optional<LogMark> ShareAfter(std::string_view text, size_t begin, size_t at
   return mark;
 }
 
-// Finds "Batch 50/938, Loss: 2.1", "[batch=3/100]:", "Episode 10 reward: 3", "i=10 loss=2.1".
+// Finds "Batch 50/938, Loss: 2.1", "[batch=3/100]:", "Episode 10 reward: 3", "i=10 loss=2.1",
+// "minibatches 100-199", of which the last counts.
 std::optional<LogMark> WordCount(std::string_view text) {
-  static constexpr std::string_view kWords[] = {
-      "batch", "episode", "timestep", "timesteps", "i", "progress", "epoch", "generation", "round"};
+  static constexpr std::string_view kWords[] = {"batch", "episode",     "timestep", "timesteps",
+                                                "i",     "progress",    "epoch",    "generation",
+                                                "round", "minibatches", "num_steps"};
   const size_t limit = std::min<size_t>(text.size(), 96);
   for (size_t at = 0; at < limit; ++at) {
-    static constexpr Bytes kFirst("bBeEtTgGrRpPi");
+    static constexpr Bytes kFirst("bBeEtTgGrRpPimMnN");
     if (!kFirst[text[at]] ||
         (at > 0 && (IsPartOfName(text[at - 1]) || std::strchr("/-.'\"", text[at - 1]) != nullptr)))
       continue;
@@ -238,9 +240,13 @@ std::optional<LogMark> WordCount(std::string_view text) {
       if (valued) number = PassBlanks(text, number + 1);
       mark.end = ReadRatio(text, number, &mark);
       if (mark.end == number) mark.end = ReadLogCount(text, number, &mark.step);
+      const bool range = mark.end > number && word == "minibatches" && ByteIs(text, mark.end, '-');
+      if (range) mark.end = ReadLogCount(text, mark.end + 1, &mark.step);
       if (mark.end == number || !EndsEpoch(text, mark.end)) continue;
-      mark.batches = word == "batch";
-      mark.weak = word == "i";
+      mark.batches = word == "batch" || word == "minibatches";
+      // Of settings, "num_steps=1000" is the total.
+      if (word == "num_steps" && text.find("oss") == text.npos) continue;
+      mark.weak = word == "i" || word == "num_steps";
       const bool opened = at > 0 && text[at - 1] == '[';
       mark.alone = opened && ByteIs(text, mark.end, ']');
       if (mark.alone) ++mark.end;

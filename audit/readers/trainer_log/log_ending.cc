@@ -128,6 +128,11 @@ class EndingSearch {
       ending_ = EndingBy(LogEnding::Kind::kNotFinite, "loss", line.text, line.rank);
       return;
     }
+    if (!frame && !ending_ && ReportsNotFinite(line.text)) {
+      bare_ = EndingBy(LogEnding::Kind::kNotFinite, "report", line.text, line.rank);
+      bare_line_ = lines_;
+      return;
+    }
     const bool success = !frame && StatesSuccess(line.text);
     if (success || (!frame && IsLossRow(line.text) && !IsFatalException(line.text))) {
       Forget();

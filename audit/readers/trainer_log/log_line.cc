@@ -17,10 +17,6 @@
 namespace plumbline::audit {
 namespace {
 
-bool HasSign(std::string_view text) {
-  return text.find('=') != std::string_view::npos || text.find(':') != std::string_view::npos;
-}
-
 // True for "[{'loss': ...", "{'loss': [2.5, ...", "'loss': array([...".
 bool MayHoldLiteral(std::string_view line) {
   const size_t brace = line.find('{');
@@ -83,6 +79,7 @@ bool LogParser::ParseLabelled(std::string_view line, bool ended, LogRecord* reco
   int64_t epoch = -1;
   if (epoch_labels_) line.remove_prefix(ReadLabel(line, &epoch));
   const bool whole = ParseLine(line, ended, record);
+  if (whole) MarkPhases(record);
   if (whole && record->mark.epoch < 0 && epoch >= 0) {
     record->mark.epoch = epoch;
     record->mark.batches |= record->mark.total > 0;
@@ -131,107 +128,14 @@ bool LogParser::ParseUnmarked(std::string_view line, bool ended, LogRecord* reco
   if (ParseSides(line, record)) return !record->values.empty();
   if (ParseTable(line, record)) return !record->values.empty();
   if (ParseKeras(line, ended, record)) return true;
+  if (OpensHistory(line)) return false;
   signs_ = SignsIn(line);
   if (const std::optional<LogMark> mark = FindCounter(line, signs_))
     return ParseCounter(line, *mark, ended, record);
   if (ParseUnder(line, ended, record)) return true;
   const std::optional<LogMark> ratio = RatioAnywhere(line);
-  return ratio && ParseCounter(line, *ratio, ended, record);
-}
-
-void LogParser::OpenBlock(const LogRecord& record) {
-  continued_ = true;
-  bare_ = false;
-  continued_mark_ = record.mark;
-  continued_how_ = record.how;
-  continued_evaluation_ = record.evaluation;
-  continued_prefix_ = record.prefix;
-}
-
-// Takes pairs that belong to the step of the line above.
-bool LogParser::TakeContinued(std::string_view pairs, bool ended, LogRecord* record) {
-  record->mark = continued_mark_;
-  record->mark.alone = false;
-  record->how = continued_how_;
-  record->evaluation = continued_evaluation_;
-  record->prefix = continued_prefix_;
-  TakePairs(pairs, ended, record);
-  if (!record->values.empty()) words_ = kMostWords;
-  return !record->values.empty();
-}
-
-// Takes "    train/CrossEntropyLoss=10.9" or "  | > loss: 2.3" below a line that has the step.
-bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
-  if (!continued_) return false;
-  if (listed_) return Listed(line, ended, record);
-  if (wrapped_) return Wrapped(line, ended, record);
-  if (bare_ && UnderStep(line, ended, record)) return !record->values.empty();
-  // Words between the heading and the values: "Preparing batch...".
-  if (bare_ && line[0] != ' ' && ++words_ <= kMostWords) return false;
-  const bool indented = line.starts_with(' ') || line.starts_with('\t');
-  const char first = line[line.find_first_not_of(" \t")];
-  // A new epoch.
-  const size_t letter = std::min(line.find_first_not_of(" \t*-"), line.size());
-  const bool epoch = letter < line.size() && HasWordAt(line, letter, "epoch") &&
-                     continued_mark_.kind == LogMark::Kind::kEpoch;
-  if (!indented || epoch || IsPairDigit(first) || !HasSign(line)) {
-    continued_ = false;
-    return false;
-  }
-  if (!TakeContinued(line, ended, record)) return false;
-  // "  valid: loss=2.5": the text before the values names their data set.
-  const char* name = record->values[0].name.data();
-  if (name > line.data() && name < line.data() + line.size())
-    record->evaluation |= IsEvaluationHead(line.substr(0, static_cast<size_t>(name - line.data())));
-  return true;
-}
-
-// Takes "Loss: 2.5" or "| loss | 2.5 |" below "Step: 10". Returns true if the line belongs to the
-// block; without a value it is a rule or a header of the box.
-bool LogParser::UnderStep(std::string_view line, bool ended, LogRecord* record) {
-  constexpr size_t kLongest = 120;
-  static constexpr Bytes kEdges(" \t|");
-  if (line.size() > kLongest) return false;
-  std::string_view text = line.substr(heading_.EndIn(line));
-  Trim(&text, kSpaces, kSpaces);
-  const bool boxed = text.starts_with('|');
-  Trim(&text, kEdges, kEdges);
-  if (text.empty() || !HasLetter(text)) return true;
-  if (!IsPairLetter(text[0])) return false;
-  if (!TakeContinued(text, ended, record)) {
-    record->Clear();
-    record->line = line;
-    return boxed;
-  }
-  const LogRecord::Value& first = record->values[0];
-  const char* end = first.name.data() + first.name.size();
-  const bool whole = first.name.data() == text.data() && end < text.data() + text.size() &&
-                     (boxed || HasSign(text.substr(first.name.size(), 3)));
-  if (!whole) record->Clear();
-  return whole;
-}
-
-// Takes VITS's values, whose step is in the list above.
-bool LogParser::Listed(std::string_view line, bool ended, LogRecord* record) {
-  continued_ = listed_ = false;
-  if (!HasSign(line) || !TakeContinued(line.substr(heading_.EndIn(line)), ended, record) ||
-      !HasTraining(*record)) {
-    record->Clear();
-    return false;
-  }
-  return true;
-}
-
-// Takes a line cut by a terminal's width: its name may be in the line above.
-bool LogParser::Wrapped(std::string_view line, bool ended, LogRecord* record) {
-  constexpr size_t kLeast = 8;  // spaces below the columns of time and level
-  if (line.find_first_not_of(' ') < kLeast) {
-    continued_ = wrapped_ = false;
-    return false;
-  }
-  joined_ = wrapped_tail_;
-  joined_.append(" ").append(line.substr(line.find_first_not_of(' ')));
-  return TakeContinued(joined_, ended, record);
+  if (ratio) return ParseCounter(line, *ratio, ended, record);
+  return alone_ && ParseAlone(line, ended, record);
 }
 
 bool LogParser::ParseStep(std::string_view line, bool ended, LogRecord* record) {
@@ -243,6 +147,7 @@ bool LogParser::ParseStep(std::string_view line, bool ended, LogRecord* record) 
   if (!record->values.empty() && record->values[0].name.data() >= head.data())
     head = head.substr(0, static_cast<size_t>(record->values[0].name.data() - head.data()));
   record->evaluation = mark.evaluation || IsEvaluationPrefix(head);
+  if (evaluating_) TakeStepOfEvaluation(record);
   size_t brace = rest.find('{');
   while (brace != std::string_view::npos && brace + 1 < rest.size() && rest[brace + 1] != '\'' &&
          rest[brace + 1] != '"')

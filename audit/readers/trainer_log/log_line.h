@@ -16,6 +16,7 @@
 #include "audit/readers/log_text/log_table.h"
 #include "audit/readers/log_text/log_words.h"
 #include "audit/readers/log_text/log_wrapping.h"
+#include "audit/readers/trainer_log/log_alone.h"
 #include "audit/readers/trainer_log/log_heading.h"
 
 namespace plumbline::audit {
@@ -70,6 +71,7 @@ class LogParser {
   void LookAt(std::string_view head) {
     copied_ = CopiedIn(head);
     foreign_ = HasForeignWords(head);
+    alone_ = alone_ || RowsStandAlone(head);
   }
   bool foreign() const { return foreign_; }  // the lines have words that WithEnglishWords knows
   // Sets how fractions are written in the whole log.
@@ -106,6 +108,7 @@ class LogParser {
   static void NameOptimum(std::string_view line, LogRecord* record);
   static void TakeEpochOfBar(LogRecord* record);
   bool ParseDictionary(std::string_view text, bool ended, LogRecord* record);
+  static bool TakeTuple(LogRecord* record);
   bool ParseKeras(std::string_view line, bool ended, LogRecord* record);
   bool ParseTable(std::string_view line, LogRecord* record);
   bool ParseInBox(std::string_view line, LogRecord* record);
@@ -113,13 +116,19 @@ class LogParser {
   void TakeResult(LogRecord* record);
   bool ParseSides(std::string_view line, LogRecord* record);
   bool ParseUnder(std::string_view line, bool ended, LogRecord* record);
+  static void MarkPhases(LogRecord* record);
+  bool ParseAlone(std::string_view line, bool ended, LogRecord* record);
+  bool OpensHistory(std::string_view line);
+  bool TakeOfHistory(std::string_view rest, bool ended, LogRecord* record);
+  bool OpensEvaluation(std::string_view line, LogRecord* record);
+  void TakeStepOfEvaluation(LogRecord* record);
   bool TakeEvaluationAlone(std::string_view line, bool ended, LogRecord* record);
   bool IsSample() const;
   bool KeepAbove(const LogRecord& record);
   bool ParseBar(std::string_view line, bool ended, LogRecord* record);
   void TakeBefore(std::string_view text, LogRecord* record);
   void TakeGlobalStep(LogRecord* record);
-  void TakeAfter(std::string_view rest, bool ended, LogRecord* record);
+  bool TakeAfter(std::string_view rest, bool ended, LogRecord* record);
   void TakePairs(std::string_view text, bool ended, LogRecord* record);
   void TakeParts(std::string_view text, bool ended, LogRecord* record);
   // Returns where the dictionary ends in `text`.
@@ -141,6 +150,7 @@ class LogParser {
   LogResult result_;
   Decimals decimals_ = Decimals::kPoint;
   bool epoch_labels_ = false, foreign_ = false;
+  bool alone_ = false;  // no line has a step
   CopiedText copied_;
   std::string english_, ascii_;
   std::vector<std::string> literal_;
@@ -150,6 +160,9 @@ class LogParser {
   bool stamped_below_ = false;  // after "epoch: 3" alone: lines with a time belong to it
   LogHeading heading_;
   bool under_evaluation_ = false;  // below "Test Error:"
+  bool evaluating_ = false;        // below "> EVALUATION": steps are batches of the evaluation
+  std::string history_;            // "distributed" below "History (loss, distributed):"
+  int64_t newest_ = -1;            // the newest step of the training that a line states
   LogMark mark_above_;             // of a line without values, for a box below it
   std::string prefix_above_;
   bool sides_ = false;  // below "Training |  Validation"

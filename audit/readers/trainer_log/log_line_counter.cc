@@ -40,8 +40,9 @@ bool AnnouncesEvaluation(std::string_view line) {
 }
 
 // Returns "Training average loss" for "INFO     Training average loss at": the text after the
-// logger's words, without "(for one batch)" and the last word.
-std::string_view NameBeforeStep(std::string_view prefix) {
+// logger's words, without "(for one batch)" and the last word. Sets *group to "output" of
+// "objective function for 'output' for".
+std::string_view NameBeforeStep(std::string_view prefix, std::string_view* group) {
   static constexpr std::string_view kWords[] = {" after", " at", " for", " in", " (for", " (at"};
   static constexpr std::string_view kParts[] = {"  ", ": ", "] ", "- ", "| ", "\t"};
   constexpr int kMostWords = 4;
@@ -51,6 +52,11 @@ std::string_view NameBeforeStep(std::string_view prefix) {
   if (word == std::end(kWords)) return {};
   prefix.remove_suffix(word->size());
   if (prefix.ends_with(')')) prefix = prefix.substr(0, prefix.rfind('('));
+  const size_t quote = prefix.ends_with('\'') ? prefix.find(" for '") : prefix.npos;
+  if (quote != prefix.npos) {
+    *group = prefix.substr(quote + 6, prefix.size() - quote - 7);
+    prefix = prefix.substr(0, quote);
+  }
   for (const std::string_view part : kParts) {
     if (const size_t at = prefix.rfind(part); at != std::string_view::npos)
       prefix.remove_prefix(at + part.size());
@@ -90,21 +96,24 @@ bool LogParser::ParseKeras(std::string_view line, bool ended, LogRecord* record)
 
 // Takes a value whose name precedes the step: "Cost after iteration 100: 0.6487", "Loss after 100
 // steps: 0.65", "Training loss (for one batch) at step 100: 2.5", "Score at iteration 10 is 2.5"
-// (DL4J).
-void LogParser::TakeAfter(std::string_view rest, bool ended, LogRecord* record) {
+// (DL4J), "Average objective function for 'output' for minibatches 0-99 is -0.2 over 12800 frames."
+// (Kaldi).
+bool LogParser::TakeAfter(std::string_view rest, bool ended, LogRecord* record) {
   static constexpr std::string_view kPhrases[] = {":", "=", "is "};
   static constexpr Bytes kClosing(" \t)");
-  std::string_view name = NameBeforeStep(record->prefix);
-  if (!ended || name.empty()) return;
+  std::string_view group, name = NameBeforeStep(record->prefix, &group);
+  if (!ended || name.empty()) return false;
   Trim(&rest, kClosing, kSpaces);
   const auto* sign = std::find_if(std::begin(kPhrases), std::end(kPhrases),
                                   [&](std::string_view s) { return rest.starts_with(s); });
-  if (sign == std::end(kPhrases)) return;
+  if (sign == std::end(kPhrases)) return false;
   rest.remove_prefix(sign->size());
   Trim(&rest, kSpaces, kSpaces);
   const std::optional<double> value = NumberOf(rest.substr(0, rest.find_first_of(" ,")));
   if (record->prefix.find("ScoreIterationListener") != std::string_view::npos) name = kLossName;
-  if (value && HasTrainingWord(name)) record->values.push_back({name, *value});
+  if (!value || !HasTrainingWord(name)) return false;
+  record->values.push_back({name, *value, group});
+  return true;
 }
 
 // "100/ 2000: 2.5": takes a number without a name as the loss, if the log has no names.
@@ -161,7 +170,8 @@ bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool en
   } else if (mark.batches && headed_) {
     record->mark.epoch = epoch_;
   }
-  under_evaluation_ = false;
+  under_evaluation_ = evaluating_ = false;
+  if (!history_.empty() && TakeOfHistory(rest, ended, record)) return true;
   if (mark.list) {
     heading_.Keep(record->prefix);
     OpenBlock(*record);
@@ -174,8 +184,7 @@ bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool en
   }
   TakeBefore(record->prefix, record);
   const size_t before = record->values.size();
-  TakeParts(rest, ended, record);
-  if (record->values.empty()) TakeAfter(rest, ended, record);
+  if (before > 0 || !TakeAfter(rest, ended, record)) TakeParts(rest, ended, record);
   if (!record->evaluation && before == 0 && !record->values.empty()) {
     const char* name = record->values[0].name.data();
     if (name >= rest.data() && name <= rest.data() + rest.size())
@@ -202,7 +211,7 @@ bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool en
 bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record) {
   constexpr size_t kLongest = 240;
   if (TakeEvaluationAlone(line, ended, record)) return true;
-  if (epoch_ < 0 || line.size() > kLongest) return false;
+  if (epoch_ < 0 || line.size() > kLongest || OpensEvaluation(line, record)) return false;
   if (AnnouncesEvaluation(line)) {
     under_evaluation_ = true;
     return false;

@@ -15,6 +15,8 @@ namespace plumbline::audit {
 // other. Always returns true.
 bool LogParser::KeepAbove(const LogRecord& record) {
   above_lines_ = 0;
+  if (record.how == LogRecord::Step::kStated && !record.evaluation && HasTraining(record))
+    newest_ = record.mark.step;
   if (std::exchange(from_above_, false)) return true;  // it may be printed twice
   const bool above = record.how == LogRecord::Step::kStated && !HasTraining(record);
   above_ = above ? record.mark.step : -1;
@@ -24,6 +26,7 @@ bool LogParser::KeepAbove(const LogRecord& record) {
 bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* record) {
   record->how = LogRecord::Step::kCounted;
   TakeDictionary(text, ended, record);
+  if (TakeTuple(record)) return true;
   // The dictionary may contain its step.
   constexpr int kNested = 1000;  // after all names of a step
   int best = -1;
@@ -62,6 +65,24 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
     return HasTrainingWord(v.name) && v.name.find("rate") == std::string_view::npos &&
            v.name != "lr";
   });
+}
+
+// Takes the round and the loss before the dictionary of "fit progress: (1, 2.5, {'accuracy': 0.1},
+// 3.2)" (Flower).
+bool LogParser::TakeTuple(LogRecord* record) {
+  std::string_view text = record->prefix;
+  const size_t open = text.rfind(": (");
+  if (open == std::string_view::npos || !text.ends_with(", ")) return false;
+  text.remove_suffix(2);
+  int64_t round = 0;
+  const size_t end = ReadLogCount(text, open + 3, &round);
+  const std::optional<double> loss =
+      end > open + 3 && text.substr(end, 2) == ", " ? NumberOf(text.substr(end + 2)) : std::nullopt;
+  if (!loss) return false;
+  record->how = LogRecord::Step::kStated;
+  record->mark.step = round;
+  record->values.push_back({kLossName, *loss});
+  return true;
 }
 
 // True for one example of an evaluation (lm-eval's samples), which has a number of its own, or

@@ -29,7 +29,7 @@ void LogNotes::Report(InputReport* report) const {
   note(literals, "rows of a training",
        "more in a printed list: they repeat others, and are ignored");
   note(counted, kStep,
-       "dictionaries without one: logged rows are numbered from 1 as steps (logged row N, step "
+       "rows without one: logged rows are numbered from 1 as steps (logged row N, step "
        "unknown)");
   note(shown, kStep,
        "dictionaries without one: their steps are those of the progress bar below or above");

@@ -15,13 +15,26 @@ struct SignWord {
   LineSign sign;
 };
 // Beginnings of the words, by their first letter.
-constexpr SignWord kSignWords[] = {
-    {"after", kSignAfter}, {"batch", kSignCount},   {"continuing t", kSignResume},
-    {"ep", kSignEpoch},    {"episode", kSignCount}, {"ev", kSignPhase},
-    {"gen", kSignCount},   {"i=", kSignCount},      {"loaded ch", kSignResume},
-    {"prog", kSignCount},  {"resum", kSignResume},  {"restor", kSignResume},
-    {"round", kSignCount}, {"timest", kSignCount},  {"total cap", kSignCapacity},
-    {"tr", kSignPhase},    {"te", kSignPhase},      {"va", kSignPhase}};
+constexpr SignWord kSignWords[] = {{"after", kSignAfter},
+                                   {"batch", kSignCount},
+                                   {"continuing t", kSignResume},
+                                   {"ep", kSignEpoch},
+                                   {"episode", kSignCount},
+                                   {"ev", kSignPhase},
+                                   {"gen", kSignCount},
+                                   {"i=", kSignCount},
+                                   {"loaded ch", kSignResume},
+                                   {"minib", kSignCount},
+                                   {"num_s", kSignCount},
+                                   {"prog", kSignCount},
+                                   {"resum", kSignResume},
+                                   {"restor", kSignResume},
+                                   {"round", kSignCount},
+                                   {"timest", kSignCount},
+                                   {"total cap", kSignCapacity},
+                                   {"tr", kSignPhase},
+                                   {"te", kSignPhase},
+                                   {"va", kSignPhase}};
 
 // By first letter: index of its first word in kSignWords. The last entry is one past the end.
 constexpr std::array<uint8_t, 27> FirstWords() {

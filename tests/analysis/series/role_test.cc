@@ -9,6 +9,35 @@
 namespace plumbline {
 namespace {
 
+// AReaL joins the scopes, the name and the statistic. The extremes have no role.
+TEST(SeriesRole, OfTheNamesOfAReaL) {
+  for (const std::string scope : {"ppo_actor/", "grpo_actor/", "ppo_actor/update/"}) {
+    EXPECT_EQ(RoleByName(scope + "entropy/avg"), SeriesRole::kEntropy);
+    EXPECT_EQ(RoleByName(scope + "approx_kl/avg"), SeriesRole::kStepKl);
+    EXPECT_EQ(RoleByName(scope + "clip_ratio/avg"), SeriesRole::kClipShare);
+    EXPECT_EQ(RoleByName(scope + "dual_clip_ratio/avg"), SeriesRole::kNone);
+    EXPECT_EQ(RoleByName(scope + "loss/avg"), SeriesRole::kAuxiliaryLoss);
+    EXPECT_EQ(RoleByName(scope + "grad_norm"), SeriesRole::kGradientNorm);
+    EXPECT_EQ(RoleByName(scope + "lr"), SeriesRole::kRate);
+  }
+  for (const char* name : {"ppo_actor/task_reward/avg", "ppo_actor/final_reward/avg",
+                           "ppo_actor/reward/avg", "rollout/reward/avg"})
+    EXPECT_EQ(RoleByName(name), SeriesRole::kReward) << name;
+  EXPECT_EQ(RoleByName("ppo_actor/no_eos_ratios/avg"), SeriesRole::kTruncatedShare);
+  for (const char* name :
+       {"ppo_actor/task_reward/max", "ppo_actor/task_reward/min", "ppo_actor/update/entropy/min",
+        "ppo_actor/kl_rewards/avg", "ppo_actor/advantages/avg", "timeperf/rollout"})
+    EXPECT_EQ(RoleByName(name), SeriesRole::kNone) << name;
+}
+
+// Kaldi's objective is maximised; other objectives may be minimised.
+TEST(SeriesRole, OfAnObjectiveFunction) {
+  for (const char* name :
+       {"output/Average objective function", "output-xent/Average objective function"})
+    EXPECT_EQ(RoleByName(name), SeriesRole::kLikelihood) << name;
+  EXPECT_EQ(RoleByName("objective function"), SeriesRole::kNone);
+}
+
 TEST(SeriesRole, IsReadFromNamesThatPeopleUse) {
   const std::vector<std::pair<SeriesRole, std::vector<const char*>>> known = {
       {SeriesRole::kLoss,
