@@ -18,7 +18,14 @@ class PrintGrain {
     before_ = newest_;
     newest_ = size;
     while (decimals_ <= kMost && !IsWhole(size)) ++decimals_;
+    // The quotient is the number that a log of so many decimals is read as.
+    const double tens = std::pow(10.0, static_cast<double>(decimals_));
+    if (decimals_ <= kMost && std::round(size * tens) / tens != size) ++computed_;
   }
+
+  // Returns true if two values or more lie next to a multiple, as computed numbers do and printed
+  // ones do not (1.7500000000000005e-05): they were not rounded.
+  bool unrounded() const { return computed_ >= 2; }
 
   // Returns 10^-k if all values so far are multiples of it with k of few digits; else 0.
   double grain() const { return newest_ > 0 && decimals_ <= kMost ? Unit() : 0; }
@@ -31,7 +38,7 @@ class PrintGrain {
     return newest_ <= step + 2 * Unit() * (1 + 1e-9);
   }
 
-  void Persist(Archive& a) { a(newest_, before_, decimals_); }
+  void Persist(Archive& a) { a(newest_, before_, decimals_, computed_); }
 
  private:
   static constexpr uint32_t kMost = 12;
@@ -42,7 +49,7 @@ class PrintGrain {
   }
 
   double newest_ = 0, before_ = 0;  // the newest two different values
-  uint32_t decimals_ = 0;
+  uint32_t decimals_ = 0, computed_ = 0;
 };
 
 }  // namespace plumbline::analysis

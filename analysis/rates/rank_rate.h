@@ -57,7 +57,8 @@ struct RankRate {
   }
   // True if the zeros may be a rate that is too small for the printed digits.
   bool may_be_printed() const {
-    return !exact && (std::isnan(before) || (!unrounded && grain.MayHideZero()));
+    const bool rounded = !unrounded && !grain.unrounded();
+    return !exact && (std::isnan(before) || (rounded && grain.MayHideZero()));
   }
 };
 
