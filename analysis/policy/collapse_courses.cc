@@ -45,13 +45,12 @@ double RewardCourse::sigma() const {
   return differences_ / static_cast<double>(points_ - 1) / kMeanOfDifference;
 }
 
-bool RewardCourse::fell() const {
-  constexpr double kPart = 1.0 / 3;
+bool RewardCourse::fell_by(double part) const {
   if (!known()) return false;
   // From the level it began with, or from 0 for a reward that never rose.
   const double rose = std::max(best_ - start_, std::fabs(best_));
   const double down = best_ - level_.level();
-  return down > kPart * rose && down > 3 * sigma();
+  return down > part * rose && down > 3 * sigma();
 }
 
 bool RewardCourse::at_its_best() const {

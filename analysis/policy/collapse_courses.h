@@ -40,7 +40,10 @@ class RewardCourse {
   // The noise of a point, from the differences of neighbours.
   double sigma() const;
   // True if the level is below the best by a third of what the reward rose, and by the noise.
-  bool fell() const;
+  bool fell() const { return fell_by(1.0 / 3); }
+  // So too by four fifths.
+  bool fell_back() const { return fell_by(0.8); }
+  bool fell_by(double part) const;
   // True if the reward has risen beyond its noise and its level is at the best, within the noise.
   bool at_its_best() const;
   // Points in a row that have one value.

@@ -20,21 +20,24 @@ class PrintGrain {
     before_ = newest_;
     newest_ = size;
     while (decimals_ <= kMost && !IsWhole(size)) ++decimals_;
-    whole_digits_ |= decimals_ <= kMost && !IsShort(size);
+    computed_ += decimals_ <= kMost && !IsShort(size) ? 1 : 0;
   }
 
+  // Returns true if two values or more lie next to a multiple, as computed numbers do and printed
+  // ones do not: they were not rounded.
+  bool unrounded() const { return computed_ >= 2; }
   // Returns 10^-k if all values so far are multiples of it with k of few digits; else 0.
   double grain() const { return newest_ > 0 && decimals_ <= kMost ? Unit() : 0; }
   // Returns true if a 0 after the newest value may be rounded. A schedule's value falls by steps
   // that grow slowly. So the next step is at most the last one plus a unit (both ends are rounded),
   // and half a unit more is rounded off. If it did not move before, it was within a unit.
   bool MayHideZero() const {
-    if (grain() == 0 || whole_digits_) return false;
+    if (grain() == 0) return false;
     const double step = before_ > newest_ ? before_ - newest_ : 0;
     return newest_ <= step + 2 * Unit() * (1 + 1e-9);
   }
 
-  void Persist(Archive& a) { a(newest_, before_, decimals_, whole_digits_); }
+  void Persist(Archive& a) { a(newest_, before_, decimals_, computed_); }
 
  private:
   static constexpr uint32_t kMost = 12;
@@ -51,8 +54,7 @@ class PrintGrain {
   }
 
   double newest_ = 0, before_ = 0;  // the newest two different values
-  uint32_t decimals_ = 0;
-  bool whole_digits_ = false;  // some value has all digits of a double: the log does not round
+  uint32_t decimals_ = 0, computed_ = 0;
 };
 
 constexpr uint64_t kZeroRateSteps = 10;  // consecutive steps that are a finding
@@ -103,7 +105,8 @@ struct RankRate {
   }
   // True if the zeros may be a rate that is too small for the printed digits.
   bool may_be_printed() const {
-    return !exact && (std::isnan(before) || (!unrounded && grain.MayHideZero()));
+    const bool rounded = !unrounded && !grain.unrounded();
+    return !exact && (std::isnan(before) || (rounded && grain.MayHideZero()));
   }
 };
 

@@ -16,7 +16,9 @@ std::optional<RateName> RateNameOf(const std::string& op) {
   size_t at = 0;  // end of the word
   for (size_t i = 0; i < words.size(); ++i) {
     at += words[i].size() + (i > 0 ? 1 : 0);
-    const bool rate = words[i] == "lr" || words[i] == "learningrate" ||
+    const bool of_optimizer = i > 0 && words[i].starts_with("lr") &&  // ESPnet's "optim0_lr0"
+                              words[i - 1].starts_with("optim");
+    const bool rate = words[i] == "lr" || words[i] == "learningrate" || of_optimizer ||
                       (i > 0 && words[i] == "rate" && words[i - 1] == "learning");
     if (rate && !name) name = RateName{op.substr(0, at), op.substr(at)};
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -79,18 +80,29 @@ bool IsOfBoxes(const NameWords& words) {
   return Has(words, "reg") && (Has(words, "box") || Has(words, "bbox"));
 }
 
+// Returns true if a word is one of `any`, or begins with one of 3 letters or more and ends in a
+// number: "critic1".
+bool HasNumbered(const NameWords& words, std::span<const std::string_view> any) {
+  constexpr size_t kFewestLetters = 3;
+  return HasAny(words, any) || std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+           const std::string_view stem = word.substr(0, word.find_last_not_of("0123456789") + 1);
+           return stem.size() >= kFewestLetters &&
+                  std::find(any.begin(), any.end(), stem) != any.end();
+         });
+}
+
 }  // namespace
 
 GameSide GameSideOf(std::string_view name, const NameWords& words) {
   const bool its_value = NamesLossValue(name);
   const bool critic = std::any_of(std::begin(kValue), std::end(kValue), [&](std::string_view word) {
-    return Has(words, word) && !(its_value && word == "value");
+    return HasNumbered(words, {&word, 1}) && !(its_value && word == "value");
   });
-  return HasAny(words, kPolicy)          ? GameSide::kPolicy
-         : critic                        ? GameSide::kValue
-         : HasAny(words, kGenerator)     ? GameSide::kGenerator
-         : HasAny(words, kDiscriminator) ? GameSide::kDiscriminator
-                                         : GameSide::kNone;
+  return HasNumbered(words, kPolicy)          ? GameSide::kPolicy
+         : critic                             ? GameSide::kValue
+         : HasNumbered(words, kGenerator)     ? GameSide::kGenerator
+         : HasNumbered(words, kDiscriminator) ? GameSide::kDiscriminator
+                                              : GameSide::kNone;
 }
 
 SeriesRole LossRoleOf(std::string_view name, const NameWords& words) {

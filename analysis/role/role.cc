@@ -92,8 +92,21 @@ bool IsGradientNorm(const Words& words) {
 }
 
 bool IsRate(const Words& words) {
-  const bool is = Has(words, "lr") || InARow(words, "learning", "rate");
+  // ESPnet's "optim0_lr0".
+  const bool group = words.size() >= 2 && words.back().starts_with("lr") &&
+                     words[words.size() - 2].starts_with("optim") &&
+                     words.back().find_first_not_of("0123456789", 2) == std::string::npos;
+  const bool is = Has(words, "lr") || group || InARow(words, "learning", "rate");
   return is && !HasAny(words, kNotTheRate);
+}
+
+// "mean_reward", "eval/mean_reward": of episodes, or of a model that learns to give rewards.
+bool IsMeanReward(const Words& words) {
+  constexpr std::string_view kWords[] = {"mean", "reward", "eval", "evaluation", "test"};
+  return InARow(words, "mean", "reward") &&
+         std::all_of(words.begin(), words.end(), [&](const std::string& word) {
+           return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
+         });
 }
 
 // Returns true for the reward of an episode or an answer, which indicates a game. Returns false for
@@ -101,27 +114,34 @@ bool IsRate(const Words& words) {
 // because their losses must fall.
 bool IsOfEpisodes(const Words& words) {
   constexpr std::string_view kEpisode[] = {"ep", "episode", "episodes", "episodic"};
-  constexpr std::string_view kBrought[] = {"rew",     "reward", "rewards", "return",
-                                           "returns", "score",  "scores"};
+  constexpr std::string_view kBrought[] = {"rew",    "reward",  "rewards", "ret",
+                                           "return", "returns", "score",   "scores"};
   if (HasAny(words, kEpisode) && HasAny(words, kBrought)) return true;
-  constexpr std::string_view kReward[] = {"reward", "rewards", "return", "returns", "epsilon"};
-  constexpr std::string_view kAdjacent[] = {"avg",  "train",  "env",  "objective",
-                                            "rlhf", "critic", "mean", "std"};
+  constexpr std::string_view kReward[] = {"rew",    "reward",  "rewards",
+                                          "return", "returns", "epsilon"};
+  constexpr std::string_view kAdjacent[] = {
+      "avg",  "average", "mean",      "std",  "total", "cumulative", "running",    "discounted",
+      "best", "train",   "env",       "test", "eval",  "evaluation", "evaluator",  "undiscounted",
+      "rlhf", "critic",  "objective", "step", "iter",  "time",       "normalized", "agent"};
   const bool plain = std::all_of(words.begin(), words.end(), [&](const std::string& word) {
     return std::find(std::begin(kReward), std::end(kReward), word) != std::end(kReward) ||
            std::find(std::begin(kAdjacent), std::end(kAdjacent), word) != std::end(kAdjacent);
   });
-  const bool returns = Has(words, "return") || Has(words, "returns");
-  return plain && HasAny(words, kReward) && (returns || words.front() != "mean");
+  return plain && HasAny(words, kReward) && !IsMeanReward(words);
 }
 
-// "score", "avg_score": of a game, or of answers.
-bool IsScore(const Words& words) {
-  constexpr std::string_view kWords[] = {"score", "scores", "avg", "average", "mean", "train"};
-  return (Has(words, "score") || Has(words, "scores")) &&
-         std::all_of(words.begin(), words.end(), [&](const std::string& word) {
-           return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
-         });
+// "score", "avg_score": of a game, or of answers. "eval/score": so too, or of an evaluation, in
+// percent.
+GameSide ScoreSide(const Words& words) {
+  constexpr std::string_view kWords[] = {"score", "scores", "avg",  "average",   "mean",
+                                         "train", "test",   "eval", "evaluation"};
+  const bool score =
+      (Has(words, "score") || Has(words, "scores")) &&
+      std::all_of(words.begin(), words.end(), [&](const std::string& word) {
+        return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
+      });
+  if (IsMeanReward(words) || (score && HasAny(words, kEvaluations))) return GameSide::kWideScore;
+  return score ? GameSide::kScore : GameSide::kNone;
 }
 
 bool IsTokens(const Words& words) {
@@ -224,7 +244,8 @@ Meaning FindMeaning(std::string_view name) {
   // What only a trainer with rollouts logs.
   if (meaning.role >= SeriesRole::kMismatch && meaning.role <= SeriesRole::kClipShare)
     meaning.side = GameSide::kEpisodes;
-  if (meaning.role == SeriesRole::kNone && IsScore(words)) meaning.side = GameSide::kScore;
+  if (meaning.side == GameSide::kNone && (reward || meaning.role == SeriesRole::kNone))
+    meaning.side = ScoreSide(words);
   meaning.evaluation = HasAny(words, kEvaluations);
   meaning.whole = meaning.role == SeriesRole::kLoss && NamesTheWhole(words);
   meaning.part =

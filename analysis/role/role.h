@@ -82,8 +82,9 @@ enum class GameSide : uint8_t {
   kValue,
   kGenerator,
   kDiscriminator,
-  kEpisodes,  // not a loss: the reward of an episode, or a metric of rollouts
-  kScore,     // so too if it leaves [0, 1]: a share of right answers does not
+  kEpisodes,   // not a loss: the reward of an episode, or a metric of rollouts
+  kScore,      // so too if it leaves [0, 1]: a share of right answers does not
+  kWideScore,  // so too if it leaves [-20, 100]: neither percent nor a model of rewards does
 };
 GameSide SideByName(std::string_view name);
 // Returns true for data that the model is not trained on: the name contains `val`, `eval`, `test`,

@@ -61,6 +61,8 @@ class SeriesDetector {
   bool GoesUpAndDown(double low, double high, int64_t onset) const {
     return now_.stall.GoesUpAndDown(low, high, onset);
   }
+  // Medians of blocks, as levels.
+  const BlockMedians& course() const { return now_.stall.blocks(); }
   double NeighbourSigma() const { return now_.stall.NeighbourSigma(); }
   FallFigures LookForFall() const { return now_.stall.LookForFall(); }
   EndFigures LookAtEnd() const { return now_.stall.LookAtEnd(); }

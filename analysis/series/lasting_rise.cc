@@ -115,6 +115,26 @@ LastingRise LookForLastingRise(std::span<const std::pair<int64_t, double>> all, 
   return found;
 }
 
+namespace {
+
+// Returns true if the values fall in each quarter, and in the second half by four fifths of the
+// first half's fall or more. What has a lowest value, or falls as a logarithm, slows.
+bool DoesNotSlow(const Values& values) {
+  constexpr size_t kParts = 4;
+  constexpr double kAsFast = 0.8;
+  Values levels;
+  for (size_t part = 0; part <= kParts; ++part) {
+    const size_t at = std::min(part * values.size() / kParts, values.size() - 2);
+    levels.push_back(MedianOfRange(values, at, at + 2));
+  }
+  for (size_t i = 1; i < levels.size(); ++i) {
+    if (!(levels[i] < levels[i - 1])) return false;
+  }
+  return levels[2] - levels[4] >= kAsFast * (levels[0] - levels[2]);
+}
+
+}  // namespace
+
 PlungeFigures LookForPlunge(std::span<const std::pair<int64_t, double>> all) {
   constexpr size_t kFewestForPlunge = 10, kFirst = 5, kNewest = 3;
   constexpr double kPlunge = 1000;
@@ -129,6 +149,11 @@ PlungeFigures LookForPlunge(std::span<const std::pair<int64_t, double>> all) {
   found.end = MedianOfRange(values, count - kNewest, count);
   const double middle = MedianOfRange(values, count / 2, count / 2 + kNewest);
   found.plunges = found.end <= -kPlunge * found.start && found.end <= 2 * std::min(middle, 0.0);
+  if (!found.plunges && DoesNotSlow(values)) {
+    const double start = std::max(1.0, std::fabs(values.front()));
+    found.plunges = found.end <= -kPlunge * start;
+    if (found.plunges) found.start = start;
+  }
   size_t first = count;
   while (first > 0 && values[first - 1] < -found.start) --first;
   found.onset_step = all[std::min(first, count - 1)].first;

@@ -75,7 +75,7 @@ void LookForUniform(const std::vector<double>& values, LearningFigures* figures)
 void LookForConstant(const std::vector<double>& values, LearningFigures* figures) {
   const bool one =
       std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end();
-  if (!one || values.size() != figures->points) return;
+  if (!one) return;
   figures->level = values.front();
   const double loss = std::exp(figures->level);
   if (DigitsOf(loss) < kConstantDigits) return;
@@ -94,9 +94,11 @@ RepeatFigures LookForRepeats(std::span<const std::pair<int64_t, double>> all) {
     std::set<double> values;
     for (size_t k = 0; k < period; ++k) values.insert(all[k].second);
     if (values.size() < kFewestValues) continue;
-    const bool digits = std::all_of(values.begin(), values.end(), [](double value) {
+    // Of four digits that a log prints, some last ones are 0.
+    const auto many = std::count_if(values.begin(), values.end(), [](double value) {
       return DigitsOf(value) >= kConstantDigits - 1;
     });
+    const bool digits = 4 * static_cast<size_t>(many) >= 3 * values.size();
     // Half of a period is enough for digits that carry little.
     if (!digits || 2 * (all.size() - period) < period) continue;
     return {true, period, all.size()};
@@ -128,10 +130,12 @@ LearningFigures LookForLearning(std::span<const double> first, const BlockMedian
   std::vector<double> values;
   for (const BlockMedians::Block& block : all.blocks()) values.push_back(block.median);
   if (points < kFewestForLearning) {
-    LookForConstant(values, &figures);
+    if (values.size() == points) LookForConstant(values, &figures);
     if (!figures.flat) LookForUniform(values, &figures);
     return figures;
   }
+  LookForConstant(values, &figures);
+  figures.flat = false;
   figures.known = true;
   const size_t count = values.size(), third = count / 3, eighth = count / 8;
   const SeriesNoise noise = NoiseOf(values);

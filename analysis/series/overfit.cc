@@ -57,6 +57,20 @@ bool Rises(const std::vector<double>& values, size_t from) {
   return pairs > 0 && 2 * up > pairs;  // Kendall's tau above 0.5
 }
 
+// Returns true if the values jump to an end that is half as high again as the best or more, and
+// stay there: the newest 5 or more lie above the middle between both, and the 3 before them below
+// it.
+bool JumpsAndStays(const std::vector<double>& values, double lowest, double stands) {
+  constexpr size_t kBefore = 3, kAfter = 5;
+  const double middle = (lowest + stands) / 2;
+  const auto under = [middle](double value) { return value < middle; };
+  size_t first = values.size();  // of those above
+  while (first > 0 && !under(values[first - 1])) --first;
+  const auto cut = values.begin() + static_cast<std::ptrdiff_t>(first);
+  return stands >= 1.5 * lowest && first >= kBefore && values.size() - first >= kAfter &&
+         std::all_of(cut - static_cast<std::ptrdiff_t>(kBefore), cut, under);
+}
+
 }  // namespace
 
 void OverfitWatch::Merge(const Kept& more, Kept* into) {
@@ -127,7 +141,7 @@ OverfitFigures OverfitWatch::Look() const {
                        std::sqrt(1 / static_cast<double>(last) + 1 / static_cast<double>(width));
   const double rise = figures.stands - lowest;
   figures.rises = lowest > 0 && rise >= kLeastRise * lowest && rise >= kRiseErrors * error &&
-                  Rises(values, best) &&
+                  (Rises(values, best) || JumpsAndStays(values, lowest, figures.stands)) &&
                   *std::min_element(values.end() - static_cast<std::ptrdiff_t>(last),
                                     values.end()) > lowest + kAboveBest * figures.sigma;
   // If the best is the first one, compare the training loss with the one after it.

@@ -64,6 +64,8 @@ class Stall {
   // too.
   bool Due() const { return count_ >= 4096 && (count_ & (count_ - 1)) == 0; }
 
+  const BlockMedians& blocks() const { return blocks_; }
+
   void Persist(Archive& a) { a(blocks_, first_, count_); }
 
  private:

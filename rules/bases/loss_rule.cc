@@ -1,5 +1,6 @@
 #include "rules/bases/loss_rule.h"
 
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -104,34 +105,87 @@ void LossRule::Soften(const LossSeries& series, FindingBuilder* found) {
 
 namespace {
 
-// Returns the name of a series (`stage`, `seq_len`) that changes within two rows of the step.
-std::optional<std::string> PhaseNear(const LossRun& run, const LossSeries& series, int64_t step) {
+// Returns two rows of a series, in steps; NaN if it has no two.
+double TwoRowsOf(const LossSeries& series) {
   constexpr double kRows = 2;
-  const auto phases = run.phases().find(series.of);
   const auto points = static_cast<double>(series.detector.points());
-  if (phases == run.phases().end() || points < 2) return std::nullopt;
-  const double every = static_cast<double>(series.step_last - series.step_first) / (points - 1);
-  return phases->second.Near(step, kRows * every, series.detector.points());
+  if (points < 2) return NAN;
+  return kRows * static_cast<double>(series.step_last - series.step_first) / (points - 1);
 }
+
+// Returns by how much the newest values lie above those up to a step.
+double RoseBy(const LossSeries& series, int64_t onset) {
+  const BlockMedians& course = series.detector.course();
+  const double rise = RoseSince(course, onset);
+  if (series.detector.linear() || course.blocks().empty()) return rise;
+  const double end = std::exp(course.blocks().back().median);
+  return end - end * std::exp(-rise);
+}
+
+constexpr char kOtherData[] =
+    " changes in the row in which the loss rises: other data may be the cause, as in a curriculum";
 
 }  // namespace
 
-void LossRule::SoftenPhase(const LossSeries& series, FindingBuilder* found) const {
-  if (found->finding().level() != v1::LEVEL_ERROR) return;
-  const std::string onset = "onset_step";
+void LossRule::SoftenExplained(const LossSeries& series, FindingBuilder* found) const {
   const auto& fields = found->finding().witness().fields();
-  const auto at = fields.find(onset);
-  if (at == fields.end()) return;
-  const auto step = static_cast<int64_t>(at->second.number_value());
-  const std::optional<std::string> name = PhaseNear(shared_.run(), series, step);
-  if (!name) return;
-  found->Level(v1::LEVEL_WARNING)
-      .Assume(absl::StrCat(*name, " changes in the row in which the loss rises: other data may be ",
-                           "the cause, as in a curriculum"));
+  const auto at = fields.find(std::string("onset_step"));
+  const auto known = shared_.run().companions().find(series.of);
+  if (at == fields.end() || found->finding().level() == v1::LEVEL_NOTE) return;
+  const auto onset = static_cast<int64_t>(at->second.number_value());
+  std::optional<std::string> phase, weight, better;
+  if (known != shared_.run().companions().end()) {
+    const Companions& companions = known->second;
+    phase = companions.PhaseNear(onset, TwoRowsOf(series), series.detector.points());
+    weight = companions.WeightMoved(onset, TwoRowsOf(series));
+    better = companions.QualityImproved(onset, series.step_last);
+    const auto [term, rose] = companions.TermRose(onset);
+    const bool accounts = 2 * rose >= RoseBy(series, onset);
+    if ((weight || accounts) && TrainingFalls(series)) {
+      found->Level(v1::LEVEL_NOTE)
+          .Assume(absl::StrCat(weight ? *weight + " moves" : term + " grows",
+                               " meanwhile, and a part of the loss falls: the rise is that of "
+                               "another part or of its weight"));
+      return;
+    }
+  }
+  if (found->finding().level() != v1::LEVEL_ERROR) return;
+  const LossSeries* evaluation = shared_.run().EvaluationImproved(series, onset);
+  if (phase) {
+    found->Level(v1::LEVEL_WARNING).Assume(*phase + kOtherData);
+  } else if (weight) {
+    found->Level(v1::LEVEL_WARNING)
+        .Assume(*weight + " moves meanwhile: the rise may be that of the term that it weighs");
+  } else if (evaluation != nullptr || better) {
+    found->Level(v1::LEVEL_WARNING)
+        .Assume((evaluation != nullptr ? evaluation->op : *better) +
+                " improves up to the end: the training loss may rise by design (stronger "
+                "augmentation, a teacher that moves)");
+  }
+}
+
+void LossRule::SoftenJump(const LossSeries& series, const Excursion& e,
+                          FindingBuilder* found) const {
+  const auto known = shared_.run().companions().find(series.of);
+  if (known == shared_.run().companions().end() || found->finding().level() == v1::LEVEL_NOTE)
+    return;
+  const double within = TwoRowsOf(series);
+  const auto phase = known->second.PhaseNear(e.onset_step, within, series.detector.points());
+  if (phase && e.kind != ExcursionKind::kDivergence) {
+    found->Level(v1::LEVEL_NOTE).Assume(*phase + kOtherData);
+    return;
+  }
+  // A jump is that of a weight only if the weight moves in the same rows.
+  const bool jump = e.jumped && !e.grew();
+  const auto weight = known->second.WeightMoved(
+      e.onset_step, within, jump ? static_cast<double>(e.onset_step) + within : HUGE_VAL);
+  if (weight)
+    found->Level(v1::LEVEL_NOTE)
+        .Assume(*weight + " moves meanwhile: the rise may be that of the term that it weighs");
 }
 
 void LossRule::Persist(Archive& archive) {
-  archive.Version(8, 8);  // 7: phases; 8: ends of the run
+  archive.Version(9, 9);  // 7: phases; 8: ends of the run; 9: companions
   archive(shared_, stated_);
   by_number_.clear();
 }

@@ -68,8 +68,14 @@ class LossRule : public ScalarRule {
   bool TrainingFalls(const LossSeries& series) const { return shared_.run().AnotherFalls(series); }
   // Makes the finding a note, with the reason, if the series may rise.
   static void Soften(const LossSeries& series, FindingBuilder* found);
-  // Makes an error a warning if a series that names a phase (PhaseNear) changes at its onset.
-  void SoftenPhase(const LossSeries& series, FindingBuilder* found) const;
+  // Lowers a rise's level, with the reason, if another series explains it (Companions): a note if a
+  // part of the loss falls, and a weight moves or a term accounts for half of the rise; else a
+  // warning, if a phase changes at its onset, a weight moves, or an evaluation improves to the end.
+  void SoftenExplained(const LossSeries& series, FindingBuilder* found) const;
+  // Makes a jump a note if a phase changes there and the loss does not diverge, or if it is no jump
+  // and a weight moves.
+  void SoftenJump(const LossSeries& series, const Excursion& excursion,
+                  FindingBuilder* found) const;
 
  private:
   // Calls what with the state of the series, which it may change. The state is kept only if it is

@@ -24,26 +24,33 @@ bool IsClasses(const std::string& op) { return op == "trained/classes"; }
 
 bool LossRun::Reads(const v1::Site& site, const SeriesRoles& stated) {
   return IsRead(stated.Of(site.op())) || SideByName(site.op()) != GameSide::kNone ||
-         IsEpoch(site.op()) || IsClasses(site.op()) || Phases::IsName(site.op());
+         IsEpoch(site.op()) || IsClasses(site.op()) ||
+         Companions::KindOf(site.op()) != Companions::Kind::kNone;
 }
 
 // Reading a name costs more than judging a point.
 LossRun::Known LossRun::Find(const SiteStep& step, const SeriesRoles& stated) {
   Known known{stated.Of(step.site.op()), nullptr};
   const GameSide side = SideByName(step.site.op());
-  known.score = side == GameSide::kScore;
-  if (side != GameSide::kNone && !known.score) sides_.insert(side);
+  if (side == GameSide::kScore || side == GameSide::kWideScore) {
+    known.score = side;
+  } else if (side != GameSide::kNone) {
+    sides_.insert(side);
+  }
   known.epoch = IsEpoch(step.site.op());
   known.classes = IsClasses(step.site.op());
-  known.phase = Phases::IsName(step.site.op());
+  if (Companions::KindOf(step.site.op()) != Companions::Kind::kNone)
+    known.companion = companions_[step.role].Of(step.site.op());
   if (!IsRead(known.role)) return known;
   known.entry = &*places_.try_emplace({step.role, step.site.layer(), step.site.op()}).first;
   return known;
 }
 
-// A share of right answers is within [0, 1]. Any other score is what an episode brought.
-void LossRun::TakeScore(double value) {
-  if (value < 0 || value > 1) sides_.insert(GameSide::kEpisodes);
+// A share of right answers is within [0, 1], a percentage or the output of a model of rewards
+// within [-20, 100]. Any other score is what an episode brought.
+void LossRun::TakeScore(GameSide score, double value) {
+  const bool wide = score == GameSide::kWideScore;
+  if (value < (wide ? -20 : 0) || value > (wide ? 100 : 1)) sides_.insert(GameSide::kEpisodes);
 }
 
 // Entries mostly arrive in the order of their keys.
@@ -61,18 +68,19 @@ void LossRun::Wait(Entry& entry, const Value& value) {
 void LossRun::Take(const SiteStep& step, const SeriesRoles& stated) {
   if (step.items.empty() || !step.items.front().evidence->has_scalar()) return;
   const Known known = known_.Of(step, [&] { return Find(step, stated); });
-  const bool other = known.epoch || known.classes || known.score || known.phase;
+  const bool score = known.score != GameSide::kNone;
+  const bool other = known.epoch || known.classes || score || known.companion != nullptr;
   if (known.entry == nullptr && !other) return;
   const Item* taken = ItemOf(step);
   if (taken == nullptr) return;
   const double number = taken->evidence->scalar().value();
-  if (known.score) return TakeScore(number);
-  if (known.phase) return phases_[step.role].Take(step.site.op(), step.step, number);
+  if (known.companion != nullptr) known.companion->Take(step.step, number);
+  if (score) return TakeScore(known.score, number);
   if (known.epoch || known.classes) {
     (known.epoch ? epochs_ : classes_)[step.role] = number;
     return;
   }
-  Wait(*known.entry, {known.role, taken->source->rank(), number});
+  if (known.entry != nullptr) Wait(*known.entry, {known.role, taken->source->rank(), number});
 }
 
 // Returns the last call of the lowest rank that reports one.
@@ -161,13 +169,14 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
   if (taken_from_ == from) return taken_;
   // Find the role of each column.
   std::vector<std::pair<const ScalarColumn*, Entry*>> rates, losses;
-  const ScalarColumn *epoch = nullptr, *score = nullptr;
-  std::vector<const ScalarColumn*> phases;
+  const ScalarColumn* epoch = nullptr;
+  std::vector<std::pair<const ScalarColumn*, GameSide>> scores;
+  std::vector<std::pair<const ScalarColumn*, Companions::Series*>> companions;
   for (const ScalarColumn& column : rows.columns) {
     const Known known = known_.Of(column.any(), [&] { return Find(column.any(), stated); });
     if (known.epoch) epoch = &column;
-    if (known.score) score = &column;
-    if (known.phase) phases.push_back(&column);
+    if (known.score != GameSide::kNone) scores.emplace_back(&column, known.score);
+    if (known.companion != nullptr) companions.emplace_back(&column, known.companion);
     if (known.classes) classes_[rows.end.role] = column.value(first);
     if (known.entry == nullptr) continue;
     const bool rate = known.role == SeriesRole::kRate;
@@ -182,9 +191,9 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
   for (bool reported = false; row < rows.size() && !reported; ++row) {
     step.step = rows.steps[row];
     if (epoch != nullptr) epochs_[step.role] = epoch->value(row);
-    if (score != nullptr) TakeScore(score->value(row));
-    for (const ScalarColumn* phase : phases)
-      phases_[step.role].Take(phase->any().site.op(), step.step, phase->value(row));
+    for (const auto& [column, score] : scores) TakeScore(score, column->value(row));
+    for (const auto& [column, companion] : companions)
+      companion->Take(step.step, column->value(row));
     reported_.clear();
     touched_.clear();
     Moves moves;
@@ -299,7 +308,7 @@ const std::vector<LossRun::Reported>& LossRun::Finish(const RunSummary& run) {
 void LossRun::Persist(Archive& a) {
   std::map<Key, Value> waiting;
   for (const Entry* entry : waiting_) waiting.emplace(entry->first, entry->second.value);
-  a(series_, rates_, sides_, waiting, closed_, finished_, epochs_, classes_, phases_);
+  a(series_, rates_, sides_, waiting, closed_, finished_, epochs_, classes_, companions_);
   if (!a.reading()) return;
   places_.clear();
   waiting_.clear();

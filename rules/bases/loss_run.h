@@ -18,7 +18,7 @@
 #include "analysis/series/series.h"
 #include "base/archive.h"
 #include "rules/analysis_names.h"
-#include "rules/bases/phases.h"
+#include "rules/bases/companions.h"
 
 namespace plumbline::rules {
 
@@ -120,7 +120,9 @@ class LossRun {
   bool IsPolicy() const { return sides_.contains(GameSide::kEpisodes); }
 
   // By the role of processes.
-  const std::map<v1::Role, Phases>& phases() const { return phases_; }
+  const std::map<v1::Role, Companions>& companions() const { return companions_; }
+  // Returns the evaluation that has improved since a step up to its end (ImprovedSince).
+  const LossSeries* EvaluationImproved(const LossSeries& series, int64_t onset) const;
 
   // Not stored: reported_, touched_, late_reported_, late_touched_, late_round_ and late_heard_
   // belong to one call, taken_ and taken_from_ to one batch. places_, known_, whole_, rates_now_
@@ -144,15 +146,15 @@ class LossRun {
   using Entry = std::map<Key, Place>::value_type;
   struct Known {
     SeriesRole role = SeriesRole::kNone;
-    Entry* entry = nullptr;  // nullptr if its role is not read
-    bool epoch = false;      // it is the number of the epoch
-    bool classes = false;    // it is the number of classes of the cross-entropy
-    bool score = false;      // GameSide::kScore
-    bool phase = false;      // Phases::IsName
+    Entry* entry = nullptr;            // nullptr if its role is not read
+    bool epoch = false;                // it is the number of the epoch
+    bool classes = false;              // it is the number of classes of the cross-entropy
+    GameSide score = GameSide::kNone;  // kScore or kWideScore
+    Companions::Series* companion = nullptr;
   };
   Known Find(const SiteStep& step, const SeriesRoles& stated);
   void Wait(Entry& entry, const Value& value);
-  void TakeScore(double value);
+  void TakeScore(GameSide score, double value);
   struct Moves {
     bool rose = false, back = false;
     const ScheduleRestart* restarted = nullptr;
@@ -181,7 +183,7 @@ class LossRun {
   std::map<Key, RateWatch> rates_;
   std::set<GameSide> sides_;  // sides that have a series
   std::map<v1::Role, double> epochs_, classes_;
-  std::map<v1::Role, Phases> phases_;
+  std::map<v1::Role, Companions> companions_;
   std::map<Key, Place> places_;
   // A run may have thousands of losses and rates, so shared results are computed once.
   std::map<v1::Role, LossSeries::Share> whole_;     // the largest of a training loss

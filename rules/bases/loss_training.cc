@@ -58,6 +58,15 @@ bool LossRun::AnotherFalls(const LossSeries& series) const {
   });
 }
 
+const LossSeries* LossRun::EvaluationImproved(const LossSeries& series, int64_t onset) const {
+  for (const auto& [key, other] : series_) {
+    if (other.of == series.of && other.evaluation() &&
+        ImprovedSince(other.detector.course(), -1, onset, series.step_last))
+      return &other;
+  }
+  return nullptr;
+}
+
 void LossRun::NoteWhole(LossSeries* series) {
   series->share = MayBePart(series->op)     ? LossSeries::Share::kPart
                   : IsWholeLoss(series->op) ? LossSeries::Share::kWhole

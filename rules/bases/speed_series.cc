@@ -23,7 +23,7 @@ void SpeedSeries::Add(int64_t step, double value) {
     steps.pop_front();
   }
   if (fell) return;
-  if (points % kHalf == 0 && newest.size() == 2 * kHalf) LookForDrop();
+  if (judges_drops && points % kHalf == 0 && newest.size() == 2 * kHalf) LookForDrop();
   if (!fell && points % (kShort / 2) == 0) LookForCollapse();
 }
 
@@ -66,13 +66,13 @@ void SpeedSeries::LookForCollapse() {
     std::vector<double> old_part(newest.begin() + static_cast<ptrdiff_t>(from),
                                  newest.begin() + static_cast<ptrdiff_t>(from + kShort));
     std::sort(old_part.begin(), old_part.end());
-    if (!(highest < kCollapse * old_part[1])) continue;  // one low point is an evaluation
+    if (!(highest < collapse * old_part[1])) continue;  // one low point is an evaluation
     fell = true;
     before = Median(from, kShort);
     after = Median(first, kShort);
     fell_of = kShort;
     size_t at = first;
-    while (at > from && newest[at - 1] < kCollapse * old_part[1]) --at;
+    while (at > from && newest[at - 1] < collapse * old_part[1]) --at;
     fell_step = steps[at];
     return;
   }

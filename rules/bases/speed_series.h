@@ -21,9 +21,12 @@ struct SpeedSeries {
   double worst = 0, before = 0, after = 0;
   bool fell = false;
   uint64_t fell_of = kHalf;  // points of which `after` is the median
+  double collapse = kCollapse;
+  bool judges_drops = true;  // else collapses only
+  bool seconds = false;      // values are 1 / the logged ones
   void Persist(Archive& a) {
     a(newest, steps, ratios, points, above_one, first, last, worst_step, fell_step, worst, before,
-      after, fell, fell_of);
+      after, fell, fell_of, collapse, judges_drops, seconds);
   }
 
   void Add(int64_t step, double value);

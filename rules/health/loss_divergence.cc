@@ -59,7 +59,8 @@ are apart). Points count, not steps.
 - *Ends above its beginning.* From 8 points on, at the end of the run and at 96 points, 192, and so on: the median of the newest eighth of the
   points (3 to 64) is a third above that of the first 3, 5, 8, 12 or 16 (or twice the higher one of the first two), by 6 standard errors, and nine
   tenths of these newest points lie above all of the first: an error. The points between do not matter: a run that breaks at its third point, or
-  that explodes and falls back to a level above its untrained model, is ruined. Noise is that of neighbours or that about the line
+  that explodes and falls back to a level above its untrained model, is ruined. So is, as a warning, one whose points all lie at 1.8 times the first one or
+  more, if its end lies at 2.5 times, by 8 standard deviations of a point, and does not fall from the third point on. Noise is that of neighbours or that about the line
   through the newest half, whichever is more, and counts for more where it is correlated. If all of the end lies above the first points, at twice
   their level, and does not fall, the noise may be that of the parts before and after the loss left that level, times 1.5. If it is lower at a later check, a warning remains.
 - *Explodes at the end of its data.* From 8 points on: the newest 3 or more lie above all before them, their median is twice the highest of these, and
@@ -69,10 +70,13 @@ are apart). Points count, not steps.
   (3 to 16). The last level is a third above the lowest one, by 5 standard errors of the noisier part, and by twice the largest rise between
   levels before. All of its points lie above those of the lowest level, it does not fall back, and it is at half the height for 5 points:
   from a half on an error, under it a warning. For values of both signs a third is the span of all before, a half is twice that.
-- *Runs to minus infinity.* The newest 3 points lie at -1,000 times the largest of the first 5 (1 at least), and fall: an error.
+- *Runs to minus infinity.* The newest 3 points lie at -1,000 times the largest of the first 5 (1 at least), and fall: an error. So too at -1,000 times the
+  first one, if the fall does not slow: each quarter falls, the second half by 0.8 of the first half's fall or more.
 - *After the first row.* At the end: all points after the first one are nearer to a level at least twice as high (10 standard deviations of a
   point), which does not fall: a warning, because the first row may show something else. From 10 points on.
-- *Phases.* If a series `stage`, `phase`, `task` or `seq_len` changes within two rows of the onset, an error is a warning that names it.
+- *What explains it.* An error is a warning that names the cause if a series `stage`, `task`, `round`, `level` or `seq_len` changes within two rows of the
+  onset; if a weight (`kl_weight`, `beta`, `mixup`) has moved by a fifth of its span since; or if an evaluation loss or an accuracy improves from the onset
+  to the end (by 3 standard errors). It is a note if a part of the loss falls to its end, and a weight moves, or an auxiliary term (`vq_loss`) grew by half of the rise.
 - An evaluation that rises while the training loss falls is `health/overfit`'s. One that jumped, and ends at twice its beginning or its
   lowest level or more, is a warning here.
 - *Two levels.* A loss that rose from its level to its peak (each to a quarter) three times before, and came back each time, and whose newest
@@ -98,7 +102,7 @@ Runs that rise from their lowest level up to their end: no finding on 48,000 hea
 the end.
 
 **Known alarms.** What rises by design looks the same: a mixture of data that becomes harder, adversarial perturbations that grow, an
-auxiliary loss whose weight ramps in. Log the part that is to fall as the loss and the whole under another name (`run.log`), or suppress the
+auxiliary loss whose weight ramps in, a teacher that moves (BYOL, I-JEPA), if no weight and no accuracy is logged. Log the part that is to fall as the loss and the whole under another name (`run.log`), or suppress the
 finding until the ramp is over.
 - *Reinforcement learning, GANs.* Losses of policies, critics, generators, discriminators and the like (docs/scalars.md has the words) are auxiliary:
   they rise as rewards come or the other side learns. A plain `loss` in a run that has two of these sides, or series of what an
@@ -136,7 +140,7 @@ class LossDivergence : public LossRule {
     auto found = event.of_rise() ? ReportRise(series, event, stated)
                                  : ReportExcursion(series, event, stated);
     if (found && MayRise(series)) Soften(series, &*found);
-    if (found) SoftenPhase(series, &*found);
+    if (found) SoftenExplained(series, &*found);
     if (found && !event.of_rise()) SoftenNoise(series, event.excursion, &*found);
     return found;
   }
@@ -308,7 +312,7 @@ class LossDivergence : public LossRule {
     stated.of.insert(kAbove);
     FindingBuilder found = EndsAboveFinding(series, end, stated.onset);
     if (MayRise(series)) Soften(series, &found);
-    SoftenPhase(series, &found);
+    SoftenExplained(series, &found);
     return found;
   }
 
@@ -320,7 +324,7 @@ class LossDivergence : public LossRule {
     if (!found) found = EarlyBreakFinding(series);
     if (!found) return found;
     if (MayRise(series)) Soften(series, &*found);
-    SoftenPhase(series, &*found);
+    SoftenExplained(series, &*found);
     return found;
   }
 
@@ -331,6 +335,7 @@ class LossDivergence : public LossRule {
     stated.open = false;
     FindingBuilder found = CameBackFinding(series, end, stated.onset);
     if (MayRise(series)) Soften(series, &found);
+    SoftenExplained(series, &found);
     return found;
   }
 };

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "analysis/policy/policy.h"
+#include "analysis/role/name_words.h"
 #include "analysis/series/series.h"
 #include "rules/catalogue.h"
 
@@ -38,6 +39,7 @@ detector whose box loss is exactly 0 in each row never saw a box: the labels wer
 **What it checks.** Series of role `auxiliary-loss`, and losses of boxes (`box_loss`, `dfl_loss`, `giou_loss`).
 - *Explodes*: the median absolute value of the newest five points is a million times the largest of the first ten, which count as 1 at least. An error if the run's reward fell as
   well (as `health/rl-collapse` has it), else a warning; a note if it came back to under a thousand times by the end.
+  If the reward fell back to its start (by four fifths of its rise), ten thousand times are enough. If it fell, the loss itself (`loss` of a DQN, whose rise is a note of `health/loss-divergence`) is judged too.
 - *Zero side*: the loss of a generator or a discriminator that was never negative is at most a thousandth of the median of its first ten points, in each of the newest ten points
   and in the newest eighth of all, at the end of the run. A warning if the other side's loss is three times as high as it began, else a note.
 - *No labels*: the losses of boxes are all exactly 0 in each of eight points or more, at the end of the run: a warning.
@@ -62,7 +64,8 @@ constexpr RuleInfo kInfo = {"health/loss-parts",
                             {}};
 
 constexpr uint64_t kFirstOfPart = 10, kFewestOfPart = 15, kFewestBoxes = 8, kZeroRows = 10;
-constexpr double kMillion = 1e6, kBackAgain = 1e3, kZeroShare = 1e-3, kOpponentRose = 3;
+constexpr double kMillion = 1e6, kTenThousand = 1e4, kBackAgain = 1e3, kZeroShare = 1e-3,
+                 kOpponentRose = 3;
 
 struct LossPart {
   SeriesRole role = SeriesRole::kNone;
@@ -70,13 +73,14 @@ struct LossPart {
   int64_t first = 0, last = 0, low_from = 0, away_from = 0;
   uint32_t rank = 0;
   bool negative = false, away = false, exploded = false;
+  bool whole = false;        // the loss itself, of a run with rewards
   std::vector<double> head;  // absolute values of the first points
   double start = 1;          // largest of them, at least 1
   double early = 0;          // median of them
   LevelOfFive level;
   void Persist(Archive& a) {
     a(role, points, zeros, low_rows, first, last, low_from, away_from, rank, negative, away,
-      exploded, head, start, early, level);
+      exploded, whole, head, start, early, level);
   }
 
   // Returns true if this value is the start of an explosion.
@@ -106,6 +110,10 @@ struct LossPart {
     return !negative && early > 0 && points >= kFewestOfPart && low_rows >= kZeroRows &&
            8 * low_rows >= points;
   }
+  // The bound that counts if the reward fell back.
+  bool left() const {
+    return points >= kFewestOfPart && away && level.level() >= kTenThousand * start;
+  }
   bool rose() const { return level.known() && level.level() >= kOpponentRose * early; }
 };
 
@@ -128,16 +136,20 @@ class LossParts : public ScalarRule {
     if (!std::isfinite(value)) return;  // health/loss-non-finite reports it
     Key key{step.role, step.site.layer(), step.site.op()};
     if (role == SeriesRole::kReward) return rewards_[std::move(key)].Take(step.step, value);
+    const bool whole = role == SeriesRole::kLoss && !IsLossOfBoxes(step.site.op());
     const auto [place, fresh] = parts_.try_emplace(std::move(key));
     place->second.role = role;
     place->second.rank = item->source->rank();
-    if (place->second.Take(step.step, value)) out.Add(Exploded(*place));
+    place->second.whole = whole;
+    if (place->second.Take(step.step, value) && !whole) out.Add(Exploded(*place));
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& any : parts_) {
       const auto& [key, part] = any;
-      if (part.exploded) {
+      const bool fell = (part.exploded && RewardFell()) || (part.left() && RewardFellBack());
+      if (part.whole && !fell) continue;  // health/loss-divergence
+      if (part.exploded || fell) {
         out.Add(Exploded(any));
       } else if (part.zero_for_good() && IsSide(std::get<2>(key))) {
         out.Add(ZeroSide(any));
@@ -157,7 +169,7 @@ class LossParts : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    archive.Version(2, 2);  // 2: the loss itself
     archive(parts_, rewards_);
     if (archive.reading()) known_ = {};
   }
@@ -166,19 +178,27 @@ class LossParts : public ScalarRule {
   using Key = std::tuple<v1::Role, std::string, std::string>;  // role, layer, op
   using Map = std::map<Key, LossPart>;
 
-  // Returns kAuxiliaryLoss, kLoss for a loss of boxes, kReward for a mean reward, else kNone.
+  // Returns kAuxiliaryLoss, kLoss for a training loss, kReward for a mean reward, else kNone.
   SeriesRole RoleOf(const std::string& op) const {
     const SeriesRole role = roles_.Of(op);
     switch (role) {
       case SeriesRole::kAuxiliaryLoss:
         return role;
       case SeriesRole::kLoss:
-        return IsLossOfBoxes(op) ? role : SeriesRole::kNone;
+        return role;
       case SeriesRole::kReward:
         return PolicyMetricOf(op, role).kind == PolicyKind::kReward ? role : SeriesRole::kNone;
+      case SeriesRole::kNone:
+        return IsReturn(op) ? SeriesRole::kReward : role;
       default:
         return SeriesRole::kNone;
     }
+  }
+
+  // "episode_reward", "test/return": what an episode brought, as a mean.
+  static bool IsReturn(const std::string& op) {
+    constexpr std::string_view kOther[] = {"epsilon", "std", "best", "max", "min"};
+    return SideByName(op) == GameSide::kEpisodes && !HasAny(WordsOfName(op), kOther);
   }
 
   static bool IsSide(const std::string& op) {
@@ -189,6 +209,11 @@ class LossParts : public ScalarRule {
   bool RewardFell() const {
     return std::any_of(rewards_.begin(), rewards_.end(),
                        [](const auto& any) { return any.second.fell(); });
+  }
+
+  bool RewardFellBack() const {
+    return std::any_of(rewards_.begin(), rewards_.end(),
+                       [](const auto& any) { return any.second.fell_back(); });
   }
 
   // Returns the other side of the game whose loss rose, if there is one.
@@ -205,11 +230,11 @@ class LossParts : public ScalarRule {
   bool LacksLabels(const Map::value_type& any) const {
     for (const auto& other : parts_) {
       const LossPart& part = other.second;
-      if (part.role != SeriesRole::kLoss) continue;
+      if (part.role != SeriesRole::kLoss || part.whole) continue;
       if (part.points < kFewestBoxes || part.zeros != part.points) return false;
     }
     const auto first = std::find_if(parts_.begin(), parts_.end(), [](const auto& other) {
-      return other.second.role == SeriesRole::kLoss;
+      return other.second.role == SeriesRole::kLoss && !other.second.whole;
     });
     return first != parts_.end() && &*first == &any;
   }
@@ -221,7 +246,10 @@ class LossParts : public ScalarRule {
     const bool fell = RewardFell();
     const v1::Level level = back ? v1::LEVEL_NOTE : fell ? v1::LEVEL_ERROR : v1::LEVEL_WARNING;
     FindingBuilder found(level, v1::STRENGTH_HEURISTIC);
-    found.Title(back ? "a part of the loss exploded and came back" : "a part of the loss explodes")
+    found
+        .Title(back         ? "a part of the loss exploded and came back"
+               : part.whole ? "the loss explodes, and the reward falls"
+                            : "a part of the loss explodes")
         .Explain(absl::StrFormat(
             "%s is %.4g in step %d (median of five absolute values); its first ten were at most "
             "%.4g. It left them in step %d.%s",
@@ -229,7 +257,8 @@ class LossParts : public ScalarRule {
             fell ? " The reward fell as well." : ""))
         .Cause("explodes", 0.8)
         .Measured("newest / first values", part.level.level() / part.start, "times")
-        .Threshold(kMillion, "customary: no game moves a loss so far")
+        .Threshold(fell ? kTenThousand : kMillion, fell ? "customary, if the reward falls"
+                                                        : "customary: no game moves a loss so far")
         .Samples(part.points)
         .Witness("step", static_cast<double>(part.away_from))
         .Witness("value", part.level.level())

@@ -176,6 +176,7 @@ class LossSpike : public LossRule {
     // The loss may rise, but not jump. A policy's loss may do both, because it is centred at 0.
     if ((!e.jumped || e.grew() || IsPolicy()) && MayRise(series)) Soften(series, &found);
     SoftenNoise(series, e, &found);
+    SoftenJump(series, e, &found);
     return found;
   }
 

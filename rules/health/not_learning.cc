@@ -46,9 +46,9 @@ rate must be above 0 in half of the points or more; a rate of 0 is `health/learn
 mean is known to 0.1 %. If no fall is
 seen, but noise could hide one of 3 to 10 %: a note.
 
-- *Repeats.* At the end: the newest 10 values or more equal those one period before, digit for digit, of 3 different values or more. No update reached the
+- *Repeats.* At the end, before all other conditions: the newest 10 values or more equal those one period before, digit for digit, of 3 different values or more. No update reached the
   model. A constant learning rate of 0 is `health/learning-rate`'s.
-- *Evaluation.* An evaluation loss that has one value, to 4 digits, in 10 evaluations or more, while the training loss falls: it is not this model that is evaluated.
+- *Evaluation.* An evaluation loss that has one value, of 4 significant digits or more (`0.0012` has 2), in 10 evaluations or more, while the training loss falls: it is not this model that is evaluated.
 
 A model that has converged, and is trained further, shows the same curve. The finding is only a note if the log shows that the model may
 have learnt before: its first step is not the run's (more than twice as far from 0 as points are from each other), it
@@ -98,6 +98,9 @@ class NotLearning : public LossRule {
       return at_the_end && TrainingFalls(series) ? EvaluationStands(series) : std::nullopt;
     if (!at_the_end && !series.detector.EndIsDue()) return std::nullopt;
     if (stated.attempt != series.attempt) stated.open = false;
+    // What is proved comes before what the curve suggests.
+    if (at_the_end && Rated(series) && series.detector.LookForRepeats().repeats)
+      return Repeats(series);
     const LearningFigures figures = series.detector.LookForLearning();
     const bool flat = LooksUnlearnt(series);
     if (!flat && stated.open) {
@@ -105,8 +108,6 @@ class NotLearning : public LossRule {
       return Learns(series, figures);
     }
     const bool hidden = at_the_end && figures.hidden && figures.most < kMostHidden && Rated(series);
-    if (at_the_end && !flat && Rated(series) && series.detector.LookForRepeats().repeats)
-      return Repeats(series);
     if ((!flat && !hidden) || (stated.open && !at_the_end)) return std::nullopt;
     stated.open = flat;
     stated.attempt = series.attempt;
@@ -197,7 +198,7 @@ class NotLearning : public LossRule {
   // The model changes, but its evaluation does not.
   static std::optional<FindingBuilder> EvaluationStands(const LossSeries& series) {
     const LearningFigures figures = series.detector.LookForLearning();
-    if (!figures.constant && !(figures.flat && figures.sigma == 0)) return std::nullopt;
+    if (!figures.constant) return std::nullopt;
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
     found.Title("the evaluation does not change while the training loss falls")
         .Explain(absl::StrFormat(

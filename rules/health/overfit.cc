@@ -33,7 +33,7 @@ worse model than the one of the best evaluation, and every step since then was p
 **What it checks.** Each loss of an evaluation (`eval_loss`, `val/loss`, `test loss`), from its fifth value on.
 - *Rises.* The median of the newest eighth of the evaluations (2 at least) lies 10 % above the best mean of a twelfth of them (1 at
   least) and 6 standard errors, each of the newest lies 2 sigma above that best, and of the pairs of evaluations since the best three
-  quarters rise. Sigma comes from second differences, which no slope changes; under 12 evaluations from their root mean square, made larger.
+  quarters rise; or the evaluation jumped to 1.5 times its best or more and stays (the newest 5 or more, after 3 low ones). Sigma comes from second differences, which no slope changes; under 12 evaluations from their root mean square, made larger.
 - *While training falls.* The mean training loss of the newest evaluations' intervals is below that of the best one's. If no training loss is
   recorded, the finding states that as an assumption.
 

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,8 @@
 #include "analysis/frame/frame.h"
 #include "analysis/series/series.h"
 #include "base/names/name_memo.h"
+#include "rules/bases/companions.h"
+#include "rules/bases/speed_names.h"
 #include "rules/bases/speed_series.h"
 #include "rules/catalogue.h"
 
@@ -54,7 +57,9 @@ look at what changed at that step: a node, clocks (`nvidia-smi -q -d CLOCK`), a 
   and two are named as the wrong peak (sparsity, another dtype), total / active parameters as the total used for the active.
 - *It fell*: the median of 64 points is a tenth or more below that of the 64 before, by six of their deviations, and so is each half of it.
 - *It collapsed*: each of the newest 16 points is below half of the lowest but one of the 16 points before them, or of the 16 before these. The
-  speed in tokens (a series of role `tokens-per-second`) is judged by this condition alone, in a run that logs no reward; it has no pass.
+  speed in tokens (a series of role `tokens-per-second`) is judged by this condition alone, in a run that logs no reward; it has no pass. If none is
+  logged, so are samples, images, batches, iterations or TFLOPs a second and seconds or ms an iteration, at a quarter.
+- *Other work.* If a length of sequences, a stage, a batch size or a number of GPUs changes within two points of a fall (64 for a drop), it is a note that names it.
 
 **Strength.** `proved` where it is impossible, `bounded` where the options are assumed to be right, `statistical` for
 a drop, measured: of 2,000 simulated healthy series of 1,024 points
@@ -99,6 +104,7 @@ constexpr size_t kFewestPoints = 8;
 constexpr double kNear = 0.1;
 constexpr double kFalseDrops = 0.0015;  // measured: see the page
 constexpr size_t kMostMfuSeries = 256;
+constexpr double kCollapseOfWork = 0.25;
 
 bool HasWords(const std::string& op, std::initializer_list<const char*> all) {
   const std::vector<std::string> words =
@@ -152,7 +158,8 @@ class Mfu : public ScalarRule {
   bool ReadsScalar(const v1::Site& site) const override {
     const SeriesRole role = roles_.Of(site.op());
     return IsMfu(site.op()) || (facts_.reported() && IsSpeed(site.op())) ||
-           role == SeriesRole::kTokensPerSecond || role == SeriesRole::kReward;
+           role == SeriesRole::kTokensPerSecond || role == SeriesRole::kReward ||
+           NameOfWork(site.op()).work || NameOfWork(site.op()).pace != Pace::kNone;
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
@@ -188,18 +195,22 @@ class Mfu : public ScalarRule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [op, series] : series_) out.Add(Placed(op, series, JudgeSeries(op, series)));
-    const bool fell = std::any_of(series_.begin(), series_.end(),
-                                  [](const auto& any) { return any.second.fell; });
-    for (const auto& [op, series] : speeds_) {
-      if (series.fell && !fell && !rewards_) out.Add(Placed(op, series, Fell(op, series, 1, {})));
+    const auto fell = [](const auto& all) {
+      return std::any_of(all.begin(), all.end(), [](const auto& any) { return any.second.fell; });
+    };
+    const bool tokens = speeds_.empty() == false;
+    for (const auto& [op, series] : tokens ? speeds_ : paces_) {
+      if (!series.fell || fell(series_) || rewards_) continue;
+      out.Add(Placed(op, series, Fell(op, series, 1, {})));
+      if (!tokens) break;  // one speed in several units
     }
     if (computed_.points > 0 && series_.empty())
       out.Add(Placed("mfu", computed_, JudgeSeries("the MFU computed from the tokens", computed_)));
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(2, 2);  // 2: collapses, speeds
-    archive(series_, computed_, now_, speed_, speeds_, rewards_);
+    archive.Version(3, 3);  // 2: collapses, speeds; 3: paces, work
+    archive(series_, computed_, now_, speed_, speeds_, rewards_, paces_, work_);
   }
 
  private:
@@ -207,8 +218,39 @@ class Mfu : public ScalarRule {
   void TakeSpeed(const std::string& op, int64_t step, double value) {
     const SeriesRole role = roles_.Of(op);
     rewards_ = rewards_ || role == SeriesRole::kReward;
-    if (role != SeriesRole::kTokensPerSecond) return;
-    if (speeds_.size() < kMostMfuSeries || speeds_.contains(op)) speeds_[op].Add(step, value);
+    const auto [pace, names_work] = NameOfWork(op);
+    if (names_work) {
+      if (Companions::Series* work = work_.Of(op)) {
+        work->kind = Companions::Kind::kPhase;
+        work->Take(step, value);
+      }
+    }
+    if (pace != Pace::kNone && value > 0)
+      TakePace(op, step, pace == Pace::kSeconds ? 1 / value : value, kCollapseOfWork, &paces_)
+          ->seconds = pace == Pace::kSeconds;
+    if (role == SeriesRole::kTokensPerSecond)
+      TakePace(op, step, value, SpeedSeries::kCollapse, &speeds_);
+  }
+
+  using Speeds = std::map<std::string, SpeedSeries>;
+  // Takes a speed that is judged for collapses only.
+  static SpeedSeries* TakePace(const std::string& op, int64_t step, double value, double collapse,
+                               Speeds* speeds) {
+    static thread_local SpeedSeries spare;
+    const bool kept = speeds->size() < kMostMfuSeries || speeds->contains(op);
+    SpeedSeries& series = kept ? (*speeds)[op] : (spare = {});
+    series.judges_drops = false;
+    series.collapse = collapse;
+    series.Add(step, value);
+    return &series;
+  }
+
+  // Returns what changes the work of a step and changed when the speed fell.
+  std::optional<std::string> OtherWork(const SpeedSeries& series) const {
+    const double every = static_cast<double>(series.last - series.first) /
+                         static_cast<double>(std::max<uint64_t>(2, series.points) - 1);
+    const double points = series.fell_of == SpeedSeries::kShort ? 2 : 64;
+    return work_.PhaseNear(series.fell_step, points * every, series.points);
   }
 
   static v1::Verdict Placed(const std::string& op, const SpeedSeries& series, v1::Verdict verdict) {
@@ -298,8 +340,8 @@ class Mfu : public ScalarRule {
     return found.Take();
   }
 
-  static v1::Verdict Fell(const std::string& op, const SpeedSeries& series, double whole,
-                          google::protobuf::Struct details) {
+  v1::Verdict Fell(const std::string& op, const SpeedSeries& series, double whole,
+                   google::protobuf::Struct details) const {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
     const bool collapsed = series.fell_of == SpeedSeries::kShort;
     found.Title(IsMfu(op) ? "the MFU fell" : "the training speed fell")
@@ -309,8 +351,10 @@ class Mfu : public ScalarRule {
         .Cause("drop", collapsed ? 0.8 : 0.6)
         .Measured(IsMfu(op) ? "lost share of the MFU" : "lost share of the speed",
                   1 - series.after / series.before, "share")
-        .Threshold(collapsed ? SpeedSeries::kCollapse : SpeedSeries::kDrop,
-                   collapsed ? "a half, in 16 points" : "a tenth")
+        .Threshold(collapsed ? 1 - series.collapse : SpeedSeries::kDrop,
+                   !collapsed                                  ? "a tenth"
+                   : series.collapse == SpeedSeries::kCollapse ? "a half, in 16 points"
+                                                               : "three quarters, in 16 points")
         .Samples(2 * series.fell_of)
         .FalseAlarm("measured", kFalseDrops)
         .Assume("model, sequence length, batch and number of GPUs are as before")
@@ -320,6 +364,14 @@ class Mfu : public ScalarRule {
         .Fix(
             "Find what changed at that step: a node, clocks, a loader. Record a trace, and audit "
             "it with performance/straggler and idle-comb.");
+    if (series.seconds)
+      found.Explain(absl::StrFormat(
+          "%s rose from %.4g to %.4g at about step %d (medians of %d "
+          "points).",
+          Capitalised(op), 1 / series.before, 1 / series.after, series.fell_step, series.fell_of));
+    if (const auto work = OtherWork(series))
+      found.Level(v1::LEVEL_NOTE)
+          .Assume(*work + " changes there: the work of a step is another one");
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();
   }
@@ -329,7 +381,9 @@ class Mfu : public ScalarRule {
   SpeedSeries computed_;                       // from the tokens
   std::map<std::string, double> now_;          // of the open step
   double speed_ = 0;                           // MFU by the tokens of the open step
-  std::map<std::string, SpeedSeries> speeds_;  // tokens per second, by op
+  Speeds speeds_;                              // tokens per second, by op
+  Speeds paces_;                               // other speeds, by op
+  Companions work_;                            // what changes the work of a step
   bool rewards_ = false;                       // a reward is logged
   const SeriesRoles roles_;                    // roles that the user assigned
 };

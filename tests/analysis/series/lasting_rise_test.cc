@@ -19,6 +19,12 @@ namespace {
 
 uint64_t Runs() { return std::getenv("PLUMB_LONG") != nullptr ? 200 : 20; }
 
+// Other seeds if PLUMB_SEED is set.
+std::mt19937_64 Seeded(uint64_t seed) {
+  const char* other = std::getenv("PLUMB_SEED");
+  return std::mt19937_64(seed + (other != nullptr ? std::strtoull(other, nullptr, 10) : 0));
+}
+
 struct Dice {
   std::mt19937_64 random;
   double Between(double low, double high) {
@@ -50,7 +56,7 @@ constexpr Rise kRises[] = {
 
 std::vector<double> Rising(const Rise& rise, size_t points, double height, double noise,
                            uint64_t seed) {
-  Dice dice{std::mt19937_64(seed)};
+  Dice dice{Seeded(seed)};
   std::vector<double> values;
   for (size_t i = 0; i < points; ++i) {
     const double done = static_cast<double>(i) / static_cast<double>(points);
@@ -168,7 +174,7 @@ TEST(LastingRises, HealthyOnesHaveNone) {
   for (const auto& [name, draw] : kStill) {
     uint64_t found = 0, runs = 10 * Runs();
     for (uint64_t i = 0; i < runs; ++i) {
-      Dice dice{std::mt19937_64(5'000'000 + i)};
+      Dice dice{Seeded(5'000'000 + i)};
       const auto points = static_cast<size_t>(dice.Between(11, 257));
       found += Look(draw(dice, points)).rises;
     }
@@ -179,7 +185,7 @@ TEST(LastingRises, HealthyOnesHaveNone) {
   for (const std::string family : HealthyShort()) {
     uint64_t found = 0, runs = 10 * Runs();
     for (uint64_t i = 0; i < runs; ++i) {
-      Dice dice{std::mt19937_64(6'000'000 + i)};
+      Dice dice{Seeded(6'000'000 + i)};
       const auto points = static_cast<size_t>(dice.Between(11, 257));
       const ShortCurve curve = ShortCurveOf(family, points, 6'000'000 + i);
       if (curve.rate.empty()) found += Look(curve.values).rises;
@@ -195,7 +201,7 @@ TEST(LastingRises, OfBothSigns) {
   for (const double noise : {0.01, 0.03, 0.08}) {
     uint64_t found = 0, still = 0, runs = 10 * Runs();
     for (uint64_t i = 0; i < runs; ++i) {
-      Dice dice{std::mt19937_64(7'000'000 + i)};
+      Dice dice{Seeded(7'000'000 + i)};
       const auto points = static_cast<size_t>(dice.Between(20, 120));
       const double low = dice.Between(-2, -0.5), ramp = dice.Between(0.1, 1);
       for (const bool rises : {true, false}) {
@@ -268,7 +274,7 @@ TEST(LastingRises, HealthyOnesOfBothSigns) {
     HealthyCounts counts;
     const uint64_t runs = 5 * Runs();
     for (uint64_t i = 0; i < runs; ++i) {
-      Dice dice{std::mt19937_64(9'000'000 + i)};
+      Dice dice{Seeded(9'000'000 + i)};
       const auto points = static_cast<size_t>(dice.Between(20, 400));
       const double noise = std::pow(10, dice.Between(-2, -0.5));
       std::vector<double> values;
@@ -306,7 +312,7 @@ TEST(LastingRises, NotesOfHealthyOnes) {
 // A loss without a lowest value; and likelihoods, which fall to -100 and stay.
 TEST(LastingRises, RunsToMinusInfinity) {
   for (uint64_t i = 0; i < Runs(); ++i) {
-    Dice dice{std::mt19937_64(8'000'000 + i)};
+    Dice dice{Seeded(8'000'000 + i)};
     const double each = dice.Between(1.3, 3), low = dice.Between(-100, -1);
     SeriesDetector falls, likelihood;
     std::vector<SeriesEvent> events;
@@ -321,14 +327,50 @@ TEST(LastingRises, RunsToMinusInfinity) {
   }
 }
 
+// A fall that does not slow is found whatever its first points are; one that slows is not.
+TEST(LastingRises, RunsToMinusInfinityInALine) {
+  using Course = double (*)(double done);
+  const Course bottomless[] = {[](double t) { return t; }, [](double t) { return t * t; },
+                               [](double t) { return t * std::sqrt(t); }};
+  const Course slowing[] = {[](double t) { return std::log1p(20 * t) / std::log(21); },
+                            [](double t) { return 1 - std::exp(-4 * t); },
+                            [](double t) { return std::sqrt(t); }};
+  for (const size_t points : {10, 20, 60, 200}) {
+    uint64_t found = 0, wrong = 0;
+    const auto plunges = [&](Course course, uint64_t seed) {
+      Dice dice{Seeded(seed)};
+      const double depth = dice.Between(2'000, 1e5), noise = dice.Between(0.002, 0.02);
+      SeriesDetector detector;
+      std::vector<SeriesEvent> events;
+      for (size_t k = 0; k < points; ++k) {
+        const double done = static_cast<double>(k) / static_cast<double>(points - 1);
+        detector.Take(0, static_cast<int64_t>(k),
+                      0.69 - depth * (course(done) + (k > 0 ? noise * dice.Normal() : 0)), &events);
+      }
+      return detector.LookForPlunge().plunges;
+    };
+    for (uint64_t i = 0; i < Runs(); ++i) {
+      for (const Course course : bottomless) found += plunges(course, 8'200'000 + i);
+      for (const Course course : slowing) wrong += plunges(course, 8'200'000 + i);
+    }
+    std::printf(
+        "a line, a square, a power of 1.5, %zu points: of %zu found %zu, of those that slow %zu\n",
+        points, 3 * static_cast<size_t>(Runs()), static_cast<size_t>(found),
+        static_cast<size_t>(wrong));
+    EXPECT_GE(100 * found, 95 * 3 * Runs()) << points;
+    EXPECT_EQ(wrong, 0u) << points;
+  }
+}
+
 // Epochs of equal batches and a model that no step changes; and one that it does change.
 TEST(LastingRises, EpochsThatRepeat) {
   for (uint64_t i = 0; i < Runs(); ++i) {
-    Dice dice{std::mt19937_64(8'500'000 + i)};
+    Dice dice{Seeded(8'500'000 + i)};
     const auto period = static_cast<size_t>(dice.Between(3, 40));
     std::vector<double> epoch;
     for (size_t k = 0; k < period; ++k)
       epoch.push_back(std::round(1e4 * (2.3 + 0.1 * dice.Normal())) / 1e4);
+    epoch[0] = 2.3;  // four digits of which two are 0
     SeriesDetector same, other;
     std::vector<SeriesEvent> events;
     for (size_t k = 0; k < 2 * period + 10; ++k) {

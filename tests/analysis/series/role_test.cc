@@ -256,9 +256,56 @@ TEST(SeriesRole, SidesOfAGameAreAuxiliary) {
     EXPECT_EQ(SideByName(name), GameSide::kEpisodes) << name;
   // Rewards of pairs, and of a model that learns to give them, are not a game; sides without a loss
   // are not players.
-  for (const char* name : {"rewards/chosen", "rewards/margins", "mean_reward", "max_reward", "loss",
-                           "value", "policy", "val_loss", "episode"})
+  for (const char* name : {"rewards/chosen", "rewards/margins", "max_reward", "loss", "value",
+                           "policy", "val_loss", "episode", "total_loss", "eval_rewards/chosen"})
     EXPECT_EQ(SideByName(name), GameSide::kNone) << name;
+  for (const char* name : {"mean_reward", "eval/mean_reward", "eval/score", "test_score"})
+    EXPECT_EQ(SideByName(name), GameSide::kWideScore) << name;
+}
+
+// Tests that a reward may have any prefix, any kind of mean, and any separators.
+TEST(SeriesRole, RewardsOfEpisodesInAnySpelling) {
+  const auto joined = [](const std::vector<std::string>& words, const std::string& separator) {
+    std::string name;
+    for (const std::string& word : words)
+      name += (name.empty() || word.empty() ? "" : separator) + word;
+    return name;
+  };
+  for (const char* prefix : {"", "test", "eval", "train", "env"}) {
+    for (const char* kind : {"", "avg", "average", "total", "cumulative", "best", "undiscounted"}) {
+      for (const char* what : {"reward", "return", "returns", "rew"}) {
+        for (const char* separator : {"_", "/", " ", "."}) {
+          const std::string name = joined({prefix, kind, what}, separator);
+          EXPECT_EQ(SideByName(name), GameSide::kEpisodes) << name;
+        }
+      }
+    }
+  }
+  for (const char* name : {"AverageReturn", "AverageEpRet", "rewards/step", "rewards/iter"})
+    EXPECT_EQ(SideByName(name), GameSide::kEpisodes) << name;
+}
+
+// Tests that a number after the word of a side hides it in no place; letters with a number are no
+// sides ("d1" is the output of a decoder).
+TEST(SeriesRole, SidesWithNumbers) {
+  const std::vector<std::pair<GameSide, std::vector<std::string>>> known = {
+      {GameSide::kPolicy, {"actor", "policy"}},
+      {GameSide::kValue, {"critic", "value", "baseline", "qvalue"}},
+      {GameSide::kGenerator, {"gen", "generator"}},
+      {GameSide::kDiscriminator, {"disc", "discriminator"}}};
+  for (const auto& [side, words] : known) {
+    for (const std::string& word : words) {
+      for (const std::string number : {"1", "2", "_1", "12"}) {
+        for (const std::string& name :
+             {"loss/" + word + number, word + number + "_loss", "train/loss_" + word + number}) {
+          EXPECT_EQ(SideByName(name), side) << name;
+          EXPECT_EQ(RoleByName(name), SeriesRole::kAuxiliaryLoss) << name;
+        }
+      }
+    }
+  }
+  for (const char* name : {"loss_d1", "loss_v2", "loss_stage1", "loss_layer2"})
+    EXPECT_EQ(RoleByName(name), SeriesRole::kLoss) << name;
 }
 
 TEST(SeriesRole, WhatTheUserStatesCountsFirst) {

@@ -152,5 +152,44 @@ TEST(ShortLevels, AnExplosionAtTheEndIsFound) {
   EXPECT_GE(Count("explodes at the end", curve, 12, 200).explodes, 95 * Curves() / 100);
 }
 
+// A model that breaks within the first logged interval; and losses that begin low, but learn.
+TEST(ShortLevels, BreaksAfterItsFirstPoint) {
+  const auto after_first = [](bool between, double height, double fall) -> Curve {
+    return [=](Draw& draw, size_t points) {
+      const double noise = draw.Between(0.01, 0.06);
+      std::vector<double> values;
+      for (size_t i = 0; i < points; ++i) {
+        const double done = static_cast<double>(i) / static_cast<double>(points);
+        const double times = i == 0 ? 1 : i == 1 && between ? std::sqrt(height) * 1.2 : height;
+        values.push_back(2.35 * times * (i == 0 ? 1 : 1 - fall * done) * draw.Noise(noise));
+      }
+      return values;
+    };
+  };
+  const auto count = [](const Curve& curve, size_t points) {
+    int above = 0;
+    for (int i = 0; i < Curves() / 4; ++i) {
+      Draw draw{std::mt19937_64(static_cast<uint64_t>(7'500'000 + i))};
+      const EndFigures end = Judged(curve(draw, points)).LookAtEnd();
+      above += end.above && end.begin_of == 1;
+    }
+    return above;
+  };
+  for (const size_t points : {12, 20, 60, 200}) {
+    const int runs = Curves() / 4;
+    const int broken = count(after_first(false, 3.1, 0), points);
+    const int between = count(after_first(true, 3.1, 0), points);
+    const int falls = count(after_first(false, 3.5, 0.4), points);
+    const int little = count(after_first(false, 2, 0), points);
+    std::printf(
+        "%zu points, of %d: breaks %d, with a point between %d, falls by 40 %% %d, to twice %d\n",
+        points, runs, broken, between, falls, little);
+    EXPECT_GE(10 * broken, 8 * runs) << points;
+    EXPECT_GE(10 * between, 7 * runs) << points;
+    EXPECT_LE(50 * falls, runs) << points;
+    EXPECT_EQ(little, 0) << points;
+  }
+}
+
 }  // namespace
 }  // namespace plumbline::analysis::testing

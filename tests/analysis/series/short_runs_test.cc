@@ -175,6 +175,7 @@ double Tripled(double done) { return 0.4 + 0.9 * done; }
 double Valley(double done) {
   return done < 0.3 ? 1 + 0.5 * (0.3 - done) / 0.3 : 1 + 0.6 * (done - 0.3) / 0.7;
 }
+double Jumped(double done) { return done < 0.5 ? 0.92 + 0.4 * (0.5 - done) : 1.84; }
 double Flat(double /*done*/) { return 1; }
 double Falls(double done) { return 0.7 + 0.8 * std::exp(-3 * done); }
 
@@ -184,6 +185,7 @@ TEST(ShortRuns, EvaluationsThatOverfitAreFound) {
       {"0.4 to 1.3, noise 3 %", Tripled, 0.03, {}, {90, 95, 95, 95, 95, 95, 100, 100, 100}},
       {"0.4 to 1.3, noise 10 %", Tripled, 0.1, {}, {15, 30, 30, 45, 60, 85, 95, 100, 100}},
       {"a valley, noise 3 %", Valley, 0.03, {}, {0, 0, 45, 65, 80, 90, 95, 95, 95}},
+      {"a jump to twice, noise 3 %", Jumped, 0.03, {}, {0, 0, 0, 90, 95, 95, 95, 95, 95}},
   };
   for (const Evaluation& e : evaluations) {
     for (size_t i = 0; i < std::size(kEvaluations); ++i) {

@@ -59,13 +59,23 @@ TEST(GameLosses, TheirSumMayRiseWhereTheyAreThere) {
   for (const std::string& others :
        {one + Steady("value_loss"), Steady("loss_G") + Steady("loss_D"),
         Steady("train/policy_gradient_loss") + Steady("train/value_loss"),
-        Steady("rollout/ep_rew_mean"), Steady("reward")}) {
+        Steady("rollout/ep_rew_mean"), Steady("reward"), Steady("test/reward"),
+        std::string("eval/mean_reward = 20 900>400 ~0.05\n"),
+        std::string("test_score = 20 900>400 ~0.05\n")}) {
     const auto levels = Levels(Rising("train/loss") + others);
     EXPECT_EQ(levels.at("loss-divergence"), v1::LEVEL_NOTE) << others;
     EXPECT_EQ(Highest(levels), v1::LEVEL_NOTE) << others;
     // A loss that never falls is also a note.
     EXPECT_LE(Highest(Levels(Steady("loss") + others)), v1::LEVEL_NOTE) << others;
   }
+}
+
+// Tests that a score in percent, and the mean reward of a model that learns to give rewards, leave
+// the loss an error.
+TEST(GameLosses, ScoresThatMayBeShares) {
+  for (const std::string score : {"eval/score = 30 900>85 ~0.02\n", "score = 0.3 900>0.8 ~0.02\n",
+                                  "eval/mean_reward = 1 900>7 ~0.3\n"})
+    EXPECT_EQ(Levels(Rising("train/loss") + score)["loss-divergence"], v1::LEVEL_ERROR) << score;
 }
 
 TEST(GameLosses, WhatBreaksInTheirSumIsFound) {

@@ -2,12 +2,15 @@
 // if PLUMB_LONG is set.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <map>
 #include <random>
 #include <string>
+#include <string_view>
 
 #include "rules/engine/engine.h"
 #include "tests/rules/support/spec_values.h"
@@ -17,8 +20,14 @@ namespace {
 
 using PartValues = std::map<std::string, std::function<double(double, double)>>;  // done, normal
 
+// Other seeds if PLUMB_SEED is set.
+uint64_t OtherSeed() {
+  const char* other = std::getenv("PLUMB_SEED");
+  return other != nullptr ? std::strtoull(other, nullptr, 10) : 0;
+}
+
 int FindingsOf(const PartValues& series, int points, uint64_t seed) {
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(seed + OtherSeed());
   std::normal_distribution<double> normal;
   v1::Batch batch;
   AddTrainer(0, 1, &batch);
@@ -49,7 +58,7 @@ TEST(LossParts, HealthyGamesHaveNone) {
   int found = 0;
   for (int i = 0; i < Games(); ++i) {
     const auto seed = static_cast<uint64_t>(i) + 1;
-    std::mt19937_64 random(seed);
+    std::mt19937_64 random(seed + OtherSeed());
     std::uniform_real_distribution<double> uniform;
     const double grows = std::pow(10, 4 * uniform(random)), noise = 0.1 + 0.7 * uniform(random);
     const double real = 0.05 + uniform(random), fake = 0.5 + 4 * uniform(random);
@@ -72,6 +81,50 @@ TEST(LossParts, WhatExplodesIsFound) {
                                   return std::exp(30 * std::max(0.0, t - 0.3) + 0.3 * z);
                                 }}};
     EXPECT_GE(FindingsOf(series, 60, seed), 1) << seed;
+  }
+}
+
+// A critic or the plain loss of a DQN that leaves at 40 % of the run by a factor, while the reward
+// rises, then falls back; and rewards that only go up and down, with losses that grow as much.
+TEST(LossParts, PowerByLength) {
+  const auto grows = [](double factor) {
+    return [=](double t, double z) {
+      return 0.5 * std::pow(factor, std::min(1.0, std::max(0.0, (t - 0.4) / 0.2))) *
+             std::exp(0.2 * z);
+    };
+  };
+  const auto fell = [](double t, double z) {
+    return (t < 0.4 ? 10 + 3500 * t : 10 + 1400 * std::max(0.0, 1 - (t - 0.4) / 0.2)) + 20 * z;
+  };
+  const auto wavy = [](double t, double z) {
+    return 10 + 1500 * t + 300 * std::sin(40 * t) + 100 * z;
+  };
+  struct Run {
+    const char* name;
+    PartValues series;
+    int least[4];  // percent at 10, 20, 60, 200 points
+  };
+  const Run runs[] = {
+      {"critic, 1e9", {{"critic_loss", grows(1e9)}, {"ep_rew_mean", fell}}, {0, 60, 95, 95}},
+      {"critic, 1e5", {{"critic_loss", grows(1e5)}, {"ep_rew_mean", fell}}, {0, 60, 95, 95}},
+      {"loss, 1e9", {{"loss", grows(1e9)}, {"episode_reward", fell}}, {0, 60, 95, 95}},
+      {"healthy: loss, 1e5", {{"loss", grows(1e5)}, {"episode_reward", wavy}}, {}},
+      {"healthy: critic, 1e5", {{"critic_loss", grows(1e5)}, {"test/reward", wavy}}, {}},
+  };
+  const int lengths[] = {10, 20, 60, 200};
+  for (const Run& run : runs) {
+    const bool healthy = std::string_view(run.name).starts_with("healthy");
+    std::printf("%-22s", run.name);
+    for (size_t k = 0; k < std::size(lengths); ++k) {
+      const int count = Games() / 10;
+      int found = 0;
+      for (int i = 0; i < count; ++i)
+        found += FindingsOf(run.series, lengths[k], 500'000 + static_cast<uint64_t>(i)) > 0;
+      std::printf(" %d: %d of %d", lengths[k], found, count);
+      if (healthy) EXPECT_EQ(found, 0) << run.name << " " << lengths[k];
+      EXPECT_GE(100 * found, run.least[k] * count) << run.name << " " << lengths[k];
+    }
+    std::printf("\n");
   }
 }
 

@@ -1,0 +1,68 @@
+// Series that are logged next to the losses of a run and explain a rise of one: a phase (a stage, a
+// task, the length of sequences) that changes, a weight of a term that moves, a term that grows, a
+// measure of quality that improves all the same. Not thread-safe.
+#pragma once
+
+#include <cmath>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/series/block_medians.h"
+#include "base/archive.h"
+#include "rules/analysis_names.h"
+
+namespace plumbline::rules {
+
+class Companions {
+ public:
+  enum class Kind : uint8_t {
+    kNone,
+    kPhase,    // stage, task, seq_len, round
+    kWeight,   // kl_weight, beta, mixup
+    kQuality,  // accuracy, mAP: higher is better
+    kTerm,     // an auxiliary loss that is no side of a game
+  };
+  static Kind KindOf(const std::string& op);
+
+  struct Series {
+    Kind kind = Kind::kNone;
+    double value = 0;  // the newest
+    uint64_t points = 0, ups = 0, downs = 0;
+    std::vector<int64_t> steps;  // of the first changes of a phase
+    BlockMedians course;
+    void Take(int64_t step, double value);
+    void Persist(Archive& a) { a(kind, value, points, ups, downs, steps, course); }
+  };
+  // Returns the series of that name; nullptr if there are too many. The pointer stays valid.
+  Series* Of(const std::string& op);
+
+  // Returns the phase that changes within `within` steps of a step. A series that changes in more
+  // than an eighth of the points names no phases.
+  std::optional<std::string> PhaseNear(int64_t step, double within, uint64_t points) const;
+  // Returns the weight that moved by a fifth of its span or more from `within` steps before a step to
+  // `until`, and that mostly moves in one direction.
+  std::optional<std::string> WeightMoved(int64_t step, double within,
+                                         double until = HUGE_VAL) const;
+  // Returns the term that rose most since a step, and by how much.
+  std::pair<std::string, double> TermRose(int64_t step) const;
+  // Returns the quality that has improved since a step up to its end (ImprovedSince).
+  std::optional<std::string> QualityImproved(int64_t onset, int64_t last) const;
+
+  void Persist(Archive& a) { a(series_); }
+
+ private:
+  std::map<std::string, Series> series_;
+};
+
+// Returns by how much the newest 3 blocks lie above the newest 3 up to a step. NaN if one is empty.
+double RoseSince(const BlockMedians& course, int64_t step);
+// Returns true if `sign` times the values rises from before `onset` to the end, beyond noise, has
+// its best values at the end, and has 3 blocks since or more, the newest in the second half of the
+// steps from `onset` to `last`.
+bool ImprovedSince(const BlockMedians& course, double sign, int64_t onset, int64_t last);
+
+}  // namespace plumbline::rules

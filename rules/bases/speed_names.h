@@ -1,0 +1,20 @@
+// Names of series that measure a speed other than in tokens, and of what changes the work of a
+// step. Used by performance/mfu.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace plumbline::rules {
+
+// What a speed counts: work a second, or the seconds of some work.
+enum class Pace : uint8_t { kNone, kWork, kSeconds };
+
+struct WorkName {
+  Pace pace = Pace::kNone;
+  bool work = false;  // a length of sequences, a stage, a batch size, a number of GPUs
+};
+// Returns the content of a name, cached.
+WorkName NameOfWork(const std::string& op);
+
+}  // namespace plumbline::rules
