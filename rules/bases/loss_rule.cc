@@ -131,7 +131,7 @@ void LossRule::SoftenPhase(const LossSeries& series, FindingBuilder* found) cons
 }
 
 void LossRule::Persist(Archive& archive) {
-  archive.Version(8, 8);  // 7: phases; 8: ends of the run
+  archive.Version(9, 9);  // 8: ends of the run; 9: penalties
   archive(shared_, stated_);
   by_number_.clear();
 }

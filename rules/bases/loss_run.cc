@@ -36,6 +36,7 @@ LossRun::Known LossRun::Find(const SiteStep& step, const SeriesRoles& stated) {
   known.epoch = IsEpoch(step.site.op());
   known.classes = IsClasses(step.site.op());
   known.phase = Phases::IsName(step.site.op());
+  known.reference = side == GameSide::kReference;
   if (!IsRead(known.role)) return known;
   known.entry = &*places_.try_emplace({step.role, step.site.layer(), step.site.op()}).first;
   return known;
@@ -61,12 +62,16 @@ void LossRun::Wait(Entry& entry, const Value& value) {
 void LossRun::Take(const SiteStep& step, const SeriesRoles& stated) {
   if (step.items.empty() || !step.items.front().evidence->has_scalar()) return;
   const Known known = known_.Of(step, [&] { return Find(step, stated); });
-  const bool other = known.epoch || known.classes || known.score || known.phase;
+  const bool other = known.epoch || known.classes || known.score || known.phase || known.reference;
   if (known.entry == nullptr && !other) return;
   const Item* taken = ItemOf(step);
   if (taken == nullptr) return;
   const double number = taken->evidence->scalar().value();
   if (known.score) return TakeScore(number);
+  if (known.reference) {
+    kl_[step.role] = {step.step, number};
+    return;
+  }
   if (known.phase) return phases_[step.role].Take(step.site.op(), step.step, number);
   if (known.epoch || known.classes) {
     (known.epoch ? epochs_ : classes_)[step.role] = number;
@@ -161,12 +166,13 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
   if (taken_from_ == from) return taken_;
   // Find the role of each column.
   std::vector<std::pair<const ScalarColumn*, Entry*>> rates, losses;
-  const ScalarColumn *epoch = nullptr, *score = nullptr;
+  const ScalarColumn *epoch = nullptr, *score = nullptr, *kl = nullptr;
   std::vector<const ScalarColumn*> phases;
   for (const ScalarColumn& column : rows.columns) {
     const Known known = known_.Of(column.any(), [&] { return Find(column.any(), stated); });
     if (known.epoch) epoch = &column;
     if (known.score) score = &column;
+    if (known.reference) kl = &column;
     if (known.phase) phases.push_back(&column);
     if (known.classes) classes_[rows.end.role] = column.value(first);
     if (known.entry == nullptr) continue;
@@ -183,6 +189,7 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
     step.step = rows.steps[row];
     if (epoch != nullptr) epochs_[step.role] = epoch->value(row);
     if (score != nullptr) TakeScore(score->value(row));
+    if (kl != nullptr) kl_[step.role] = {step.step, kl->value(row)};
     for (const ScalarColumn* phase : phases)
       phases_[step.role].Take(phase->any().site.op(), step.step, phase->value(row));
     reported_.clear();
@@ -245,6 +252,7 @@ void LossRun::Judge(const StepEnd& step, Entry& entry, std::vector<Reported>* re
   if (series.role == SeriesRole::kLoss && std::isfinite(value.value)) {
     series.sum += value.value;
     ++series.summed;
+    CountPenalty(step.step, value.value, &series);
   }
   if (series.evaluation()) Compare(value.value, step.step, &series);
   touched->push_back(&series);
@@ -284,6 +292,16 @@ void LossRun::CountRates(LossSeries* series) {
     series->classes = classes->second;
 }
 
+void LossRun::CountPenalty(int64_t step, double value, LossSeries* series) const {
+  constexpr double kPrinted = 5e-5;     // rounding of a log with four digits
+  constexpr double kMostPenalty = 0.1;  // a loss that is more than a penalty soon exceeds it
+  const auto kl = kl_.find(series->of);
+  if (kl == kl_.end() || kl->second.first != step) return;
+  ++series->next_to_kl;
+  const double most = std::min(0.5 * std::fabs(kl->second.second) + kPrinted, kMostPenalty);
+  series->under_kl += std::fabs(value) <= most ? 1 : 0;
+}
+
 const std::vector<LossRun::Reported>& LossRun::Finish(const RunSummary& run) {
   if (std::exchange(finished_, run.ends + 1) == run.ends + 1) return reported_;
   reported_.clear();
@@ -299,7 +317,7 @@ const std::vector<LossRun::Reported>& LossRun::Finish(const RunSummary& run) {
 void LossRun::Persist(Archive& a) {
   std::map<Key, Value> waiting;
   for (const Entry* entry : waiting_) waiting.emplace(entry->first, entry->second.value);
-  a(series_, rates_, sides_, waiting, closed_, finished_, epochs_, classes_, phases_);
+  a(series_, rates_, sides_, waiting, closed_, finished_, epochs_, classes_, phases_, kl_);
   if (!a.reading()) return;
   places_.clear();
   waiting_.clear();
