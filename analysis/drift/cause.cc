@@ -355,6 +355,8 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns
   if (Named numerics = Numerics(s, tests)) return *numerics;
   if (Named stale = Stale(s)) return *stale;
   if (Named worker = OneWorkerCause(s)) return *worker;
+  if (Named other = SharperOrFlatter(s)) return *other;
+  if (Named growth = GrowsFromRounding(s)) return *growth;
   if (FindAdvantageBias(s).found) {
     return {"unknown", 0,
             "d changes with the advantage: the trainer had already learnt from these tokens when "

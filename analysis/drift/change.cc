@@ -129,6 +129,17 @@ void FillRange(std::span<const DriftPoint> points, const std::vector<double>& ga
   }
 }
 
+// Returns the jump at `at` of the log mean square over that of tokens with the same log mu.
+double JumpOfEqualTokens(std::span<const DriftPoint> points, const std::vector<double>& logs,
+                         size_t at) {
+  DriftCell before, after;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (points[i].expected_square > 0)
+      (i < at ? before : after).Add(logs[i] - std::log(points[i].expected_square));
+  }
+  return after.mean - before.mean;
+}
+
 }  // namespace
 
 StepChange FindStepChange(std::span<const DriftPoint> points) {
@@ -138,6 +149,7 @@ StepChange FindStepChange(std::span<const DriftPoint> points) {
   std::vector<double> y = LogSquares(points);
   if (y.size() < 2 * kAside) return best;
   best.judged = true;
+  const std::vector<double> logs = y;
   DriftCell whole;
   for (const double v : y) whole.Add(v);
   for (double& v : y) v -= whole.mean;
@@ -160,8 +172,9 @@ StepChange FindStepChange(std::span<const DriftPoint> points) {
   const bool large = best.jump >= std::numbers::ln2 && best.jump >= 6 * best.standard_error &&
                      best.residual_share <= 0.5;
   const bool inside = at >= kAside && at + kAside <= y.size();
-  best.found = large && inside;
-  best.at_edge = large && !inside;
+  best.other_tokens = large && JumpOfEqualTokens(points, logs, at) < best.jump / 2;
+  best.found = large && inside && !best.other_tokens;
+  best.at_edge = large && !inside && !best.other_tokens;
   return best;
 }
 

@@ -18,6 +18,9 @@ struct StepChange {
   bool found = false;   // all three conditions hold, with 8 steps on each side of the jump
   // True if all three hold, but with fewer than 8 steps on one side: more steps are needed.
   bool at_edge = false;
+  // True if all three hold, but half of the jump or more vanishes if each step's mean square is
+  // divided by that of tokens with the same log mu: other tokens were drawn, as from another task.
+  bool other_tokens = false;
   int64_t step = 0;                     // the first step after the jump
   int64_t step_low = 0, step_high = 0;  // range of steps that are at least a twentieth as likely
   int64_t version = 0;                  // the trainer's version at `step`

@@ -49,7 +49,7 @@ SlopeFit ClusteredSlope::Fit() const {
   fit.variance_y = yy_ / n - my * my;
   // The rounding error of a constant is not a spread.
   if (!(fit.variance_x > 1e-12 * (xx / n))) {
-    fit.slope = fit.standard_error = fit.intercept = kNaN;
+    fit.slope = fit.standard_error = fit.sequence_error = fit.intercept = kNaN;
     return fit;
   }
   const double covariance = xy / n - mx * my;
@@ -62,6 +62,7 @@ SlopeFit ClusteredSlope::Fit() const {
   const ClusterSums<5>::Vector score = {mx * my - b * mx * mx, -my + 2 * b * mx, -mx, -b, 1};
   const double by_sequence = Corrected(sums_.Quadratic(score), sums_.clusters());
   fit.standard_error = contexts_.Error(score, by_sequence) / (n * fit.variance_x);
+  fit.sequence_error = by_sequence / (n * fit.variance_x);
   return fit;
 }
 

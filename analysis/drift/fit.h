@@ -45,8 +45,9 @@ class ClusteredMean {
 struct SlopeFit {
   double count = 0;
   uint64_t sequences = 0;
-  double slope = 0;  // NaN if x does not vary
-  double standard_error = 0;
+  double slope = 0;           // NaN if x does not vary
+  double standard_error = 0;  // the larger of that over contexts, widened (context_sums.h), and
+  double sequence_error = 0;  // that over sequences, which is not widened for their number
   double intercept = 0;
   double r2 = 0;  // 0 if y does not vary
   double variance_x = 0, variance_y = 0;

@@ -32,6 +32,10 @@ inline constexpr double kShiftVariance = 0.01, kShiftLeaves = 0.25;
 inline constexpr DriftMark kByBothSlopes = {"temperature", 0.95};
 inline constexpr DriftMark kBySign = {"temperature", 0.9};
 inline constexpr double kSignExplains = 0.6;  // R^2 on log mu, if the record holds
+// If the slope explains less, the cause is unknown, and its words name a temperature. If d is above
+// 0 in a quarter of the tokens that are off by a factor of 1.1, it is no truncation.
+inline constexpr double kSignHints = 0.05, kSignExcludesCut = 0.2;
+inline constexpr uint64_t kRisesOften = 4;
 
 // Later turns begin with other ids, and the tokens after them have most of d^2. Or: far outliers,
 // ten times as many on one side, over a bulk that agrees to a factor of 2.
@@ -107,6 +111,9 @@ inline constexpr DriftMark kByWorker = {"one-worker", 0.8};
 // whose causes have sizes down to zero, two in five are noise alone.
 inline constexpr DriftMark kByBothTests = {"noise", 0.4};
 inline constexpr DriftMark kByRecordTest = {"noise", 0.4};
+// From the first quarter of the steps to the last; fewest steps of a quarter.
+inline constexpr double kGrowsFromRounding = 10;
+inline constexpr uint64_t kFewestGrowing = 3;
 inline constexpr double kBeyondRounding = 0.02;  // k2: seven times that of an fp8 rollout
 
 }  // namespace plumbline::analysis

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <numbers>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -28,6 +30,16 @@ Plain Units(const DriftStatistics& s) {
                                     {1 / std::numbers::ln10, "the trainer's column is in log10"},
                                     {std::numbers::ln2, "the rollout's column is in log2"},
                                     {1 / std::numbers::ln2, "the trainer's column is in log2"}};
+  if (const UnitsFit::Repeated repeated = s.units.RepeatedNumber(); repeated.found) {
+    const char* what = repeated.mean ? "mean" : "sum";
+    const char* whose = repeated.of_train ? "trainer" : "rollout";
+    return OtherUnits(
+        absl::StrFormat("log %s is one number per sequence, %.4g times the %s of log %s over its "
+                        "tokens, in each of %d sequences",
+                        repeated.of_train ? "pi" : "mu", repeated.ratio, what,
+                        repeated.of_train ? "mu" : "pi", repeated.sequences),
+        absl::StrCat("the ", whose, "'s column is a ", what, " over tokens"));
+  }
   if (s.units.ByLength())
     return OtherUnits("log pi is log mu times the length of its sequence, in every sequence",
                       "the rollout's column is a mean over tokens");
@@ -61,6 +73,14 @@ Plain NeverArrived(const DriftStatistics& s) {
       "loaded there: compare checksums of its weights with the trainer's after an update."};
 }
 
+// Returns true if d rises with log mu and is above 0 as often as below: a temperature. The share of
+// allowed tokens is at most 1, so that d of a truncation is at most 0.
+bool RisesWithRollout(const DriftStatistics& s) {
+  if (kRisesOften * s.fresh.above()[0] < s.fresh.below()[0]) return false;
+  const TemperatureMark mark = FindTemperature(s);
+  return mark.by_rollout && mark.fit.slope > 0 && mark.fit.r2 >= kSignExcludesCut;
+}
+
 }  // namespace
 
 bool CoversLess(const DriftStatistics& s) {
@@ -71,7 +91,8 @@ bool CoversLess(const DriftStatistics& s) {
   const uint64_t little = s.fresh.below()[0];
   if (processed && little >= kFewestLittle && kLittleOfOne * s.fresh.above()[0] <= little)
     return true;
-  return rest >= (processed ? kFewestBelowProcessed : kFewestBelow) && kBelowOfOne * above <= rest;
+  return rest >= (processed ? kFewestBelowProcessed : kFewestBelow) &&
+         kBelowOfOne * above <= rest && !RisesWithRollout(s);
 }
 
 bool LosesMass(const DriftStatistics& s, double deviations) {
@@ -89,6 +110,45 @@ bool LogsLikeliest(const DriftStatistics& s) {
   return s.declared.mode != v1::LOGPROB_MODE_PROCESSED && s.likeliest >= kFewestLikeliest &&
          kOfLikeliest * s.unlikeliest <= s.likeliest && below >= kFewestBelow &&
          kBelowOfOne * above <= below && kLikeliestOf * below >= s.fresh.count();
+}
+
+std::optional<DriftCause> SharperOrFlatter(const DriftStatistics& s) {
+  const TemperatureMark mark = FindTemperature(s);
+  if (!mark.by_rollout || mark.fit.r2 < kSignHints) return {};
+  const bool sharper = mark.fit.slope > 0;
+  return DriftCause{
+      "unknown", 0,
+      absl::StrFormat("d changes with log mu (slope %+.3g, R^2 %.2f): the trainer's distribution "
+                      "is %s than the rollout's, by a temperature that only one side applies (the "
+                      "trainer's is %s), or by other weights",
+                      mark.fit.slope, mark.fit.r2, sharper ? "sharper" : "flatter",
+                      sharper ? "lower" : "higher"),
+      "Divide the trainer's logits by the sampler's temperature. If it does, log the trainer's "
+      "entropy, which distinguishes the two, and compare checksums of the weights."};
+}
+
+std::optional<DriftCause> GrowsFromRounding(const DriftStatistics& s) {
+  const std::vector<DriftPoint> points = s.series.At(s.series.CommonLag());
+  const size_t part = points.size() / 4;
+  if (part < kFewestGrowing) return {};
+  const auto mean = [](auto begin, auto end) {
+    double sum = 0;
+    for (auto p = begin; p != end; ++p) sum += p->mean_square;
+    return sum / static_cast<double>(end - begin);
+  };
+  const auto quarter = static_cast<std::ptrdiff_t>(part);
+  const double first = mean(points.begin(), points.begin() + quarter);
+  const double last = mean(points.end() - quarter, points.end());
+  if (!(last / 2 > kBeyondRounding) || !(last > kGrowsFromRounding * first)) return {};
+  return DriftCause{
+      "unknown", 0,
+      absl::StrFormat("d^2 grew from %.2g in the first quarter of the steps to %.2g in the last: "
+                      "dropout and other kernels are there from the first step on. The engine's "
+                      "weights are not updated, or an adapter is not merged, or the policy moved "
+                      "to where the engine's precision is too low",
+                      first, last),
+      "Check that each weight update reaches the engine: compare checksums of its weights with the "
+      "trainer's after an update."};
 }
 
 std::optional<DriftCause> PlainCause(const DriftStatistics& statistics) {

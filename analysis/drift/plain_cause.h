@@ -12,4 +12,13 @@ namespace plumbline::analysis {
 // equal in the first step and never after. Else returns nothing. Pure, thread-safe.
 std::optional<DriftCause> PlainCause(const DriftStatistics& statistics);
 
+// Returns an unknown cause, whose words name a temperature, if d changes with log mu beyond what
+// noise causes. Other weights, which learnt more or less, also make a distribution sharper or
+// flatter. Else returns nothing. Pure, thread-safe.
+std::optional<DriftCause> SharperOrFlatter(const DriftStatistics& statistics);
+
+// Returns an unknown cause, whose words name missing updates, if d^2 grew tenfold from the first
+// steps to the last ones and is beyond rounding. Else returns nothing. Pure, thread-safe.
+std::optional<DriftCause> GrowsFromRounding(const DriftStatistics& statistics);
+
 }  // namespace plumbline::analysis

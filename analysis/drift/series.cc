@@ -18,7 +18,7 @@ void DriftSeries::BeginStep(uint32_t attempt, int64_t step) {
   }
 }
 
-void DriftSeries::Add(double d, int64_t lag, int64_t version) {
+void DriftSeries::Add(double d, size_t stratum, int64_t lag, int64_t version) {
   if (open_ == nullptr || !std::isfinite(d)) return;
   const int64_t key = lag < 0 ? kUnknownLag : lag;
   if (cell_ == nullptr || key != cell_lag_) {
@@ -32,17 +32,32 @@ void DriftSeries::Add(double d, int64_t lag, int64_t version) {
   cell.bounded += std::min(square, 0.25);
   cell.squares += square;
   cell.version = version;
+  const size_t of = std::min(stratum, kStrata - 1);
+  ++cell.tokens_of[of];
+  cell.squares_of[of] += static_cast<float>(square);
 }
 
 std::vector<DriftPoint> DriftSeries::At(int64_t lag) const {
   std::vector<DriftPoint> points;
+  // Mean squares by log mu, over all steps.
+  std::array<double, kStrata> tokens{}, mean{};
+  for (const auto& [step, held] : steps_) {
+    const auto found = held.by_lag.find(lag);
+    for (size_t s = 0; found != held.by_lag.end() && s < kStrata; ++s) {
+      tokens[s] += found->second.tokens_of[s];
+      mean[s] += static_cast<double>(found->second.squares_of[s]);
+    }
+  }
+  for (size_t s = 0; s < kStrata; ++s) mean[s] /= std::max(1.0, tokens[s]);
   for (const auto& [step, held] : steps_) {
     const auto found = held.by_lag.find(lag);
     if (found == held.by_lag.end()) continue;
     const Cell& cell = found->second;
     const double n = static_cast<double>(cell.tokens);
+    double expected = 0;
+    for (size_t s = 0; s < kStrata; ++s) expected += mean[s] * cell.tokens_of[s];
     points.push_back({step, held.attempt, n, static_cast<double>(cell.tail) / n, cell.bounded / n,
-                      cell.squares / n, cell.version});
+                      cell.squares / n, cell.version, expected / n});
   }
   return points;
 }

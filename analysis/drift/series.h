@@ -1,7 +1,9 @@
-// Drift step by step: the input to the tests for growth and missed updates. About 100 bytes per
+// Drift step by step: the input to the tests for growth and missed updates. About 200 bytes per
 // step and lag. Not thread-safe.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -16,20 +18,23 @@ struct DriftPoint {
   int64_t step = 0;
   uint32_t attempt = 0;
   double tokens = 0;
-  double tail_share = 0;      // |d| > ln 2
-  double bounded_square = 0;  // mean of min(d^2, 1/4)
-  double mean_square = 0;     // of d
-  int64_t version = 0;        // the trainer's version; kNoVersion if not recorded
+  double tail_share = 0;       // |d| > ln 2
+  double bounded_square = 0;   // mean of min(d^2, 1/4)
+  double mean_square = 0;      // of d
+  int64_t version = 0;         // the trainer's version; kNoVersion if not recorded
+  double expected_square = 0;  // mean_square if each token had that of its log mu in all steps
 };
 
 class DriftSeries {
  public:
   static constexpr int64_t kUnknownLag = -1;
+  static constexpr size_t kStrata = 12;  // those of DriftStrata
 
   // Opens a step. If a later attempt repeats a step, the step starts again. Steps of an earlier
   // attempt are ignored.
   void BeginStep(uint32_t attempt, int64_t step);
-  void Add(double d, int64_t lag, int64_t version);
+  // `stratum`: of the token's log mu (DriftStrata::ProbabilityBin).
+  void Add(double d, size_t stratum, int64_t lag, int64_t version);
 
   // Returns the points of one lag, by step. If no step has the lag, returns an empty vector.
   std::vector<DriftPoint> At(int64_t lag) const;
@@ -49,7 +54,9 @@ class DriftSeries {
     double bounded = 0;
     double squares = 0;
     int64_t version = 0;
-    void Persist(Archive& a) { a(tokens, tail, bounded, squares, version); }
+    std::array<uint32_t, kStrata> tokens_of{};
+    std::array<float, kStrata> squares_of{};
+    void Persist(Archive& a) { a(tokens, tail, bounded, squares, version, tokens_of, squares_of); }
   };
   struct Step {
     uint32_t attempt = 0;

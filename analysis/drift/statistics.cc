@@ -121,7 +121,7 @@ void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutTo
   (is_fresh ? fresh : stale).Add(d);
   if (!std::isfinite(d)) return;
   const int64_t lag = lag_known ? token.lag : DriftSeries::kUnknownLag;
-  series.Add(d, lag, sequence.train_version);
+  series.Add(d, DriftStrata::ProbabilityBin(token.rollout), lag, sequence.train_version);
   strata.Add(d, token.rollout, token.position, token.turn, lag);
   const ContextKey context = ContextOf(token);
   if (lag_known) {

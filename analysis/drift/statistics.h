@@ -123,7 +123,7 @@ struct DriftStatistics {
   // broken_turn_ is used within a sequence only, so it is not stored.
   void Persist(Archive& a) {
     a(sequences, later_epochs, judged, fresh_tokens, stale_tokens, with_lag, with_entropy);
-    a.Version(6, 6);
+    a.Version(7, 7);
     a(differing_ids, fresh, stale, sizes, strata, series, declared, slopes);
     a(on_advantage, lost_mass, bounded_k3, minus_d, on_cached, by_lag);
     a(unshifted, shifted_back, shifted_forward, zeros, unlikely_zeros, gridded_train);

@@ -24,11 +24,15 @@ double DeviationsOf(double p) {
   return high;
 }
 
-// A part of few sequences has an uncertain standard error.
-double NormalOf(double t, uint64_t sequences) {
-  return sequences < 2 ? 0 : NormalDeviateOfT(t, static_cast<double>(sequences - 1));
+// Returns the normal deviations of an estimate with the errors of `fit`. Few sequences have an
+// uncertain standard error: it has Student's t. The error over contexts is already widened.
+double DeviationsOf(double estimate, const SlopeFit& fit) {
+  if (fit.sequences < 2) return 0;
+  const auto degrees = static_cast<double>(fit.sequences - 1);
+  const double by_sequence = NormalDeviateOfT(estimate / fit.sequence_error, degrees);
+  const double by_context = estimate / fit.standard_error;
+  return std::fabs(by_context) < std::fabs(by_sequence) ? by_context : by_sequence;
 }
-double NormalOf(const SlopeFit& fit) { return NormalOf(fit.z(), fit.sequences); }
 
 TemperatureMark MarkOf(const DriftSlopes& slopes, double tokens, double deviations) {
   TemperatureMark mark;
@@ -38,17 +42,18 @@ TemperatureMark MarkOf(const DriftSlopes& slopes, double tokens, double deviatio
     const bool one_sign = mark.fit.slope * other.slope > 0;
     // The trainer's noise can only raise the first slope, and the rollout's noise can only lower
     // the second. So test the slope that the noise cannot move in that direction.
-    const double z = NormalOf(mark.fit.slope > 0 ? other : mark.fit);
+    const SlopeFit& tested = mark.fit.slope > 0 ? other : mark.fit;
+    const double z = DeviationsOf(tested.slope, tested);
     mark.by_entropy = one_sign && std::fabs(z) > deviations &&
-                      std::fabs(NormalOf(mark.fit)) > deviations && mark.fit.r2 >= kExplained &&
-                      other.r2 >= kExplainedToo;
+                      std::fabs(DeviationsOf(mark.fit.slope, mark.fit)) > deviations &&
+                      mark.fit.r2 >= kExplained && other.r2 >= kExplainedToo;
     if (mark.by_entropy || 2 * mark.fit.count > tokens) return mark;
   }
   mark.fit = slopes.on_rollout.Fit();
   // Noise of log mu itself moves d against it by at most var(d) / var(log mu).
   const double noise = mark.fit.variance_y / mark.fit.variance_x;
   const double above = std::fabs(mark.fit.slope) - std::max(noise, 0.01);
-  mark.by_rollout = NormalOf(above / mark.fit.standard_error, mark.fit.sequences) > deviations;
+  mark.by_rollout = DeviationsOf(above, mark.fit) > deviations;
   return mark;
 }
 

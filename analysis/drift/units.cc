@@ -16,8 +16,26 @@ bool Near(double value, double target) { return std::fabs(value / target - 1) < 
 
 }  // namespace
 
+void UnitsFit::Column::Add(double value, bool is_first) {
+  if (is_first) *this = {.first = value};
+  constant = constant && value == first;
+  sum += value;
+}
+
+// One token whose value differs shows that the other side has a number per token.
+void UnitsFit::Counts::Add(const Column& repeated, const Column& other, double length) {
+  if (!repeated.constant || other.constant) return;
+  by_sum += Near(repeated.first, other.sum) ? 1 : 0;
+  by_mean += Near(repeated.first * length, other.sum) ? 1 : 0;
+  number += repeated.first;
+  sum += other.sum;
+  mean += other.sum / length;
+}
+
 void UnitsFit::Add(double train, double rollout) {
   const double d = train - rollout;
+  train_.Add(train, open_.tokens == 0);
+  rollout_.Add(rollout, open_.tokens == 0);
   ++open_.tokens;
   open_.rr += rollout * rollout;
   open_.tr += train * rollout;
@@ -32,6 +50,8 @@ void UnitsFit::EndSequence() {
     const bool constant = open_.rest() < kMostRest;
     by_length_ += constant && Near(open_.factor(), length);
     by_inverse_ += constant && Near(open_.factor(), 1 / length);
+    train_repeated_.Add(train_, rollout_, length);
+    rollout_repeated_.Add(rollout_, train_, length);
     shortest_ = sequences_ == 1 ? open_.tokens : std::min(shortest_, open_.tokens);
     longest_ = std::max(longest_, open_.tokens);
   }
@@ -53,5 +73,21 @@ bool UnitsFit::SeveralLengths() const {
 }
 bool UnitsFit::ByLength() const { return SeveralLengths() && by_length_ == sequences_; }
 bool UnitsFit::ByInverseLength() const { return SeveralLengths() && by_inverse_ == sequences_; }
+
+UnitsFit::Repeated UnitsFit::RepeatedNumber() const {
+  Repeated repeated{.sequences = sequences_};
+  if (sequences_ < kFewestSequences) return repeated;
+  for (const bool of_train : {true, false}) {
+    const Counts& counts = of_train ? train_repeated_ : rollout_repeated_;
+    for (const bool mean : {false, true}) {
+      if (repeated.found || (mean ? counts.by_mean : counts.by_sum) != sequences_) continue;
+      repeated.found = true;
+      repeated.of_train = of_train;
+      repeated.mean = mean;
+      repeated.ratio = counts.number / (mean ? counts.mean : counts.sum);
+    }
+  }
+  return repeated;
+}
 
 }  // namespace plumbline::analysis

@@ -1,5 +1,6 @@
-// Tests whether one side's log-probabilities are the other's times a constant: a logarithm of
-// another base, or a sum divided by the sequence's length. Not thread-safe.
+// Tests whether one side's log-probabilities are in another unit than the other's: a logarithm of
+// another base, a sum divided by the sequence's length, or one number per sequence (the sum or mean
+// over its tokens) that is repeated in each token. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,22 @@ class UnitsFit {
   // differ.
   bool ByLength() const;
   bool ByInverseLength() const;
+
+  // One side has one number per sequence, and it is the sum or the mean over the tokens of the
+  // other side, which has a number per token.
+  struct Repeated {
+    bool found = false;
+    bool of_train = false;  // the trainer's column has the number
+    bool mean = false;      // else it is a sum
+    double ratio = 0;       // of the numbers to the sums, or means, over all sequences
+    uint64_t sequences = 0;
+  };
+  // If a sequence of four tokens or more contradicts it, or there are under eight, nothing is
+  // found.
+  Repeated RepeatedNumber() const;
   void Persist(Archive& a) {
     a(all_, open_, sequences_, by_length_, by_inverse_, shortest_, longest_);
+    a(train_, rollout_, train_repeated_, rollout_repeated_);
   }
 
  private:
@@ -33,9 +48,25 @@ class UnitsFit {
     double rest() const { return (tt - tr * tr / rr) / dd; }
     void Persist(Archive& a) { a(tokens, rr, tr, tt, dd); }
   };
+  // One side within a sequence.
+  struct Column {
+    double first = 0, sum = 0;
+    bool constant = true;
+    void Add(double value, bool is_first);
+    void Persist(Archive& a) { a(first, sum, constant); }
+  };
+  // Sequences in which one side's number is the other's sum or mean.
+  struct Counts {
+    uint64_t by_sum = 0, by_mean = 0;
+    double number = 0, sum = 0, mean = 0;  // totals
+    void Add(const Column& repeated, const Column& other, double length);
+    void Persist(Archive& a) { a(by_sum, by_mean, number, sum, mean); }
+  };
   bool SeveralLengths() const;
 
   Sums all_, open_;
+  Column train_, rollout_;
+  Counts train_repeated_, rollout_repeated_;
   uint64_t sequences_ = 0, by_length_ = 0, by_inverse_ = 0, shortest_ = 0, longest_ = 0;
 };
 

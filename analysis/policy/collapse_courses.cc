@@ -19,24 +19,48 @@ double MedianOf(const Values& values) {
 
 }  // namespace
 
-double LevelOfFive::level() const {
+double NewestLevel::level() const {
   return newest_.empty() ? std::numeric_limits<double>::quiet_NaN() : MedianOf(newest_);
 }
 
-void RewardCourse::Take(int64_t step, double value) {
-  if (!std::isfinite(value)) return;
+bool RewardFall::Take(int64_t step, double value, double sigma) {
+  constexpr double kSigmas = 4;
+  level_.Take(value);
+  ++points_;
+  if (!level_.known()) return false;
+  const double level = level_.level();
+  if (std::isnan(start_)) start_ = level;
+  best_ = std::max(best_, level);
+  const double down = best_ - level;
+  const bool beyond_noise = down > kSigmas * sigma && down > 0;
+  const uint64_t enough = std::max<uint64_t>(kTen, points_ / 8);
+  const auto falls = [&](double part, PointsInARow* row) {
+    row->Take(beyond_noise && down >= part * reached(), step, 0);
+    if (row->count < enough || part_ >= part) return false;
+    part_ = part;
+    onset_ = half_.first;
+    return true;
+  };
+  const bool half = falls(kHalf, &half_);
+  return falls(kMost, &most_) || half;
+}
+
+bool RewardCourse::Take(int64_t step, double value) {
+  if (!std::isfinite(value)) return false;
   if (++points_ > 1) differences_ += std::fabs(value - newest_);
   equal_ = value == newest_ ? equal_ + 1 : 0;
   highest_ = std::max(highest_, value);
   newest_ = value;
   level_.Take(value);
-  if (!level_.known()) return;
+  const bool fell = fall_.Take(step, value, sigma());
+  if (!level_.known()) return fell;
   const double level = level_.level();
   if (std::isnan(start_)) start_ = level;
   if (level > best_) {
     best_ = level;
     best_step_ = step;
   }
+  return fell;
 }
 
 double RewardCourse::sigma() const {
@@ -87,8 +111,12 @@ bool EntropyCourse::Take(int64_t step, double value) {
 bool ReferenceCourse::Take(int64_t step, double value) {
   if (!std::isfinite(value)) return false;
   zeros_ += value == 0 ? 1 : 0;
+  if (points_ > 0) differences_ += std::fabs(value - newest_);
   if (points_++ < 10) early_ = std::max(early_, value);
   newest_ = value;
+  level_.Take(value);
+  const double noise = differences_ / static_cast<double>(points_);
+  negative_.Take(level_.level() < -std::max(1.0, 3 * noise), step, kNegative);
   if (++skipped_ < stride_) return false;
   skipped_ = 0;
   if (kept_.size() == kMost) {

@@ -1,7 +1,9 @@
 // The courses of a policy's reward, entropy and distance to its reference.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -9,30 +11,67 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/policy/mismatch_course.h"
 #include "base/archive.h"
 
 namespace plumbline::analysis {
 
-// The newest five values; their median is the level.
-class LevelOfFive {
+// The newest `most` values; their median is the level.
+class NewestLevel {
  public:
-  static constexpr size_t kFive = 5;
+  explicit NewestLevel(size_t most) : most_(most) {}
   void Take(double value) {
     newest_.push_back(value);
-    if (newest_.size() > kFive) newest_.pop_front();
+    if (newest_.size() > most_) newest_.pop_front();
   }
-  bool known() const { return newest_.size() == kFive; }
+  bool known() const { return newest_.size() == most_; }
   double level() const;
   void Persist(Archive& a) { a(newest_); }
 
  private:
+  size_t most_;
   std::deque<double> newest_;
+};
+// The newest five values.
+class LevelOfFive : public NewestLevel {
+ public:
+  static constexpr size_t kFive = 5;
+  LevelOfFive() : NewestLevel(kFive) {}
+};
+
+// A mean reward that fell for good: its level, a median of ten points, is in ten levels in a row
+// (in an eighth of the points, if these are more) below the best such level by a part of what it
+// reached, and by four times its noise.
+class RewardFall {
+ public:
+  static constexpr size_t kTen = 10;
+  static constexpr double kHalf = 0.5, kMost = 0.85;  // parts
+  // `sigma` is the noise of a point. Returns true if the fall has just become one, or larger.
+  bool Take(int64_t step, double value, double sigma);
+  double part() const { return part_; }     // kHalf, kMost, or 0: it did not fall
+  int64_t onset() const { return onset_; }  // the first step below kHalf
+  double best() const { return best_; }
+  double level() const { return level_.level(); }
+  // The best level, from the level it began with, or from 0 for a reward that never rose.
+  double reached() const { return std::max(best_ - start_, std::fabs(best_)); }
+  void Persist(Archive& a) { a(level_, points_, start_, best_, half_, most_, part_, onset_); }
+
+ private:
+  NewestLevel level_{kTen};
+  uint64_t points_ = 0;
+  double start_ = std::numeric_limits<double>::quiet_NaN();
+  double best_ = -std::numeric_limits<double>::infinity();
+  PointsInARow half_, most_;
+  double part_ = 0;
+  int64_t onset_ = 0;
 };
 
 // A mean reward. Levels are medians of five points.
 class RewardCourse {
  public:
-  void Take(int64_t step, double value);
+  // Returns true if it has just fallen for good (RewardFall).
+  bool Take(int64_t step, double value);
+  const RewardFall& fall() const { return fall_; }
   bool known() const { return points_ >= 2 * LevelOfFive::kFive; }
   double level() const { return level_.level(); }
   double best() const { return best_; }
@@ -54,7 +93,7 @@ class RewardCourse {
   bool rose_above(double best) const { return best_ - best > 1.5 * sigma(); }
   uint64_t points() const { return points_; }
   void Persist(Archive& a) {
-    a(points_, level_, start_, best_, best_step_, newest_, differences_, highest_, equal_);
+    a(points_, level_, start_, best_, best_step_, newest_, differences_, highest_, equal_, fall_);
   }
 
  private:
@@ -67,6 +106,7 @@ class RewardCourse {
   double differences_ = 0;  // sum of |difference| of neighbours
   double highest_ = -std::numeric_limits<double>::infinity();
   uint64_t equal_ = 0;  // points in a row that equal the one before
+  RewardFall fall_;
 };
 
 // An entropy: below a tenth of what it was in its first ten points.
@@ -98,6 +138,7 @@ class ReferenceCourse {
  public:
   static constexpr uint64_t kFewest = 20;      // points
   static constexpr uint64_t kFewestZero = 50;  // points that are all exactly 0
+  static constexpr uint64_t kNegative = 10;    // points in a row
   static constexpr double kQuarterFolds = 2;   // e-folds within the newest quarter of the points
   static constexpr double kHalfFolds = 3.5;    // ... within the newest half
   // Below these a growth is the ordinary one of a policy that leaves its reference: nats per token,
@@ -108,11 +149,16 @@ class ReferenceCourse {
   bool Take(int64_t step, double value);
   uint64_t points() const { return points_; }
   bool always_zero() const { return points_ > 0 && zeros_ == points_; }
+  // True from the tenth point in a row on whose level, a median of five, is below -1 and below
+  // three times the noise of a point. The mean of log ratios of sampled tokens is not.
+  bool negative() const { return negative_.count >= kNegative; }
+  int64_t negative_since() const { return negative_.first; }
   double folds() const { return folds_; }
   double newest() const { return newest_; }
   int64_t onset() const { return onset_; }
   void Persist(Archive& a) {
     a(points_, zeros_, stride_, skipped_, early_, kept_, newest_, folds_, onset_, grown_);
+    a(level_, differences_, negative_);
   }
 
  private:
@@ -131,6 +177,9 @@ class ReferenceCourse {
   double newest_ = 0, folds_ = 0;
   int64_t onset_ = 0;
   bool grown_ = false;
+  LevelOfFive level_;
+  double differences_ = 0;  // sum of |difference| of neighbours
+  PointsInARow negative_;
 };
 
 }  // namespace plumbline::analysis

@@ -33,10 +33,13 @@ PolicyMetric OfThePast(double floor, MismatchScale scale = MismatchScale::kAbsol
   return Mismatch(scale, 0, floor, "");
 }
 
+// The largest of 100,000 tokens differs by 1 to 15 nats in healthy runs.
+constexpr double kFarToken = 15;
+
 // In bf16 a mean is 0.003 to 0.02; a single token may differ by more than 1.
 PolicyMetric LogProbabilities(const MetricName& name) {
   if (name.Has(" min ") || name.Has(" std ")) return {PolicyKind::kOther};
-  if (name.Has(" max ")) return OfThePast(1);
+  if (name.Has(" max ")) return OfThePast(kFarToken);
   return Mismatch(MismatchScale::kAbsolute, 0.1, 0.02, "the limit of slime's tests");
 }
 
@@ -50,7 +53,7 @@ PolicyMetric Probabilities(const MetricName& name) {
 // Names that end in `error` are NeMo-RL's, whose limit is a hundredth of verl's.
 PolicyMetric Divergence(const MetricName& name) {
   if (name.Has(" min ") || name.Has(" std ")) return {PolicyKind::kOther};
-  if (name.Has(" max ")) return OfThePast(1);
+  if (name.Has(" max ")) return OfThePast(kFarToken);
   if (name.Ends(" error "))
     return Mismatch(MismatchScale::kAbsolute, 1e-3, 1e-3, "NeMo-RL's documentation");
   return Mismatch(MismatchScale::kAbsolute, 0.1, 0.01, "verl's documentation");
@@ -77,12 +80,19 @@ PolicyMetric Spread(const MetricName& name) {
   return {share ? PolicyKind::kSpreadlessShare : PolicyKind::kRewardSpread};
 }
 
+// The advantages are what is left of the rewards. If the highest is exactly 0, all are.
+bool SpreadOfAdvantages(const MetricName& name) {
+  if (!name.Has(" advantages ") && !name.Has(" advantage ")) return false;
+  return name.Has(" max ") || name.Has(" min ") || name.Has(" abs ") || name.Has(" std ");
+}
+
 // Preference training logs margins and both sides of a pair under `rewards/`.
 PolicyMetric Reward(const MetricName& name) {
   if (name.Has(" margin ") || name.Has(" margins ")) return {PolicyKind::kMargin};
   const bool preference =
       name.Has(" chosen ") || name.Has(" rejected ") || name.Has(" accuracies ");
-  return {preference || name.extreme() ? PolicyKind::kOther : PolicyKind::kReward};
+  const bool other = preference || name.extreme() || name.Has(" pass ");  // a share of solved tasks
+  return {other ? PolicyKind::kOther : PolicyKind::kReward};
 }
 
 }  // namespace
@@ -102,6 +112,16 @@ double PolicyMetric::Distance(double value) const {
       return value > 0 ? 1 / value : value <= 0 ? kInfinite : value;
   }
   return std::fabs(value);
+}
+
+bool IsPartOfReward(std::string_view op) {
+  const std::string words = Words(op);
+  return words.starts_with(" rewards ") || words.starts_with(" train rewards ");
+}
+
+bool IsRewardOfEpisodes(std::string_view op) {
+  const MetricName name{Words(op)};
+  return name.Has(" ep ") || name.Has(" episode ") || name.Has(" episodic ");
 }
 
 PolicyMetric PolicyMetricOf(std::string_view op, SeriesRole role) {
@@ -125,15 +145,13 @@ PolicyMetric PolicyMetricOf(std::string_view op, SeriesRole role) {
     case SeriesRole::kRewardSpread:
       return Spread(name);
     case SeriesRole::kEntropy:
-      return {PolicyKind::kEntropy};
+      return {name.extreme() ? PolicyKind::kOther : PolicyKind::kEntropy};
     case SeriesRole::kReferenceKl:
-      return {PolicyKind::kReferenceKl};
+      return {name.extreme() ? PolicyKind::kOther : PolicyKind::kReferenceKl};
     case SeriesRole::kClipShare:
       return {name.extreme() ? PolicyKind::kOther : PolicyKind::kClipShare};
     case SeriesRole::kTruncatedShare:
-      return {name.Has(" clip ") || name.Has(" clipped ") || name.Has(" truncated ")
-                  ? PolicyKind::kTruncatedShare
-                  : PolicyKind::kOther};
+      return {name.Has(" aborted ratio ") ? PolicyKind::kOther : PolicyKind::kTruncatedShare};
     case SeriesRole::kStepKl:
     case SeriesRole::kStaleness:
       return {PolicyKind::kOther};
@@ -146,6 +164,7 @@ PolicyMetric PolicyMetricOf(std::string_view op, SeriesRole role) {
       return {};
     case SeriesRole::kNone:
       if (name.Ends(" kl coef ") || name.Ends(" kl beta ")) return {PolicyKind::kKlCoefficient};
+      if (SpreadOfAdvantages(name)) return {PolicyKind::kRewardSpread};
       return {};
     default:
       return {};

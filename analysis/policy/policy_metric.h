@@ -45,6 +45,11 @@ struct PolicyMetric {
   double Distance(double value) const;
 };
 
+// Returns true for the reward of one function of several (`rewards/format_reward/mean`).
+bool IsPartOfReward(std::string_view op);
+// Returns true for the reward of an episode of a game, which may fall in classical control.
+bool IsRewardOfEpisodes(std::string_view op);
+
 // Returns the kind and limit of a series with that name and role. Sources: specs/rl_metrics.md,
 // verl's documentation, slime's and NeMo-RL's tests.
 PolicyMetric PolicyMetricOf(std::string_view op, SeriesRole role);

@@ -6,7 +6,7 @@ namespace plumbline::analysis {
 
 bool PolicySeries::IsUndecided(double loss) {
   constexpr double kSameLoss = 5e-5;  // printed as 0.6931
-  return std::fabs(loss - std::numbers::ln2) < kSameLoss;
+  return std::fabs(loss - std::numbers::ln2) < kSameLoss || std::fabs(loss - 0.5) < kSameLoss;
 }
 
 bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
@@ -15,10 +15,14 @@ bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
   newest_ = value;
   const auto in_row = [&](bool holds) { return row_.Take(holds, step, kTenPoints); };
   switch (kind) {
-    case PolicyKind::kReward:
-      reward_.Take(step, value);
-      in_row(reward_.equal() > 1);
+    case PolicyKind::kReward: {
+      const bool fell = reward_.Take(step, value);
+      // A row begins with the first of the equal points.
+      if (reward_.equal() == 1) row_.first = step;
+      collapsed_ = collapsed_ || (fell && !found_);
+      if (fell && collapsed_) return Begin(true, reward_.fall().onset()) || found_;
       return Begin(reward_.equal() == kConstantReward, row_.first);
+    }
     case PolicyKind::kSpreadlessShare:
       return Begin(in_row(value >= kSpreadless), row_.first);
     case PolicyKind::kRewardSpread:
@@ -27,7 +31,9 @@ bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
       return Begin(in_row(value > kMostClipped), row_.first);
     case PolicyKind::kTruncatedShare:
       ended_ += value < kFewTruncated ? 1 : 0;
-      return Begin(in_row(value >= kMostTruncated) && ended_ >= kTenPoints / 2, row_.first);
+      counts_ = counts_ || value > 1;  // of episodes
+      return Begin(in_row(value >= kMostTruncated) && ended_ >= kTenPoints / 2 && !counts_,
+                   row_.first);
     case PolicyKind::kMargin:
       in_row(value == 0);
       return false;
@@ -39,7 +45,10 @@ bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
       const bool grows = reference_.Take(step, value);
       constant_ =
           constant_ || (points_ == ReferenceCourse::kFewestZero && reference_.always_zero());
-      return Begin(grows || constant_, constant_ ? first_ : reference_.onset());
+      negative_ = negative_ || (!found_ && !grows && !constant_ && reference_.negative());
+      return Begin(grows || constant_ || negative_, constant_   ? first_
+                                                    : negative_ ? reference_.negative_since()
+                                                                : reference_.onset());
     }
     case PolicyKind::kPreferenceLoss: {
       const bool at = in_row(IsUndecided(value));

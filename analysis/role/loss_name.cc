@@ -113,6 +113,9 @@ SeriesRole LossRoleOf(std::string_view name, const NameWords& words) {
   if (InARow(words, "qf1", "values") || InARow(words, "qf2", "values") ||
       InARow(words, "q", "values"))
     return SeriesRole::kNone;
+  // `loss/avg_raw_advantages_abs` is no loss: SkyRL logs under `loss/` what the loss is made of.
+  if (words.back() != "loss" && (Has(words, "advantages") || Has(words, "advantage")))
+    return SeriesRole::kNone;
   const bool constant = HasAny(words, kNotTheValue) && !IsOfMasks(words);
   if (constant && !of_gradients) return SeriesRole::kNone;
   const bool cross_entropy = InARow(words, "cross", "entropy");

@@ -223,6 +223,17 @@ SeriesRole FindRole(std::string_view name, const Words& words) {
   return SeriesRole::kNone;
 }
 
+// Returns true for metrics of answers: their rewards, their length. The answers are sampled, so
+// that the loss is a policy's. Pairs and models that learn to give rewards have none
+// (IsOfEpisodes).
+bool IsOfAnswers(SeriesRole role, const Words& words) {
+  constexpr std::string_view kPairs[] = {"chosen", "rejected", "margin", "margins", "accuracies"};
+  if (role == SeriesRole::kReward) return words.front() != "mean" && !HasAny(words, kPairs);
+  const bool answers = Has(words, "completion") || Has(words, "completions") ||
+                       Has(words, "response") || Has(words, "responses");
+  return answers && (role == SeriesRole::kResponseLength || role == SeriesRole::kTruncatedShare);
+}
+
 struct Meaning {
   SeriesRole role = SeriesRole::kNone;
   GameSide side = GameSide::kNone;
@@ -241,6 +252,8 @@ Meaning FindMeaning(std::string_view name) {
       meaning.role == SeriesRole::kReward || meaning.role == SeriesRole::kRewardSpread;
   if ((reward || meaning.role == SeriesRole::kNone) && IsOfEpisodes(words))
     meaning.side = GameSide::kEpisodes;
+  if (IsOfAnswers(meaning.role, words)) meaning.side = GameSide::kEpisodes;
+  if (meaning.role == SeriesRole::kReferenceKl) meaning.side = GameSide::kReference;
   // What only a trainer with rollouts logs.
   if (meaning.role >= SeriesRole::kMismatch && meaning.role <= SeriesRole::kClipShare)
     meaning.side = GameSide::kEpisodes;

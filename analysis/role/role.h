@@ -85,6 +85,7 @@ enum class GameSide : uint8_t {
   kEpisodes,   // not a loss: the reward of an episode, or a metric of rollouts
   kScore,      // so too if it leaves [0, 1]: a share of right answers does not
   kWideScore,  // so too if it leaves [-20, 100]: neither percent nor a model of rewards does
+  kReference,  // not a loss: a KL to a reference, which autoencoders also log
 };
 GameSide SideByName(std::string_view name);
 // Returns true for data that the model is not trained on: the name contains `val`, `eval`, `test`,

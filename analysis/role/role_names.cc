@@ -36,6 +36,12 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"rollout probs diff std", SeriesRole::kMismatchProbability},
     {"* rollout actor probs pearson corr", SeriesRole::kMismatchProbability},
     {"rollout actor probs pearson corr", SeriesRole::kMismatchProbability},
+    {"rollout train prob diff *", SeriesRole::kMismatchProbability},
+    {"train infer diff *", SeriesRole::kMismatchProbability},
+    {"rollout train logprobs abs diff *", SeriesRole::kMismatch},
+    {"rollout corr log ppl abs diff", SeriesRole::kMismatch},
+    {"rollout correction log ppl abs diff", SeriesRole::kMismatch},
+    {"behave kl", SeriesRole::kMismatchKl},
     {"rollout corr kl", SeriesRole::kMismatchKl},
     {"rollout corr k3 kl", SeriesRole::kMismatchKl},
     {"rollout correction kl", SeriesRole::kMismatchKl},
@@ -78,17 +84,23 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"* is weight mean", SeriesRole::kImportanceRatio},
     {"rollout correction ess", SeriesRole::kImportanceRatio},
     {"ois", SeriesRole::kImportanceRatio},
+    {"behave imp weight", SeriesRole::kImportanceRatio},
     {"tis", SeriesRole::kImportanceRatio},
     // Distance of the policy from the one that drew, or from the reference.
     {"ppo kl", SeriesRole::kStepKl},
     {"approx kl", SeriesRole::kStepKl},
     {"approxkl", SeriesRole::kStepKl},
+    {"policykl", SeriesRole::kStepKl},
     {"policy approxkl avg", SeriesRole::kStepKl},
     {"pg clipfrac *", SeriesRole::kClipShare},
     {"pg clipfrac", SeriesRole::kClipShare},
     {"clip frac", SeriesRole::kClipShare},
     {"clip fraction", SeriesRole::kClipShare},
     {"clipfrac", SeriesRole::kClipShare},
+    {"ppo ratio clipfrac", SeriesRole::kClipShare},
+    {"ppo ratio * clipfrac", SeriesRole::kClipShare},
+    {"clip ratio", SeriesRole::kClipShare},
+    {"cispo clip ratio", SeriesRole::kClipShare},
     {"clip ratio *", SeriesRole::kClipShare},
     {"ppo clip ratio", SeriesRole::kClipShare},
     {"policy clipfrac *", SeriesRole::kClipShare},
@@ -96,6 +108,7 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"approx kl avg", SeriesRole::kStepKl},
     {"dual clip ratio *", SeriesRole::kNone},
     {"kl", SeriesRole::kReferenceKl},
+    {"critic kl", SeriesRole::kReferenceKl},
     {"objective kl *", SeriesRole::kReferenceKl},
     {"objective kl", SeriesRole::kReferenceKl},
     {"kl policy base", SeriesRole::kReferenceKl},
@@ -107,6 +120,8 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"ref kl", SeriesRole::kReferenceKl},
     {"reference kl", SeriesRole::kReferenceKl},
     {"entropy", SeriesRole::kEntropy},
+    {"objective entropy", SeriesRole::kEntropy},
+    {"critic entropy mean", SeriesRole::kEntropy},
     {"approx entropy", SeriesRole::kEntropy},
     {"policy entropy avg", SeriesRole::kEntropy},
     {"entropy * mean", SeriesRole::kEntropy},
@@ -125,6 +140,18 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"reward * mean", SeriesRole::kReward},
     {"rollout raw reward", SeriesRole::kReward},
     {"scores", SeriesRole::kReward},
+    {"objective scores", SeriesRole::kReward},
+    {"objective verifiable correct rate", SeriesRole::kReward},
+    {"objective verifiable reward", SeriesRole::kReward},
+    {"task reward", SeriesRole::kReward},
+    {"rollout reward", SeriesRole::kReward},
+    {"reward avg raw reward", SeriesRole::kReward},
+    {"loss avg final rewards", SeriesRole::kReward},
+    {"total reward", SeriesRole::kReward},
+    {"total reward mean", SeriesRole::kReward},
+    {"reward avg pass at *", SeriesRole::kReward},
+    {"pass@*", SeriesRole::kReward},
+    {"pass at *", SeriesRole::kReward},
     {"env * reward total", SeriesRole::kReward},
     {"raw reward", SeriesRole::kReward},
     {"critic score *", SeriesRole::kReward},
@@ -140,15 +167,31 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"group reward std", SeriesRole::kRewardSpread},
     {"frac reward zero std", SeriesRole::kRewardSpread},
     {"zero std count *", SeriesRole::kRewardSpread},
+    {"rollout zero std count *", SeriesRole::kRewardSpread},
     {"completions mean length", SeriesRole::kResponseLength},
     {"completion length", SeriesRole::kResponseLength},
     {"completions clipped ratio", SeriesRole::kTruncatedShare},
+    {"completions truncated fraction", SeriesRole::kTruncatedShare},
     {"completions *", SeriesRole::kResponseLength},
     {"response length clip ratio", SeriesRole::kTruncatedShare},
+    {"response length * clip ratio", SeriesRole::kTruncatedShare},
     {"response length *", SeriesRole::kResponseLength},
+    {"response length", SeriesRole::kResponseLength},
+    {"tokens response length *", SeriesRole::kResponseLength},
+    {"token response length *", SeriesRole::kResponseLength},
+    {"rollout response lengths", SeriesRole::kResponseLength},
+    {"seq len all mean", SeriesRole::kResponseLength},
+    {"ppo actor seq len", SeriesRole::kResponseLength},
+    {"generate * num tokens", SeriesRole::kResponseLength},
     {"response len *", SeriesRole::kResponseLength},
     {"rollout response len *", SeriesRole::kResponseLength},
     {"truncated ratio", SeriesRole::kTruncatedShare},
+    {"rollout truncated ratio", SeriesRole::kTruncatedShare},
+    {"rollout truncated", SeriesRole::kTruncatedShare},
+    {"truncated", SeriesRole::kTruncatedShare},
+    {"truncation rate", SeriesRole::kTruncatedShare},
+    {"is truncated *", SeriesRole::kTruncatedShare},
+    {"no eos ratios", SeriesRole::kTruncatedShare},
     {"clipped ratio", SeriesRole::kTruncatedShare},
     {"aborted ratio", SeriesRole::kTruncatedShare},
     {"no eos ratios avg", SeriesRole::kTruncatedShare},
@@ -288,16 +331,29 @@ std::optional<SeriesRole> Find(std::string_view normal) {
   return found == std::end(kNamesOfRoles) ? std::nullopt : std::optional(found->role);
 }
 
+// AReaL appends the statistic to each name of a policy's metrics.
+std::optional<SeriesRole> FindWithEnding(std::string_view normal) {
+  if (const std::optional<SeriesRole> role = Find(normal)) return role;
+  for (const std::string_view ending : {" avg", " max", " min"}) {
+    if (!normal.ends_with(ending)) continue;
+    const std::optional<SeriesRole> role = Find(normal.substr(0, normal.size() - ending.size()));
+    const bool policy = role && *role >= SeriesRole::kMismatch && *role <= SeriesRole::kStaleness;
+    return policy ? role : std::nullopt;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<SeriesRole> RoleInTable(std::string_view name) {
   constexpr size_t kLongest = 128;
   // AReaL's scopes come last, the longer ones first.
-  constexpr std::string_view kWrapping[] = {"train ",     "data ",
-                                            "actor ",     "val ",
-                                            "metrics ",   "eval ",
-                                            "losses ",    "ppo actor update ",
-                                            "ppo actor ", "grpo actor update ",
+  constexpr std::string_view kWrapping[] = {"train ",        "data ",
+                                            "actor ",        "val ",
+                                            "metrics ",      "eval ",
+                                            "losses ",       "policy ",
+                                            "loss metrics ", "ppo actor update ",
+                                            "ppo actor ",    "grpo actor update ",
                                             "grpo actor "};
   if (name.size() > kLongest) return std::nullopt;
   const std::string normal = NormalName(name);
@@ -305,7 +361,7 @@ std::optional<SeriesRole> RoleInTable(std::string_view name) {
   if (normal.find(" hparam ") != std::string::npos) return SeriesRole::kNone;
   std::string_view rest = normal;
   while (true) {
-    if (const std::optional<SeriesRole> role = Find(rest)) return role;
+    if (const std::optional<SeriesRole> role = FindWithEnding(rest)) return role;
     const auto* prefix =
         std::find_if(std::begin(kWrapping), std::end(kWrapping),
                      [&](std::string_view word) { return rest.starts_with(word); });

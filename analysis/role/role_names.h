@@ -9,9 +9,9 @@
 
 namespace plumbline {
 
-// Returns the role of a name in the table. Case is ignored, `/ _ - . :` and spaces are equal, and
-// wrapping prefixes (train/, data/, actor/, val/, metrics/) are removed. If the name is missing,
-// returns nullopt.
+// Returns the role of a name in the table. Case is ignored, `/ _ - . :` and spaces are equal.
+// Wrapping prefixes (train/, data/, actor/, policy/, ppo_actor/update/, ...) are removed, and from
+// a policy's metric also the ending (/avg, /max, /min). If the name is missing, returns nullopt.
 std::optional<SeriesRole> RoleInTable(std::string_view name);
 
 }  // namespace plumbline

@@ -22,6 +22,15 @@ constexpr CollapseWords kConstantReward = {
     "points in a row",
     "Call the reward function on two answers, a right and a wrong one: it returns the same, or the "
     "answer is not parsed. Then look whether prompts are too hard or too easy."};
+constexpr CollapseWords kRewardFell = {
+    "the mean reward collapses",
+    "reward-collapse",
+    "part of the reached reward that was lost",
+    RewardFall::kHalf,
+    "customary; 0.85 for an error",
+    "Go back to a checkpoint before that step. Read answers of before and after. Then look at "
+    "entropy, response length and drift/mismatch-metric in these steps, and whether the prompts or "
+    "the reward function changed there."};
 constexpr CollapseWords kEntropyGone = {
     "the policy's entropy collapses",
     "entropy-collapse",
@@ -38,6 +47,15 @@ constexpr CollapseWords kLeaves = {
     "within a quarter of the points; 3.5 within half of them",
     "Go back to a checkpoint before that step; raise the KL coefficient (TRL beta, verl "
     "actor.kl_loss_coef) or lower the rate, and look at what the reward pays for."};
+constexpr CollapseWords kNegative = {
+    "the KL to the reference is negative",
+    "negative-kl",
+    "KL to the reference",
+    -1,
+    "a mean over samples of the policy is at least 0, up to chance",
+    "The answers are not samples of the distribution that is scored: compare temperature, top-p "
+    "and "
+    "top-k of generation with scoring, and masks of padding and of the end token."};
 constexpr CollapseWords kClipped = {
     "most tokens are clipped",
     "clipped",
@@ -63,6 +81,20 @@ constexpr CollapseWords kSameModel = {
     "Load the reference again, and look whether an adapter is disabled on one side alone. If no "
     "reference is meant, set its coefficient to 0 and do not log it."};
 
+// Returns the part of the reached reward that was lost.
+double LostPart(const RewardCourse& reward) {
+  const RewardFall& fall = reward.fall();
+  return (fall.best() - fall.level()) / fall.reached();
+}
+
+std::string FallText(const std::string& op, const RewardCourse& reward) {
+  const RewardFall& fall = reward.fall();
+  return absl::StrFormat(
+      "%s was %.4g at its best and is %.4g (medians of ten points); from step %d on it is below "
+      "half of what it had reached.",
+      op, fall.best(), fall.level(), fall.onset());
+}
+
 }  // namespace
 
 const CollapseWords& CollapseWordsOf(PolicyKind kind, const PolicySeries& series) {
@@ -71,13 +103,13 @@ const CollapseWords& CollapseWordsOf(PolicyKind kind, const PolicySeries& series
     case PolicyKind::kEntropy:
       return kEntropyGone;
     case PolicyKind::kReferenceKl:
-      return kLeaves;
+      return series.negative() ? kNegative : kLeaves;
     case PolicyKind::kClipShare:
       return kClipped;
     case PolicyKind::kTruncatedShare:
       return kTruncated;
     case PolicyKind::kReward:
-      return kConstantReward;
+      return series.collapsed() ? kRewardFell : kConstantReward;
     default:
       return kNoSpread;
   }
@@ -91,18 +123,22 @@ std::string CollapseText(PolicyKind kind, const std::string& op, const PolicySer
         op, series.points());
   if (series.constant())
     return absl::StrFormat(
-        "%s is ln 2 in its first %d points, and the margin is exactly 0: the reference gives each "
+        "%s is %.4g in its first %d points, and the margin is exactly 0: the reference gives each "
         "answer the probability that the policy gives.",
-        op, PolicySeries::kTenPoints);
+        op, series.measured(), PolicySeries::kTenPoints);
   switch (kind) {
     case PolicyKind::kEntropy:
       return absl::StrFormat(
           "%s was %.4g in its first ten points and is %.4g; it is below a tenth from step %d on.",
           op, series.entropy().start(), series.entropy().level(), series.onset());
     case PolicyKind::kReferenceKl:
+      if (series.negative())
+        return absl::StrFormat("%s is %.4g; from step %d on it is below 0 beyond its noise.", op,
+                               series.newest(), series.onset());
       return absl::StrFormat("%s grew by %.3g e-folds from step %d on, to %.4g.", op,
                              series.reference().folds(), series.onset(), series.measured());
     case PolicyKind::kReward:
+      if (series.collapsed()) return FallText(op, series.reward());
       return absl::StrFormat("%s is exactly %.6g in %d points in a row, from step %d on.", op,
                              series.measured(), series.reward().equal(), series.onset());
     case PolicyKind::kClipShare:
@@ -124,7 +160,9 @@ std::string CollapseText(PolicyKind kind, const std::string& op, const PolicySer
 double CollapseMeasure(PolicyKind kind, const PolicySeries& series) {
   if (series.constant()) return 0;
   if (kind == PolicyKind::kEntropy) return series.entropy().level() / series.entropy().start();
+  if (series.negative()) return series.newest();
   if (kind == PolicyKind::kReferenceKl) return series.reference().folds();
+  if (series.collapsed()) return LostPart(series.reward());
   if (kind == PolicyKind::kReward) return static_cast<double>(series.reward().equal());
   return kind == PolicyKind::kRewardSpread ? 1 : series.measured();
 }
@@ -156,6 +194,9 @@ std::optional<v1::Verdict> RestOfPolicy(PolicyKind kind, const PolicySeries& ser
     case PolicyKind::kReferenceKl:
       if (series.points() < ReferenceCourse::kFewest) return few(ReferenceCourse::kFewest);
       return Pass("the distance to the reference does not grow by e-folds");
+    case PolicyKind::kReward:
+      if (series.points() < 2 * RewardFall::kTen) return few(2 * RewardFall::kTen);
+      return Pass("the mean reward stays above half of what it reached");
     case PolicyKind::kSpreadlessShare:
     case PolicyKind::kRewardSpread:
       if (series.points() < PolicySeries::kTenPoints) return few(PolicySeries::kTenPoints);

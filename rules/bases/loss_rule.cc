@@ -185,7 +185,7 @@ void LossRule::SoftenJump(const LossSeries& series, const Excursion& e,
 }
 
 void LossRule::Persist(Archive& archive) {
-  archive.Version(9, 9);  // 7: phases; 8: ends of the run; 9: companions
+  archive.Version(10, 10);  // 8: ends of the run; 9: companions; 10: penalties
   archive(shared_, stated_);
   by_number_.clear();
 }

@@ -41,6 +41,7 @@ LossRun::Known LossRun::Find(const SiteStep& step, const SeriesRoles& stated) {
   known.classes = IsClasses(step.site.op());
   if (Companions::KindOf(step.site.op()) != Companions::Kind::kNone)
     known.companion = companions_[step.role].Of(step.site.op());
+  known.reference = side == GameSide::kReference;
   if (!IsRead(known.role)) return known;
   known.entry = &*places_.try_emplace({step.role, step.site.layer(), step.site.op()}).first;
   return known;
@@ -69,13 +70,18 @@ void LossRun::Take(const SiteStep& step, const SeriesRoles& stated) {
   if (step.items.empty() || !step.items.front().evidence->has_scalar()) return;
   const Known known = known_.Of(step, [&] { return Find(step, stated); });
   const bool score = known.score != GameSide::kNone;
-  const bool other = known.epoch || known.classes || score || known.companion != nullptr;
+  const bool other =
+      known.epoch || known.classes || score || known.reference || known.companion != nullptr;
   if (known.entry == nullptr && !other) return;
   const Item* taken = ItemOf(step);
   if (taken == nullptr) return;
   const double number = taken->evidence->scalar().value();
   if (known.companion != nullptr) known.companion->Take(step.step, number);
   if (score) return TakeScore(known.score, number);
+  if (known.reference) {
+    kl_[step.role] = {step.step, number};
+    return;
+  }
   if (known.epoch || known.classes) {
     (known.epoch ? epochs_ : classes_)[step.role] = number;
     return;
@@ -169,7 +175,7 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
   if (taken_from_ == from) return taken_;
   // Find the role of each column.
   std::vector<std::pair<const ScalarColumn*, Entry*>> rates, losses;
-  const ScalarColumn* epoch = nullptr;
+  const ScalarColumn *epoch = nullptr, *kl = nullptr;
   std::vector<std::pair<const ScalarColumn*, GameSide>> scores;
   std::vector<std::pair<const ScalarColumn*, Companions::Series*>> companions;
   for (const ScalarColumn& column : rows.columns) {
@@ -177,6 +183,7 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
     if (known.epoch) epoch = &column;
     if (known.score != GameSide::kNone) scores.emplace_back(&column, known.score);
     if (known.companion != nullptr) companions.emplace_back(&column, known.companion);
+    if (known.reference) kl = &column;
     if (known.classes) classes_[rows.end.role] = column.value(first);
     if (known.entry == nullptr) continue;
     const bool rate = known.role == SeriesRole::kRate;
@@ -194,6 +201,7 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
     for (const auto& [column, score] : scores) TakeScore(score, column->value(row));
     for (const auto& [column, companion] : companions)
       companion->Take(step.step, column->value(row));
+    if (kl != nullptr) kl_[step.role] = {step.step, kl->value(row)};
     reported_.clear();
     touched_.clear();
     Moves moves;
@@ -254,6 +262,7 @@ void LossRun::Judge(const StepEnd& step, Entry& entry, std::vector<Reported>* re
   if (series.role == SeriesRole::kLoss && std::isfinite(value.value)) {
     series.sum += value.value;
     ++series.summed;
+    CountPenalty(step.step, value.value, &series);
   }
   if (series.evaluation()) Compare(value.value, step.step, &series);
   touched->push_back(&series);
@@ -293,6 +302,16 @@ void LossRun::CountRates(LossSeries* series) {
     series->classes = classes->second;
 }
 
+void LossRun::CountPenalty(int64_t step, double value, LossSeries* series) const {
+  constexpr double kPrinted = 5e-5;     // rounding of a log with four digits
+  constexpr double kMostPenalty = 0.1;  // a loss that is more than a penalty soon exceeds it
+  const auto kl = kl_.find(series->of);
+  if (kl == kl_.end() || kl->second.first != step) return;
+  ++series->next_to_kl;
+  const double most = std::min(0.5 * std::fabs(kl->second.second) + kPrinted, kMostPenalty);
+  series->under_kl += std::fabs(value) <= most ? 1 : 0;
+}
+
 const std::vector<LossRun::Reported>& LossRun::Finish(const RunSummary& run) {
   if (std::exchange(finished_, run.ends + 1) == run.ends + 1) return reported_;
   reported_.clear();
@@ -308,7 +327,7 @@ const std::vector<LossRun::Reported>& LossRun::Finish(const RunSummary& run) {
 void LossRun::Persist(Archive& a) {
   std::map<Key, Value> waiting;
   for (const Entry* entry : waiting_) waiting.emplace(entry->first, entry->second.value);
-  a(series_, rates_, sides_, waiting, closed_, finished_, epochs_, classes_, companions_);
+  a(series_, rates_, sides_, waiting, closed_, finished_, epochs_, classes_, companions_, kl_);
   if (!a.reading()) return;
   places_.clear();
   waiting_.clear();

@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "analysis/frame/frame.h"
@@ -61,6 +62,15 @@ struct LossSeries {
   // True if the training loss fell since then, or is not known.
   bool training_falls() const { return !(training >= training_at_best); }
 
+  // For a training loss: points next to a KL to the reference, and those at most half of that KL.
+  uint64_t next_to_kl = 0, under_kl = 0;
+  // True if the loss is the penalty of a policy, β times the KL, which begins at 0 and rises. The
+  // loss of an autoencoder contains more than its KL.
+  bool is_penalty() const {
+    constexpr uint64_t kFewest = 16;  // points
+    return next_to_kl >= kFewest && 10 * under_kl >= 9 * next_to_kl;
+  }
+
   size_t number = 0;  // its number in the run
   // By its name: "l1_loss" (MayBePart), "depth_loss", "train/loss" (IsWholeLoss). It is a part of
   // the loss if a series of a larger share is recorded.
@@ -71,7 +81,7 @@ struct LossSeries {
   void Persist(Archive& a) {
     a(of, layer, op, role, detector, rank, step_first, step_last, rate_known, best_at,
       training_at_best, training, attempt, resumed_at, resumed_until, resumed_points, overfit, sum,
-      summed, rated, epoch, classes);
+      summed, rated, epoch, classes, next_to_kl, under_kl);
   }
 };
 
@@ -112,7 +122,7 @@ class LossRun {
   // Returns true if a training loss may rise in a healthy run: the sum of a game whose sides have
   // their own series; a part by its name if there is another training loss (LossSeries::Share); one
   // of several losses, none of which is the whole by its name, if another one falls to the end. A
-  // role that the user assigned takes precedence.
+  // role that the user assigned takes precedence. So may a policy's penalty (is_penalty).
   bool MayRise(const LossSeries& series, const SeriesRoles& stated) const;
   // Returns true if another training loss of the same processes falls to its end.
   bool AnotherFalls(const LossSeries& series) const;
@@ -151,6 +161,7 @@ class LossRun {
     bool classes = false;              // it is the number of classes of the cross-entropy
     GameSide score = GameSide::kNone;  // kScore or kWideScore
     Companions::Series* companion = nullptr;
+    bool reference = false;  // GameSide::kReference
   };
   Known Find(const SiteStep& step, const SeriesRoles& stated);
   void Wait(Entry& entry, const Value& value);
@@ -174,6 +185,7 @@ class LossRun {
   };
   const RatesNow& RatesOf(v1::Role of);
   void CountRates(LossSeries* series);
+  void CountPenalty(int64_t step, double value, LossSeries* series) const;
   const LossSeries* Training(v1::Role of);
   void KeepTraining(const LossSeries& series, uint64_t points_before);
   bool IsGame() const;
@@ -184,6 +196,7 @@ class LossRun {
   std::set<GameSide> sides_;  // sides that have a series
   std::map<v1::Role, double> epochs_, classes_;
   std::map<v1::Role, Companions> companions_;
+  std::map<v1::Role, std::pair<int64_t, double>> kl_;  // step and value of the KL to a reference
   std::map<Key, Place> places_;
   // A run may have thousands of losses and rates, so shared results are computed once.
   std::map<v1::Role, LossSeries::Share> whole_;     // the largest of a training loss

@@ -44,7 +44,7 @@ bool LossRun::IsGame() const {
 
 bool LossRun::MayRise(const LossSeries& series, const SeriesRoles& roles) const {
   if (series.role != SeriesRole::kLoss || roles.stated().contains(series.op)) return false;
-  if (IsGame()) return true;
+  if (IsGame() || series.is_penalty()) return true;
   if (series.share == LossSeries::Share::kWhole) return false;
   const auto whole = whole_.find(series.of);
   return (whole != whole_.end() && series.share < whole->second) || AnotherFalls(series);

@@ -46,7 +46,8 @@ versions that rule cannot judge, so this one reports the jump and its step.
 of at most about 1e-3.
 
 **Inconclusive when** fewer than 20 steps have tokens of the lag (`few-steps`), during a run, while one jump can still explain
-a rise (`waiting`), the record is not true (`record-invalid`, `supports-differ`),
+a rise (`waiting`), tokens of equal log μ have less than half of a jump, as where a harder task makes tokens rarer
+(`other-tokens`), the record is not true (`record-invalid`, `supports-differ`),
 both columns are the same numbers (`same-numbers`), or the sides redacted their ids under different keys (`keys-differ`).
 
 **What it cannot see.** Growth that was complete before the run began; without ceilings, growth in the first ten
@@ -122,6 +123,11 @@ class DriftGrowth : public DriftRule {
     } else if (jump.found) {
       verdict = Pass(absl::StrFormat(
           "the rise is one jump at step %d: drift/missed-sync reports it", jump.step));
+    } else if (jump.other_tokens) {
+      verdict = Inconclusive(absl::StrFormat(
+          "other-tokens: the drift rose at step %d, and tokens of equal log mu have less than half "
+          "of that: other tokens are drawn since then, as from another task",
+          jump.step));
     } else if (!site.ended && StepsAfter(points, growth) < StepChange::kFewestAside) {
       verdict = Inconclusive("waiting: the drift rises, but a single jump can still explain it");
     } else {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "analysis/frame/frame.h"
 #include "analysis/policy/policy.h"
+#include "rules/bases/collapse_words.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -52,7 +53,9 @@ direction, and the reward falls after 100 to 1,000 steps. Frameworks print the d
 | effective sample size | verl `rollout_is_eff_sample_size` | below 0.3 |
 
 Each of them, and the maxima, is also compared with its own past: ten times the median of the points before, and above a floor at which the difference is harmless (a fifth of the
-limit or less). Several series that show one cause are one finding. An error at ten times the limit, in five points in a row.
+limit or less). Several series that show one cause are one finding. An error at ten times the limit, in five points in a row; and if the mean reward fell as well
+(`health/rl-collapse` has the limits). A mean importance weight counts only if it is 0, or if no mean over tokens is logged that is within its limit: of whole
+sequences it is far from 1 in healthy runs, too (TRL's default sets weights above 3 to 0, and the mean of long answers is 0.3 to 0.5).
 
 **Strength.** `statistical`, `measured`: of 1,980 simulated healthy runs of 60 to 300 points (log-normal noise, single spikes of up to three points, growth by a factor of 3, weights over whole
 sequences) none has a finding, so at most 0.15 % of runs at 95 % confidence. A ratio at one side, or ten times the own past, is found in the point in which the row is full.
@@ -60,7 +63,7 @@ sequences) none has a finding, so at most 0.15 % of runs at 95 % confidence. A r
 **Inconclusive when** a series has under five points (`few-points`).
 
 **What it cannot see.** A bias below the limits; whether noise or bias: the log holds one number per step. NaN is reported by `health/loss-non-finite`. A mean weight over whole sequences that is
-truncated may lie below 0.7 in a run that is as its user wants it: then set the role of that series to none.
+truncated may lie below 0.7 in a run that is as its user wants it: if no other mismatch is logged, set the role of that series to none.
 
 **Cost.** 2 KB a series.
 
@@ -113,15 +116,18 @@ class MismatchMetricRule : public ScalarRule {
   explicit MismatchMetricRule(const Options& options) : roles_(options.roles()) {}
 
   bool ReadsScalar(const v1::Site& site) const override {
-    return MetricOf(site.op()).kind == PolicyKind::kMismatch;
+    const PolicyKind kind = MetricOf(site.op()).kind;
+    return kind == PolicyKind::kMismatch || kind == PolicyKind::kReward;
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     const PolicyMetric& metric = known_.Of(step, [&] { return MetricOf(step.site.op()); });
-    if (metric.kind != PolicyKind::kMismatch) return;
+    if (metric.kind != PolicyKind::kMismatch && metric.kind != PolicyKind::kReward) return;
     const auto item = std::find_if(step.items.begin(), step.items.end(),
                                    [](const Item& any) { return any.evidence->has_scalar(); });
     if (item == step.items.end()) return;
+    if (metric.kind == PolicyKind::kReward)
+      return TakeReward(step, item->evidence->scalar().value());
     const auto [place, fresh] = series_.try_emplace({step.role, step.site.layer(), step.site.op()});
     MismatchSeries& series = place->second;
     if (fresh) series.step_first = step.step;
@@ -141,18 +147,21 @@ class MismatchMetricRule : public ScalarRule {
   void JudgeStep(const StepEnd& /*step*/, VerdictSink& out) override {
     if (!std::exchange(news_, false)) return;
     const auto lead = Leader();
+    if (lead == series_.end() || !Counts(*lead)) return;
     // Other series of the same cause add nothing; a higher level does.
-    if (!leader_ || (lead->second.error() && !error_)) {
+    const bool error = IsError(lead->second);
+    if (!leader_ || (error && !error_)) {
       leader_ = lead->first;
-      error_ = lead->second.error();
+      error_ = error;
       out.Add(Found(*lead));
     }
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     if (leader_) out.Add(Found(*series_.find(*leader_)));
-    for (const auto& [key, series] : series_) {
-      if (series.found()) continue;
+    for (const auto& any : series_) {
+      const auto& [key, series] = any;
+      if (Counts(any)) continue;
       v1::Verdict verdict =
           series.course.points() < MismatchCourse::kInARow
               ? Inconclusive(absl::StrFormat("few-points: %d points, %d in a row are needed",
@@ -166,8 +175,8 @@ class MismatchMetricRule : public ScalarRule {
 
   // Between steps news_ is false. known_ is looked up again.
   void Persist(Archive& archive) override {
-    archive.Version(1, 1);
-    archive(series_, leader_, error_);
+    archive.Version(2, 2);  // 2: rewards
+    archive(series_, rewards_, leader_, error_);
     if (archive.reading()) known_ = {};
   }
 
@@ -177,10 +186,52 @@ class MismatchMetricRule : public ScalarRule {
 
   PolicyMetric MetricOf(const std::string& op) const { return PolicyMetricOf(op, roles_.Of(op)); }
 
+  void TakeReward(const SiteStep& step, double value) {
+    RewardCourse& reward = rewards_[{step.role, step.site.layer(), step.site.op()}];
+    const bool fell = reward.fell();
+    reward.Take(step.step, value);
+    news_ = news_ || (leader_ && !fell && reward.fell());
+  }
+
+  // Returns the reward that fell, if there is one. Those of single functions do not count.
+  const std::pair<const Key, RewardCourse>* FallenReward() const {
+    const auto fallen = std::find_if(rewards_.begin(), rewards_.end(), [](const auto& any) {
+      return any.second.fell() && !IsPartOfReward(std::get<2>(any.first));
+    });
+    return fallen == rewards_.end() ? nullptr : &*fallen;
+  }
+
+  bool IsError(const MismatchSeries& series) const {
+    return series.error() || FallenReward() != nullptr;
+  }
+
+  // Returns true for a condition that is reported. A mean weight of whole sequences is far from 1
+  // if tokens differ a little: TRL then sets weights above 3 to 0, and their mean is below 0.5. So
+  // if a mean over tokens is known, and is within its limit, it decides.
+  bool Counts(const Map::value_type& any) const {
+    if (!any.second.found()) return false;
+    const bool weight = MetricOf(std::get<2>(any.first)).scale == MismatchScale::kLogRatio;
+    return !weight || any.second.measured == 0 || !TokensAgree();
+  }
+
+  bool TokensAgree() const {
+    bool known = false;
+    for (const auto& [key, series] : series_) {
+      const PolicyMetric metric = MetricOf(std::get<2>(key));
+      if (metric.scale != MismatchScale::kAbsolute || metric.limit == 0) continue;
+      if (series.found()) return false;
+      known = known || series.course.points() >= MismatchCourse::kInARow;
+    }
+    return known;
+  }
+
   // Returns the series with the best known condition; of equal ones the one that had it first.
   Map::const_iterator Leader() const {
-    return std::max_element(series_.begin(), series_.end(), [](const auto& a, const auto& b) {
-      const int x = Weight(a.second.worst), y = Weight(b.second.worst);
+    const auto weight = [&](const Map::value_type& any) {
+      return Counts(any) ? Weight(any.second.worst) : 0;
+    };
+    return std::max_element(series_.begin(), series_.end(), [&](const auto& a, const auto& b) {
+      const int x = weight(a), y = weight(b);
       return x < y || (x == y && a.second.onset > b.second.onset);
     });
   }
@@ -191,12 +242,15 @@ class MismatchMetricRule : public ScalarRule {
     const PolicyMetric metric = MetricOf(op);
     const bool from_the_start = series.onset == series.step_first;
     const std::vector<std::string> others = Others(lead);
-    FindingBuilder found(series.error() ? v1::LEVEL_ERROR : v1::LEVEL_WARNING,
+    const auto* const reward = FallenReward();
+    FindingBuilder found(IsError(series) ? v1::LEVEL_ERROR : v1::LEVEL_WARNING,
                          v1::STRENGTH_STATISTICAL);
     found.Title(kInfo.title)
-        .Explain(absl::StrCat(What(op, metric, series), OthersText(others),
-                              " The engine and the trainer give the same tokens different "
-                              "probabilities, and the gradient is biased by it."))
+        .Explain(absl::StrCat(
+            What(op, metric, series), OthersText(others),
+            " The engine and the trainer give the same tokens different "
+            "probabilities, and the gradient is biased by it.",
+            reward == nullptr ? "" : RewardText(std::get<2>(reward->first), reward->second)))
         .Cause(from_the_start ? "different-from-the-start" : "parted-later", 0.8)
         .Measured(op, series.measured)
         .Threshold(ThresholdOf(metric, series), Source(metric, series))
@@ -266,8 +320,9 @@ class MismatchMetricRule : public ScalarRule {
   std::vector<std::string> Others(const Map::value_type& lead) const {
     constexpr size_t kNamed = 8;
     std::vector<std::string> others;
-    for (const auto& [key, series] : series_) {
-      if (series.found() && key != lead.first && others.size() < kNamed)
+    for (const auto& any : series_) {
+      const Key& key = any.first;
+      if (Counts(any) && key != lead.first && others.size() < kNamed)
         others.push_back(std::get<2>(key));
     }
     return others;
@@ -281,6 +336,7 @@ class MismatchMetricRule : public ScalarRule {
 
   const SeriesRoles roles_;  // roles that the user assigned
   Map series_;
+  std::map<Key, RewardCourse> rewards_;
   std::optional<Key> leader_;  // series of the finding that was reported
   bool error_ = false;         // ... at this level
   bool news_ = false;          // a series has a new condition since the last step

@@ -39,7 +39,8 @@ at a version change.
 place; the three conditions together fired in none of 10,000 simulated healthy runs.
 
 **Inconclusive when** no lag is recorded (`no-lag`), fewer than 16 steps have tokens of lag 0 (`few-steps`), the jump has fewer
-than 8 steps on one side (`near-the-end`), the record is not true (`record-invalid`, `supports-differ`),
+than 8 steps on one side (`near-the-end`), tokens of equal log μ have less than half of the jump, as where a harder
+task makes tokens rarer (`other-tokens`), the record is not true (`record-invalid`, `supports-differ`),
 both columns are the same numbers (`same-numbers`), or the sides redacted their ids under different keys (`keys-differ`).
 
 **What it cannot see.** An update missed in the first 8 steps or the last 8; one that the next update repairs; tokens
@@ -76,9 +77,10 @@ class MissedSyncRule : public DriftRule {
           absl::StrFormat("few-steps: %d steps have tokens of lag 0; the rule needs %d with drift",
                           jump.steps, 2 * StepChange::kFewestAside));
     }
-    v1::Verdict verdict = jump.found     ? Found(site, jump)
-                          : jump.at_edge ? Inconclusive(AtEdge(jump))
-                                         : Pass("no jump fits better than a line");
+    v1::Verdict verdict = jump.found          ? Found(site, jump)
+                          : jump.at_edge      ? Inconclusive(AtEdge(jump))
+                          : jump.other_tokens ? Inconclusive(OtherTokens(jump))
+                                              : Pass("no jump fits better than a line");
     google::protobuf::Struct& details = *verdict.mutable_details();
     Put(details, "steps", static_cast<double>(jump.steps));
     if (jump.jump > 0) {
@@ -98,6 +100,13 @@ class MissedSyncRule : public DriftRule {
         "near-the-end: drift rose %.3g-fold at step %d; the rule needs %d steps on each side to "
         "distinguish a jump from growth",
         std::exp(jump.jump), jump.step, StepChange::kFewestAside);
+  }
+
+  static std::string OtherTokens(const StepChange& jump) {
+    return absl::StrFormat(
+        "other-tokens: drift rose %.3g-fold at step %d, and tokens of equal log mu have less than "
+        "half of that: other tokens are drawn since then, as from another task",
+        std::exp(jump.jump), jump.step);
   }
 
   static v1::Verdict Found(const DriftSite& site, const StepChange& jump) {

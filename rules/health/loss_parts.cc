@@ -135,7 +135,10 @@ class LossParts : public ScalarRule {
     const double value = item->evidence->scalar().value();
     if (!std::isfinite(value)) return;  // health/loss-non-finite reports it
     Key key{step.role, step.site.layer(), step.site.op()};
-    if (role == SeriesRole::kReward) return rewards_[std::move(key)].Take(step.step, value);
+    if (role == SeriesRole::kReward) {
+      rewards_[std::move(key)].Take(step.step, value);
+      return;
+    }
     const bool whole = role == SeriesRole::kLoss && !IsLossOfBoxes(step.site.op());
     const auto [place, fresh] = parts_.try_emplace(std::move(key));
     place->second.role = role;
@@ -169,7 +172,7 @@ class LossParts : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(2, 2);  // 2: the loss itself
+    archive.Version(3, 3);  // 2: the loss itself; 3: falls of a reward
     archive(parts_, rewards_);
     if (archive.reading()) known_ = {};
   }

@@ -44,12 +44,17 @@ KL to the reference that grows by e-folds ends in text that only the reward mode
   row. A note if the newest ten rewards are equal and the highest: the task is solved.
 - *Entropy*: the median of five points is below a tenth of the median of the first ten, and each of them is. A note if the reward still rises beyond its noise, or the task is solved.
 - *Reference*: the KL to the reference grows by two e-folds within the newest quarter of the points, or by 3.5 within the newest half, to above 0.5 nats per token (100 where it begins with
-  5 or more, as a sum over sequences does).
+  5 or more, as a sum over sequences does; and in preference training, whose KL is such a sum).
 - *Clipped*: more than half of the tokens are clipped, in ten points in a row.
 - *Truncated*: half of the answers or more are truncated (`completions/clipped_ratio`, `response_length/clip_ratio`), in ten points in a row, after at
   least five points under a fifth. A note if the reward still rises.
-- *A constant reward*: one value in 50 points in a row. A note if the task is solved.
-- *A constant*: the KL to the reference is exactly 0 in 50 points or more; or a preference loss is ln 2 (0.6931 as it is printed) while the margin is exactly 0, in ten.
+- *A constant reward*: one value in 50 points in a row. A note if the task is solved. Of one function of several (`rewards/NAME/mean`): a note, if it has been constant from the first
+  point on.
+- *The reward itself*: its level, a median of ten points, is below its best level by half of what it had reached and by four times its noise, in ten levels in a row (an eighth of the
+  points, if these are more). An error at 85 %. Of the reward of episodes: a warning at 85 %. If another condition holds, it states the fall.
+- *Negative*: the median of five points of the KL to the reference is below -1 and below three times its noise, in ten points in a row. A mean of log ratios over samples of the policy
+  is not.
+- *A constant*: the KL to the reference is exactly 0 in 50 points or more; or a preference loss is ln 2 (0.6931 as it is printed), or 1/2 (KTO), while the margin is exactly 0, in ten.
 
 Each is a warning, and an error if the mean reward fell as well: its level is lower than its best by a third of what it had reached and by three times its noise.
 
@@ -124,9 +129,12 @@ class RlCollapse : public ScalarRule {
     if (!is_policy_) return;
     for (const auto& [words, place] : Leaders())
       out.Add(Found(*words, *place, LevelOf(*place, true)));
-    for (const auto& [key, place] : series_) {
+    for (const auto& any : series_) {
+      const auto& [key, place] = any;
       const PolicyKind kind = KindOf(std::get<2>(key));
-      if (place.course.found() && Counts(kind, place.course)) continue;
+      if (place.course.found() && Counts(kind, any)) continue;
+      // The others may fall.
+      if (kind == PolicyKind::kReward && (&any != Reward() || place.course.collapsed())) continue;
       std::optional<v1::Verdict> rest = RestOfPolicy(kind, place.course);
       if (!rest) continue;
       SetPlace(*rest, std::get<1>(key), std::get<2>(key), place.step_first, place.step_last,
@@ -147,7 +155,7 @@ class RlCollapse : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(2, 2);  // 2: truncated answers
+    archive.Version(3, 3);  // 2: truncated answers; 3: a reward that fell
     archive(series_, other_losses_, stated_, is_policy_, news_);
     if (archive.reading()) known_ = {};
   }
@@ -189,13 +197,48 @@ class RlCollapse : public ScalarRule {
            kind == PolicyKind::kOther;
   }
 
+  // Returns true for one of several rewards that are added.
+  bool IsPart(const Map::value_type& any) const {
+    const std::string& op = std::get<2>(any.first);
+    return &any != Reward() && IsPartOfReward(op);
+  }
+
   // Returns false for a constant that has another cause, or that is not a collapse.
-  bool Counts(PolicyKind kind, const PolicySeries& series) const {
+  bool Counts(PolicyKind kind, const Map::value_type& any) const {
+    const PolicySeries& series = any.second.course;
+    if (kind == PolicyKind::kReward && series.collapsed()) return CountsAsCollapse(any);
+    // A part that was learnt stays at its highest value.
+    if (kind == PolicyKind::kReward && IsPart(any)) return series.always_equal();
+    if (kind == PolicyKind::kReferenceKl && !series.constant() && IsPreference())
+      return series.newest() >= ReferenceCourse::kSequenceFloor;
     if (!series.constant()) return true;
     if (kind == PolicyKind::kReferenceKl)
       return series.reference().always_zero() &&
              !Any(PolicyKind::kKlCoefficient, [](const auto& s) { return s.newest() == 0; });
     return Any(PolicyKind::kMargin, [](const auto& s) { return s.always_in_row(); });
+  }
+
+  // Only the sum of all rewards must not fall. Parts of it are traded for each other.
+  bool CountsAsCollapse(const Map::value_type& any) const {
+    if (&any != Reward()) return false;
+    const std::string& op = std::get<2>(any.first);
+    if (IsRewardOfEpisodes(op))
+      return any.second.course.reward().fall().part() >= RewardFall::kMost;
+    return !IsPartOfReward(op) || RewardsOf() == 1;
+  }
+
+  size_t RewardsOf() const {
+    return static_cast<size_t>(std::count_if(series_.begin(), series_.end(), [&](const auto& any) {
+      return KindOf(std::get<2>(any.first)) == PolicyKind::kReward;
+    }));
+  }
+
+  // KTO's KL is a sum over a sequence that begins at 0.
+  bool IsPreference() const {
+    return std::any_of(series_.begin(), series_.end(), [&](const auto& any) {
+      const std::string& op = std::get<2>(any.first);
+      return KindOf(op) == PolicyKind::kOther && op.find("rewards/chosen") != std::string::npos;
+    });
   }
 
   template <typename What>
@@ -211,13 +254,17 @@ class RlCollapse : public ScalarRule {
     return op != "kl" || Any(PolicyKind::kSpreadlessShare, any);
   }
 
-  // Returns the mean reward. If there are several, the one with the shortest name.
+  // Of training, of all functions, with a short name.
+  static std::tuple<bool, bool, size_t> RankOfReward(const Map::value_type& any) {
+    const std::string& op = std::get<2>(any.first);
+    return {IsOfEvaluation(op), IsPartOfReward(op), op.size()};
+  }
+  // Returns the mean reward. If there are several, the one with the lowest rank.
   const Map::value_type* Reward() const {
     const Map::value_type* reward = nullptr;
     for (const auto& any : series_) {
       if (KindOf(std::get<2>(any.first)) != PolicyKind::kReward) continue;
-      const size_t length = std::get<2>(any.first).size();
-      if (reward == nullptr || length < std::get<2>(reward->first).size()) reward = &any;
+      if (reward == nullptr || RankOfReward(any) < RankOfReward(*reward)) reward = &any;
     }
     return reward;
   }
@@ -228,13 +275,22 @@ class RlCollapse : public ScalarRule {
     for (const auto& any : series_) {
       const PolicyKind kind = KindOf(std::get<2>(any.first));
       const PolicySeries& course = any.second.course;
-      if (!course.found() || !Counts(kind, course)) continue;
+      if (!course.found() || !Counts(kind, any)) continue;
       const Map::value_type*& leader = leaders[&CollapseWordsOf(kind, course)];
       if (leader == nullptr || course.onset() < leader->second.course.onset()) leader = &any;
     }
     // Rewards that are equal everywhere are equal within groups.
     if (leaders.contains(&CollapseWordsOf(PolicyKind::kSpreadlessShare, {})))
       leaders.erase(&CollapseWordsOf(PolicyKind::kReward, {}));
+    // A condition that names the cause states the fall of the reward, too.
+    const bool named = std::any_of(leaders.begin(), leaders.end(), [&](const auto& leader) {
+      const auto& [key, place] = *leader.second;
+      return KindOf(std::get<2>(key)) != PolicyKind::kReward && !place.course.constant();
+    });
+    const auto collapsed = [](const auto& leader) {
+      return leader.second->second.course.collapsed();
+    };
+    if (named) std::erase_if(leaders, collapsed);
     return leaders;
   }
 
@@ -245,6 +301,8 @@ class RlCollapse : public ScalarRule {
     if (course.constant())
       return LogsReference(std::get<2>(any.first)) ? v1::LEVEL_WARNING : v1::LEVEL_NOTE;
     if (of_reward == nullptr) return v1::LEVEL_WARNING;
+    if (course.collapsed()) return LevelOfFall(any);
+    if (kind == PolicyKind::kReward && IsPart(any)) return v1::LEVEL_NOTE;
     const RewardCourse& reward = of_reward->second.course.reward();
     if (reward.fell()) return v1::LEVEL_ERROR;
     if (kind == PolicyKind::kReferenceKl || kind == PolicyKind::kClipShare)
@@ -259,13 +317,19 @@ class RlCollapse : public ScalarRule {
     return rises ? v1::LEVEL_NOTE : v1::LEVEL_WARNING;
   }
 
+  static v1::Level LevelOfFall(const Map::value_type& any) {
+    const bool most = any.second.course.reward().fall().part() >= RewardFall::kMost;
+    return most && !IsRewardOfEpisodes(std::get<2>(any.first)) ? v1::LEVEL_ERROR
+                                                               : v1::LEVEL_WARNING;
+  }
+
   // Returns other series that show the same.
   std::string Also(const CollapseWords& words, const Map::value_type& lead) const {
     std::vector<std::string> others;
     for (const auto& any : series_) {
       const PolicyKind kind = KindOf(std::get<2>(any.first));
       const PolicySeries& course = any.second.course;
-      if (&any != &lead && course.found() && Counts(kind, course) &&
+      if (&any != &lead && course.found() && Counts(kind, any) &&
           &CollapseWordsOf(kind, course) == &words)
         others.push_back(std::get<2>(any.first));
     }
@@ -279,7 +343,7 @@ class RlCollapse : public ScalarRule {
     const PolicySeries& course = lead.second.course;
     const Map::value_type* reward = Reward();
     std::string text = CollapseText(kind, op, course);
-    if (reward != nullptr)
+    if (reward != nullptr && !course.collapsed())
       text += RewardText(std::get<2>(reward->first), reward->second.course.reward());
     FindingBuilder found(level, course.constant() ? v1::STRENGTH_PROVED : v1::STRENGTH_STATISTICAL);
     found.Title(words.title)

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
+import rl_families
 import rl_logs
 
 PLUMB = pathlib.Path(os.environ["PLUMBLINE_BIN_DIR"]) / "plumb"
@@ -34,8 +35,15 @@ def fault_of(expected, found):
 
 class Logs(unittest.TestCase):
     def test_disasters_and_healthy_runs(self):
+        self.judge(rl_logs.cases(*((10, 10, 180) if LONG else (1, 1, 1))))
+
+    def test_rewards_names_and_their_twins(self):
+        cases = list(rl_families.cases(10 if LONG else 1))
+        self.judge(cases if LONG else cases[::3])
+
+    def judge(self, cases):
         faults, count = [], 0
-        for name, expected, files in rl_logs.cases(*((10, 10, 180) if LONG else (1, 1, 1))):
+        for name, expected, files in cases:
             count += 1
             fault = fault_of(expected, findings(files))
             if fault:

@@ -241,6 +241,59 @@ TEST(DriftCause, AnotherUnitIsNamed) {
   }
 }
 
+// Writes one number per sequence, `factor` times the sum or the mean over its tokens, to a side.
+void Repeat(bool train, bool mean, double factor, RolloutSequence& s) {
+  double sum = 0;
+  for (const RolloutToken& t : s.tokens) sum += train ? t.rollout : t.train;
+  const double number = factor * (mean ? sum / static_cast<double>(s.tokens.size()) : sum);
+  for (RolloutToken& t : s.tokens) (train ? t.train : t.rollout) = number;
+}
+
+// Tests a column that has the sum or the mean of its sequence in each token. Another number, and
+// sequences of one token, are no unit. Both sides at once, in sequences of one length, have a
+// constant ratio that may have another cause.
+TEST(DriftCause, OneNumberPerSequenceIsNamed) {
+  for (const char* noise : {"none", "dense", "fp8"}) {
+    for (int which = 0; which < 8; ++which) {
+      const bool train = (which & 1) != 0, mean = (which & 2) != 0;
+      RolloutSpec spec = BaseRun("small");
+      spec.noise = noise;
+      spec.uneven = (which & 4) != 0;
+      const auto named = [&](const auto& change) {
+        return CauseOf(spec, 4, [&](int /*step*/, RolloutSequence& s) { change(s); });
+      };
+      const DriftCause cause = named([&](auto& s) { Repeat(train, mean, 1, s); });
+      EXPECT_EQ(cause.id, "units") << noise << which << cause.words;
+      EXPECT_NE(cause.fix.find(mean ? "mean" : "sum"), std::string::npos) << cause.fix;
+      EXPECT_NE(cause.fix.find(train ? "trainer's" : "rollout's"), std::string::npos) << cause.fix;
+      EXPECT_NE(named([&](auto& s) { Repeat(train, mean, 1.5, s); }).id, "units");
+      EXPECT_NE(named([&](auto& s) {
+                  s.tokens.resize(1);
+                  Repeat(train, mean, 1, s);
+                }).id,
+                "units");
+    }
+    RolloutSpec spec = BaseRun("small");
+    spec.noise = noise;
+    const auto both = [](int /*step*/, RolloutSequence& s) {
+      Repeat(true, false, 1, s);
+      Repeat(false, true, 1, s);
+      for (RolloutToken& t : s.tokens) t.rollout /= static_cast<double>(s.tokens.size());
+    };
+    EXPECT_NE(CauseOf(spec, 4, both).id, "units") << noise;
+    spec.uneven = true;
+    EXPECT_EQ(CauseOf(spec, 4,
+                      [](int /*step*/, RolloutSequence& s) {
+                        Repeat(true, false, 1, s);
+                        const double length = static_cast<double>(s.tokens.size());
+                        for (RolloutToken& t : s.tokens) t.rollout = t.train / length;
+                      })
+                  .id,
+              "units")
+        << noise;
+  }
+}
+
 // Tests weights that never arrive: the engine has those of the first step. A first step that is
 // equal by chance, before noise of constant size, is none.
 TEST(DriftCause, WeightsThatNeverArrive) {

@@ -1,5 +1,8 @@
 #include "audit/readers/log_text/drawn_rules.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "audit/readers/log_text/log_bytes.h"
 
 namespace plumbline::audit {
@@ -20,6 +23,16 @@ bool IsDrawnRule(std::string_view line) {
     if (line[at] != '\xE2' || (line[at + 1] != '\x94' && line[at + 1] != '\x95')) return false;
   }
   return true;
+}
+
+bool IsTitledRule(std::string_view line) {
+  Trim(&line, kSpaces, kSpaces);
+  const std::string_view sides[][2] = {{"\u256D\u2500\u2500", "\u2500\u2500\u256E"},
+                                       {"\u250C\u2500\u2500", "\u2500\u2500\u2510"},
+                                       {"\u250F\u2501\u2501", "\u2501\u2501\u2513"}};
+  return std::any_of(std::begin(sides), std::end(sides), [&](const auto& side) {
+    return line.starts_with(side[0]) && line.ends_with(side[1]) && !IsDrawnRule(line);
+  });
 }
 
 bool IsTopRule(std::string_view line) {

@@ -8,6 +8,9 @@ namespace plumbline::audit {
 // Returns true if the line has such signs alone, three at least.
 bool IsDrawnRule(std::string_view line);
 
+// Returns true if the line is the top rule of a box with a title: "╭── Metrics ──╮".
+bool IsTitledRule(std::string_view line);
+
 // Both require IsDrawnRule(line). Returns true if the rule begins a box.
 bool IsTopRule(std::string_view line);
 // Returns true if the rule is between two rows of a box.

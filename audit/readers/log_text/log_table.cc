@@ -165,6 +165,12 @@ bool LogTable::Take(std::string_view line, bool* whole) {
   const size_t first = line.find_first_not_of(" \t");
   if (first == std::string_view::npos || line.size() > 4096) return false;
   const char c = line[first];
+  if (c == '\xE2' && panel_.Begin(line)) {
+    box_.clear();
+    drawn_ = false;
+    return true;
+  }
+  if (c == '|' && panel_.TakeRow(line)) return true;
   if (c == '\xE2' && IsDrawnRule(line)) return TakeDrawnRule(line, whole) || active();
   if (c == '|' && drawn_ && TakePairs(CellsBetweenPipes(line))) return true;
   if (c == '|' || c == '-' || c == '+') {
@@ -345,6 +351,7 @@ bool LogTable::TakeBox(std::string_view line, bool* whole) {
 
 // Takes a rule. One between two rows does not end the box.
 bool LogTable::TakeDrawnRule(std::string_view line, bool* whole) {
+  panel_.End(kMostBox, &box_);
   if (!box_.empty() && IsInnerRule(line)) return true;
   drawn_ = IsTopRule(line) || (drawn_ && IsInnerRule(line));
   return TakeBox("---", whole);
@@ -371,7 +378,10 @@ bool LogTable::EndBox() {
   int best = -1;
   size_t at = box_.size();
   for (size_t i = 0; i < box_.size(); ++i) {
-    const int rank = box_[i].name.ends_with("total_timesteps") ? 0
+    const bool first =
+        box_[i].name.ends_with("total_timesteps") ||
+        box_[i].name.ends_with("/training_step");  // open-instruct also counts episodes
+    const int rank = first ? 0
                      : IsEpochName(box_[i].name)
                          ? 1000
                          : StepNameRank(box_[i].name.substr(box_[i].name.rfind('/') + 1));

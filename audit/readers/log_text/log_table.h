@@ -8,14 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "audit/readers/log_text/log_panel.h"
+
 namespace plumbline::audit {
 
 // One row, or one box.
 struct LogRow {
-  struct Value {
-    std::string name;
-    double value;
-  };
+  using Value = NamedNumber;
   bool epoch = false;     // the step is an epoch
   bool batches = false;   // the step counts batches of an epoch
   int64_t of_epoch = -1;  // epoch of the step; -1 if not stated
@@ -27,12 +26,13 @@ struct LogRow {
 
 // Reads "epoch  train_loss  valid_loss  time" and the rows below it (fastai, skorch, scikit-learn,
 // YOLO, a notebook's table), tables of Vowpal Wabbit, and boxes between rules, "| train/   |   |",
-// "|    loss | 2.5 |" (Stable-Baselines3, Spinning Up). Not thread-safe.
+// "|    loss | 2.5 |" (Stable-Baselines3, Spinning Up), and panels with a title (open-instruct).
+// Not thread-safe.
 class LogTable {
  public:
   // True if a header was read, so that rows may follow.
   bool active() const { return !columns_.empty(); }
-  bool in_drawn_box() const { return drawn_; }
+  bool in_drawn_box() const { return drawn_ || panel_.open(); }
   // Returns true if the line belongs to a table. If it ends a row or a box, sets *whole; see row().
   bool Take(std::string_view line, bool* whole);
   const LogRow& row() const { return row_; }
@@ -66,6 +66,7 @@ class LogTable {
   std::vector<LogRow::Value> box_;  // values since the box's first row
   std::string group_;               // "train/"
   bool drawn_ = false;              // below the first rule of a drawn box
+  LogPanel panel_;
 };
 
 }  // namespace plumbline::audit

@@ -2,8 +2,11 @@
 // of an epoch that did not end. Not thread-safe.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +14,20 @@
 #include "audit/readers/trainer_log/log_line.h"
 
 namespace plumbline::audit {
+
+inline bool HasLoss(const LogRecord& record) {
+  return std::any_of(record.values.begin(), record.values.end(),
+                     [](const LogRecord::Value& v) { return v.name == "loss"; });
+}
+
+// Returns the epoch that the row states.
+inline std::optional<double> EpochOf(const LogRecord& record) {
+  std::optional<double> epoch;
+  for (const LogRecord::Value& v : record.values) {
+    if (v.name == "epoch" && std::isfinite(v.value)) epoch = v.value;
+  }
+  return epoch;
+}
 
 // Holds the rows of the newest literal (log_text/log_literal.h). A growing history is printed
 // repeatedly; different lists of one length are not a history.

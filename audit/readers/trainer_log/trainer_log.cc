@@ -194,6 +194,9 @@ class TrainerLogFile : public TextPointFile {
   void Emit(PointSink* sink) {
     ++report().records;
     columns_.clear();
+    // If the epoch gave the first row its step, it gives all: bars may be above or below their row.
+    if (record_.how == LogRecord::Step::kShown && row_steps_ && EpochOf(record_))
+      record_.how = LogRecord::Step::kCounted;
     // A bar may begin below the first row.
     first_held_ =
         record_.how == LogRecord::Step::kCounted && notes_.counted == 0 && notes_.shown == 0;
@@ -314,17 +317,9 @@ class TrainerLogFile : public TextPointFile {
     return task == task_ ? "" : "task" + std::to_string(task) + "/";
   }
 
-  static bool HasLoss(const LogRecord& record) {
-    return std::any_of(record.values.begin(), record.values.end(),
-                       [](const LogRecord::Value& v) { return v.name == "loss"; });
-  }
-
   // Returns the step of a row that states none.
   int64_t WithoutStep() {
-    std::optional<double> epoch;
-    for (const LogRecord::Value& v : record_.values) {
-      if (v.name == "epoch" && std::isfinite(v.value)) epoch = v.value;
-    }
+    const std::optional<double> epoch = EpochOf(record_);
     if (epoch && !looked_for_totals_) {
       looked_for_totals_ = true;
       constexpr size_t kHead = 256 << 10, kTail = 64 << 10;
