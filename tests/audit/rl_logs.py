@@ -1,10 +1,12 @@
-"""Logs of reinforcement learning in the forms of eleven trainers: healthy runs, near-misses and disasters. Each case draws its
+"""Logs of reinforcement learning in the forms of twelve trainers: healthy runs, near-misses and disasters. Each case draws its
 lengths, levels and noise from a seed. A case is (form, name, expected, files): `expected` is a list of (rule, least level) of which one
 must be found, or None for a healthy run, which has no finding above a note."""
 
 import json
 import math
 import random
+
+from console_forms import fancy_grid
 
 
 class Run:
@@ -179,9 +181,26 @@ def plain(run):
         "vllm_kl": row["mismatch_kl"], "is_ratio_mean": row["ratio"], "frac_zero_std": row["zero_std"]}) + "\n" for row in run.rows)}
 
 
-FORMS = {form.__name__: form for form in (trl_state, trl_console, verl_console, verl_file, nemo, nemo_console, slime, prime, openrlhf, open_instruct, swift, tinker, plain)}
+def areal(run):
+    """The table below each step. It has no comparison with the engine, and no distance from a reference."""
+    text = ""
+    for row in run.rows:
+        stats = {"task_reward/avg": row["reward"], "task_reward/max": 1.0, "task_reward/min": 0.0, "final_reward/avg": row["reward"],
+                 "seq_len/avg": row["length"], "no_eos_ratios/avg": row["truncated"], "update/actor_loss/avg": row["loss"],
+                 "update/entropy/avg": row["entropy"], "update/entropy/min": 0.1 * row["entropy"], "update/clip_ratio/avg": row["clip"],
+                 "update/approx_kl/avg": row["step_kl"], "update/importance_weight/avg": 1.0, "update/dual_clip_ratio/avg": 0.0,
+                 "update/grad_norm": row["grad_norm"], "update/lr": row["lr"]}
+        of = f"{row['step']}/{run.points}"
+        text += f"20260811-10:00:{row['step'] % 60:02d}.123 StatsLogger INFO: Epoch 1/1 Step {of} Train step {of} done.\n"
+        text += fancy_grid({"ppo_actor/" + name: value for name, value in stats.items()}, 4) + "\n"
+    return {"areal.log": text}
 
-UNLOGGED = {("nemo_console", "entropy"), ("nemo_console", "reference-kl")}  # the form has no such values
+
+FORMS = {form.__name__: form for form in (trl_state, trl_console, verl_console, verl_file, nemo, nemo_console, slime, prime, openrlhf, open_instruct, swift, tinker, plain, areal)}
+
+# The form has no such values.
+UNLOGGED = {("nemo_console", "entropy"), ("nemo_console", "reference-kl"), ("areal", "reference-kl"), ("areal", "mismatch"),
+            ("areal", "ratio")}
 
 # Disasters begin at a row within the second quarter of the run.
 
