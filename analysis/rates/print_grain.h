@@ -18,12 +18,12 @@ class PrintGrain {
     before_ = newest_;
     newest_ = size;
     while (decimals_ <= kMost && !IsWhole(size)) ++decimals_;
-    // The quotient is the number that a log of so many decimals is read as.
+    // The quotient is the number that a log with `decimals_` decimals is read as.
     const double tens = std::pow(10.0, static_cast<double>(decimals_));
     if (decimals_ <= kMost && std::round(size * tens) / tens != size) ++computed_;
   }
 
-  // Returns true if two values or more lie next to a multiple, as computed numbers do and printed
+  // Returns true if two values or more lie close to a multiple, as computed numbers do and printed
   // ones do not (1.7500000000000005e-05): they were not rounded.
   bool unrounded() const { return computed_ >= 2; }
 
