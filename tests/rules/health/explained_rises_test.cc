@@ -39,7 +39,8 @@ v1::Level LevelOf(const Columns& columns, int points, uint64_t seed) {
   v1::Level highest = v1::LEVEL_UNSPECIFIED;
   auto engine =
       Engine::Create({.rules = {"health/loss-divergence"}}, [&](const v1::Verdict& verdict) {
-        if (verdict.has_finding()) highest = std::max(highest, verdict.finding().level());
+        if (verdict.rule() == "health/loss-divergence" && verdict.has_finding())
+          highest = std::max(highest, verdict.finding().level());
       });
   EXPECT_TRUE(engine.ok()) << engine.status();
   EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());

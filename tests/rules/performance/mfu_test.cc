@@ -85,7 +85,8 @@ v1::Level LevelOfSpeed(const std::string& op, double (*course)(double), double (
   EngineConfig config;
   config.rules = {"performance/mfu"};
   auto engine = Engine::Create(config, [&](const v1::Verdict& verdict) {
-    if (verdict.has_finding()) level = std::max(level, verdict.finding().level());
+    if (verdict.rule() == "performance/mfu" && verdict.has_finding())
+      level = std::max(level, verdict.finding().level());
   });
   EXPECT_TRUE(engine.ok()) << engine.status();
   EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
