@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <random>
 
 #include "analysis/drift/run.h"
 #include "analysis/statistics/statistics.h"
@@ -47,23 +48,28 @@ RolloutSpec Honest(int sequences, int run) {
   return spec;
 }
 
-// The slope on log mu of an honest run whose differences have a random sign for each context: its
-// expectation is 0.
-SlopeFit SignlessFit(const RolloutSpec& spec) {
-  ClusteredSlope slope;
+// The slopes on log mu of an honest run whose differences have a random sign for each context, or
+// for each sequence: their expectation is 0.
+std::array<SlopeFit, 2> SignlessFits(const RolloutSpec& spec) {
+  std::array<ClusteredSlope, 2> slopes;
+  std::mt19937_64 random(static_cast<uint64_t>(spec.seed));
+  std::normal_distribution<double> normal;
   RolloutSimulator simulator(spec);
   for (const RolloutSequence& sequence : simulator.Step(0)) {
+    // A sequence's differences grow with log mu, by a random slope.
+    const double of_sequence = normal(random);
     for (const RolloutToken& t : sequence.tokens) {
       const auto bits = std::bit_cast<uint64_t>(
           std::isfinite(t.train_entropy) ? t.train_entropy : t.rollout + double(t.token));
       const ContextKey context = ContextKeyOf(bits);
       const double sign =
           (ContextKeyOf(bits + static_cast<uint64_t>(spec.seed)) >> 20) % 2 ? 1 : -1;
-      slope.Add(t.rollout, sign * (t.train - t.rollout), context);
+      slopes[0].Add(t.rollout, sign * (t.train - t.rollout), context);
+      slopes[1].Add(t.rollout, of_sequence * t.rollout, context);
     }
-    slope.EndSequence();
+    for (ClusteredSlope& slope : slopes) slope.EndSequence();
   }
-  return slope.Fit();
+  return {slopes[0].Fit(), slopes[1].Fit()};
 }
 
 // Deviations of the slope: with Student's t after the error over contexts is widened for their
@@ -82,24 +88,30 @@ Deviations DeviationsOf(const SlopeFit& fit) {
 TEST(DriftSlopes, LevelOfTheSlopeOfFewSequences) {
   const int runs = Long() ? 2000 : 10;
   for (const int sequences : {4, 8, 16, 32, 64}) {
-    std::map<double, std::array<int, 3>> alarms;
+    std::array<std::map<double, std::array<int, 3>>, 2> alarms;
     for (int run = 0; run < runs; ++run) {
-      const Deviations z = DeviationsOf(SignlessFit(Honest(sequences, run)));
-      for (const double deviations : {1.96, 2.576, 3.29}) {
-        std::array<int, 3>& count = alarms[deviations];
-        count[0] += z.twice > deviations;
-        count[1] += z.only_contexts > deviations;
-        count[2] += z.once > deviations;
+      const std::array<SlopeFit, 2> fits = SignlessFits(Honest(sequences, run));
+      for (size_t by = 0; by < fits.size(); ++by) {
+        const Deviations z = DeviationsOf(fits[by]);
+        for (const double deviations : {1.96, 2.576, 3.29}) {
+          std::array<int, 3>& count = alarms[by][deviations];
+          count[0] += z.twice > deviations;
+          count[1] += z.only_contexts > deviations;
+          count[2] += z.once > deviations;
+        }
       }
     }
-    std::printf("%d sequences, %d runs:", sequences, runs);
-    for (const auto& [deviations, count] : alarms) {
-      const double expected = runs * std::erfc(deviations / std::sqrt(2.0));
-      std::printf(" above %.3g (%.3g expected) twice %d, contexts only %d, once %d;", deviations,
-                  expected, count[0], count[1], count[2]);
-      EXPECT_LE(count[2], expected + 4 * std::sqrt(expected) + 1) << sequences;
+    for (size_t by = 0; by < alarms.size(); ++by) {
+      std::printf("%d sequences, by %s, %d runs:", sequences, by == 0 ? "context" : "sequence",
+                  runs);
+      for (const auto& [deviations, count] : alarms[by]) {
+        const double expected = runs * std::erfc(deviations / std::sqrt(2.0));
+        std::printf(" above %.3g (%.3g expected) twice %d, contexts only %d, once %d;", deviations,
+                    expected, count[0], count[1], count[2]);
+        EXPECT_LE(count[2], expected + 4 * std::sqrt(expected) + 1) << sequences;
+      }
+      std::printf("\n");
     }
-    std::printf("\n");
   }
 }
 
