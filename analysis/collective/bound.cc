@@ -9,104 +9,17 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
-#include "base/exact_sum.h"
+#include "analysis/collective/sum_columns.h"
 
 namespace plumbline::analysis {
 namespace {
 
-constexpr size_t kFewestOfFactor = 8;  // elements that must agree on a common factor
-
-// One element: the exact result and the bound of its error.
-struct Column {
-  int32_t sample = -1;
-  double exact = 0;
-  double mass = 0;  // sum |x|; an average divides it
-};
-
-bool KnowsWire(const ReductionCase& c) {
-  return c.wire_declared || FormatOf(c.input_dtype).precision <= FormatOf(DType::kF16).precision;
-}
-
-int PrecisionOf(const ReductionCase& c) {
-  const int stated = FormatOf(c.wire_dtype).precision;
-  return KnowsWire(c) ? stated : std::min(stated, FormatOf(DType::kBF16).precision);
-}
-
-// Returns columns with finite inputs whose summed magnitudes stay within the wire's range.
-std::vector<Column> ColumnsOf(const ReductionCase& c) {
-  std::vector<Column> columns;
-  const uint32_t divisor = c.average() ? static_cast<uint32_t>(c.ranks) : 1;
-  const double most = FormatOf(c.wire_dtype).max_finite / 2;
-  for (int32_t i = 0; i < c.samples; ++i) {
-    ExactSum sum;
-    double mass = 0;
-    for (int r = 0; r < c.ranks && std::isfinite(mass); ++r) {
-      const double x = c.input(r, i);
-      mass += std::fabs(x);
-      if (std::isfinite(x)) sum.Add(x);
-    }
-    if (!(mass < most)) continue;
-    columns.push_back(
-        {i, sum.RoundTo(DType::kF64, RoundingMode::kNearestEven, divisor), mass / divisor});
-  }
-  return columns;
-}
-
-// The largest possible error of a computed result.
-class Tolerance {
- public:
-  Tolerance(const ReductionCase& c, int precision, bool nearest) : result_(c.result_dtype()) {
-    const double unit = PowerOfTwo((nearest ? 0 : 1) - precision);
-    const double terms = (c.ranks + 4) * unit;
-    // If additions round to nearest, the bound needs no second order in the additions (Jeannerod
-    // and Rump 2013). The four other roundings bring it.
-    factor_ = nearest ? terms * (1 + 8 * unit) : terms < 1 ? terms / (1 - terms) : INFINITY;
-    // Subnormals of every operand, flushed or not.
-    floor_ = (c.ranks + 2) * PowerOfTwo(FormatOf(c.wire_dtype).min_exponent);
-  }
-
-  double Of(const Column& column, double scale = 1) const {
-    scale = std::fabs(scale);
-    const double sum = scale * (factor_ * column.mass + floor_);
-    return sum + UlpOf(scale * std::fabs(column.exact) + sum, result_);
-  }
-
- private:
-  DType result_;
-  double factor_;
-  double floor_;
-};
-
-// Returns true if all results are within the bound of `scale` times the sum.
-bool Fits(const std::vector<Column>& columns, const std::vector<double>& y, double scale,
-          const Tolerance& tolerance) {
-  return std::all_of(columns.begin(), columns.end(), [&](const Column& column) {
-    const double value = y[static_cast<size_t>(column.sample)];
-    return std::fabs(value - scale * column.exact) <= tolerance.Of(column, scale);
-  });
-}
-
-// Returns the scale that brings the sums closest to y. If there is none, returns 0.
-double CommonFactor(const std::vector<Column>& columns, const std::vector<double>& y) {
-  double products = 0, squares = 0, largest = 0;
-  size_t informative = 0;
-  for (const Column& column : columns) largest = std::max(largest, std::fabs(column.exact));
-  if (!(largest > 0)) return 0;
-  for (const Column& column : columns) {
-    const double s = column.exact / largest, value = y[static_cast<size_t>(column.sample)];
-    informative += value != 0 && s != 0;
-    products += value / largest * s;
-    squares += s * s;
-  }
-  return informative < kFewestOfFactor || !std::isfinite(products) ? 0 : products / squares;
-}
-
 // Returns the common magnitude to which every deviating element is cut.
-double ClippedAt(const std::vector<Column>& columns, const std::vector<double>& y,
-                 const Tolerance& tolerance) {
+double ClippedAt(const std::vector<SumColumn>& columns, const std::vector<double>& y,
+                 const SumTolerance& tolerance) {
   double limit = 0;
   int cut = 0;
-  for (const Column& column : columns) {
+  for (const SumColumn& column : columns) {
     const double value = y[static_cast<size_t>(column.sample)];
     if (std::fabs(value - column.exact) <= tolerance.Of(column)) continue;
     const bool shorter = std::fabs(value) < std::fabs(column.exact) && value * column.exact > 0;
@@ -114,7 +27,7 @@ double ClippedAt(const std::vector<Column>& columns, const std::vector<double>& 
     limit = std::fabs(value);
     ++cut;
   }
-  for (const Column& column : columns) {
+  for (const SumColumn& column : columns) {
     if (std::fabs(y[static_cast<size_t>(column.sample)]) > limit) return 0;
   }
   return cut >= 1 ? limit : 0;
@@ -122,11 +35,11 @@ double ClippedAt(const std::vector<Column>& columns, const std::vector<double>& 
 
 // Returns true if every deviating element is zero and no kept sum was smaller: only the largest
 // were kept.
-bool KeepsLargest(const std::vector<Column>& columns, const std::vector<double>& y,
-                  const Tolerance& tolerance) {
+bool KeepsLargest(const std::vector<SumColumn>& columns, const std::vector<double>& y,
+                  const SumTolerance& tolerance) {
   double largest_zeroed = 0, least_kept = INFINITY;
   size_t zeroed = 0;
-  for (const Column& column : columns) {
+  for (const SumColumn& column : columns) {
     const double value = y[static_cast<size_t>(column.sample)], size = std::fabs(column.exact);
     const bool off = std::fabs(value - column.exact) > tolerance.Of(column);
     if (off && value != 0) return false;
@@ -147,13 +60,13 @@ struct Broken {
   BrokenSum worst;
 };
 
-Broken CountBeyond(const std::vector<Column>& columns, const std::vector<double>& y,
-                   const Tolerance& tolerance, bool non_finite_too) {
+Broken CountBeyond(const std::vector<SumColumn>& columns, const std::vector<double>& y,
+                   const SumTolerance& tolerance, bool non_finite_too) {
   Broken out;
   double within = 0;  // the largest error among elements within their bound
   std::vector<double> errors;
   double worst = 0;
-  for (const Column& column : columns) {
+  for (const SumColumn& column : columns) {
     const double value = y[static_cast<size_t>(column.sample)];
     if (!std::isfinite(value) && !non_finite_too) continue;
     const double error = std::fabs(value - column.exact), bound = tolerance.Of(column);
@@ -189,23 +102,11 @@ bool RoundsToNearest(const ReductionReplay& replay) {
          replay.runner_up.find("cut") == std::string::npos;
 }
 
-// Returns the root mean square deviation of y from `scale` times the sums, relative to that of the
-// sums.
-double Residual(const std::vector<Column>& columns, const std::vector<double>& y, double scale) {
-  double off = 0, all = 0;
-  for (const Column& column : columns) {
-    const double value = y[static_cast<size_t>(column.sample)];
-    off += (value - scale * column.exact) * (value - scale * column.exact);
-    all += value * value;
-  }
-  return all > 0 ? std::sqrt(off / all) : INFINITY;
-}
-
 // Returns true if a factor was applied, although rounding alone could explain any result over this
 // number of ranks. The factor must be 1/N, or far from 1 with all elements following it: rounding
 // does not make every sum a third of itself.
-bool ActsAsFactor(const std::vector<Column>& columns, const std::vector<double>& y, double factor,
-                  int ranks) {
+bool ActsAsFactor(const std::vector<SumColumn>& columns, const std::vector<double>& y,
+                  double factor, int ranks) {
   const double off = Residual(columns, y, factor);
   if (std::fabs(factor * ranks - 1) < 0.02) return Residual(columns, y, 1) > 4 * off && off < 0.5;
   if ((factor < 0.3 || factor > 3) && off < 0.05) return true;
@@ -215,11 +116,11 @@ bool ActsAsFactor(const std::vector<Column>& columns, const std::vector<double>&
 // Returns true if the results follow one multiple of the exact sums within two roundings. Sums in
 // few bits deviate by more, so the results were summed accurately, stored, and then scaled. A
 // quarter of a unit is allowed for the error of the factor.
-bool FollowsTightly(const std::vector<Column>& columns, const std::vector<double>& y, double factor,
-                    DType result) {
+bool FollowsTightly(const std::vector<SumColumn>& columns, const std::vector<double>& y,
+                    double factor, DType result) {
   if (!(std::fabs(factor - 1) > 4 * PowerOfTwo(-FormatOf(result).precision))) return false;
   std::set<double> mantissas;
-  for (const Column& column : columns) {
+  for (const SumColumn& column : columns) {
     const double value = y[static_cast<size_t>(column.sample)];
     const double stored = std::fabs(factor) * UlpOf(column.exact, result) / 2;
     const double room = 0.75 * UlpOf(value, result) + stored;
@@ -233,9 +134,9 @@ bool FollowsTightly(const std::vector<Column>& columns, const std::vector<double
 // Returns true if |y - s| < |s| over all elements, which defines a compression operator
 // (Karimireddy et al., "Error Feedback Fixes SignSGD", 2019). Unrelated values deviate by more than
 // zeros would.
-bool Contracts(const std::vector<Column>& columns, const std::vector<double>& y) {
+bool Contracts(const std::vector<SumColumn>& columns, const std::vector<double>& y) {
   double off = 0, all = 0;
-  for (const Column& column : columns) {
+  for (const SumColumn& column : columns) {
     const double d = y[static_cast<size_t>(column.sample)] - column.exact;
     off += d * d;
     all += column.exact * column.exact;
@@ -244,8 +145,8 @@ bool Contracts(const std::vector<Column>& columns, const std::vector<double>& y)
 }
 
 // Returns "" if the results are not a common multiple of the sums.
-std::string FactorExplanation(const std::vector<Column>& columns, const ReductionCase& c,
-                              const Tolerance& tolerance, bool beyond) {
+std::string FactorExplanation(const std::vector<SumColumn>& columns, const ReductionCase& c,
+                              const SumTolerance& tolerance, bool beyond) {
   double factor = CommonFactor(columns, c.output);
   if (factor == 0) return "";
   const double share = 1.0 / c.ranks;
@@ -260,8 +161,8 @@ std::string FactorExplanation(const std::vector<Column>& columns, const Reductio
       factor, factor);
 }
 
-void CheckOthers(const ReductionCase& c, const std::vector<Column>& columns,
-                 const Tolerance& tolerance, SumBound* bound) {
+void CheckOthers(const ReductionCase& c, const std::vector<SumColumn>& columns,
+                 const SumTolerance& tolerance, SumBound* bound) {
   if (c.ranks < 3 || !c.output_majority) return;
   for (const ReductionCase::Other& other : c.others) {
     const Broken seen = CountBeyond(columns, other.values, tolerance, true);
@@ -285,8 +186,8 @@ bool IsPlainSum(const std::string& algorithm) {
 
 void PreferMajority(ReductionCase& c) {
   if (c.majority < 0) return;
-  const std::vector<Column> columns = ColumnsOf(c);
-  const Tolerance tolerance(c, PrecisionOf(c), false);
+  const std::vector<SumColumn> columns = SumColumnsOf(c);
+  const SumTolerance tolerance(c, BoundPrecision(c), false);
   ReductionCase::Other& usual = c.others[static_cast<size_t>(c.majority)];
   const int32_t first = CountBeyond(columns, c.output, tolerance, true).beyond;
   if (first == 0 || CountBeyond(columns, usual.values, tolerance, true).beyond > 0) return;
@@ -303,11 +204,11 @@ void PreferMajority(ReductionCase& c) {
 
 SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, double postscale) {
   SumBound bound;
-  const std::vector<Column> columns = ColumnsOf(c);
+  const std::vector<SumColumn> columns = SumColumnsOf(c);
   bound.compared = static_cast<int32_t>(columns.size());
-  bound.precision = PrecisionOf(c);
+  bound.precision = BoundPrecision(c);
   bound.nearest = KnowsWire(c) && RoundsToNearest(replay);
-  const Tolerance tolerance(c, bound.precision, bound.nearest);
+  const SumTolerance tolerance(c, bound.precision, bound.nearest);
   const Broken seen = CountBeyond(columns, c.output, tolerance, false);
   bound.beyond = seen.beyond;
   bound.worst = seen.worst;

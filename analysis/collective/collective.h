@@ -8,3 +8,4 @@
 #include "analysis/collective/errors.h"                // IWYU pragma: export
 #include "analysis/collective/narrow_verdict.h"        // IWYU pragma: export
 #include "analysis/collective/reduction_statistics.h"  // IWYU pragma: export
+#include "analysis/collective/saturated.h"             // IWYU pragma: export

@@ -93,9 +93,13 @@ v1::Verdict CopyChecksums::Found(const std::string& op, const Series& series,
       .Measured("ranks that differ", static_cast<double>(series.odd.size()), "ranks")
       .Threshold(0, "copies are the same bits")
       .Fix(
-          "Reload that rank's weights from another replica. If one element differs, test its "
-          "memory (dcgmi diag -r 3, ECC counters). If all differ, find what is not synchronised: "
-          "DDP no_sync, parameters added after wrapping, seeds.")
+          series.agreed
+              ? "Reload that rank's weights from another replica. If one element differs, test its "
+                "memory (dcgmi diag -r 3, ECC counters). If all differ, find what is not "
+                "synchronised: DDP no_sync, parameters added after wrapping, seeds."
+              : "Find the all-reduce that is missing: DDP no_sync on the wrong micro-batch, "
+                "parameters added after wrapping; or weights that begin differently (seeds). If "
+                "only one element differs, test that rank's memory (dcgmi diag -r 3).")
       .At("", op, *series.parted, *series.parted, series.odd);
   google::protobuf::Struct& witness = *found.finding().mutable_witness();
   Put(witness, "first step that differs", static_cast<double>(*series.parted));

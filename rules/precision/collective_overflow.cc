@@ -28,6 +28,8 @@ subnormal instead: the overflow is invisible, what it costs is not.
 |---|---|---|
 | up to a quarter of the dtype's largest value | pass | four times the ranks or the loss scale still fit |
 | above a quarter | note | the next doubling but one of ranks or loss scale overflows |
+| an output that is finite though the exact sum does not fit (it saturated) | error | the step uses a wrong gradient; a
+loss scaler, which looks for infinities, never halves |
 | an output that is infinite though the result fits | error | the step is skipped, or with no scaler the weights
 become NaN; a scaler halves until sums fit and gradients below 6e-8 are lost (Micikevicius et al., 2018) |
 
@@ -45,7 +47,10 @@ become NaN; a scaler halves until sums fit and gradients below 6e-8 are lost (Mi
 **What it checks.** At every sampled element of a collective: finite inputs whose exact result (after the division of
 an average, and the `postscale` that the trainer applies) is finite in the wire's dtype, and an output that is not. The
 order of sum and division is named by replay (`precision/collective-sum`). Where the addends' magnitudes together are
-too small for any partial sum to overflow, the finding states this: something else wrote the NaN or infinity. A sum or
+too small for any partial sum to overflow, the finding states this: something else wrote the NaN or infinity. The
+reverse is checked too: if an exact sum is beyond the largest fp16 by more than any order of additions can err,
+and its output is that value, it has saturated (cause `saturated`). Results that can only be sums must be the sums, and no
+output may be infinite: this excludes a factor or a clip after the sum. A sum or
 partial sum above a quarter of the dtype's largest value is a note: four times as many ranks, or a loss scale four times
 as large, overflow.
 
@@ -104,6 +109,14 @@ class CollectiveOverflow : public Rule {
     Site& site = sites_[CollectiveKeyOf(step)];
     site.Take(step);
     for (const auto& a : all) {
+      // Sums that were scaled as declared can have saturated before.
+      const bool decoded = a->blocked.empty() || a->bound.postscaled;
+      const SaturatedSums saturated =
+          decoded ? FindSaturated(a->c, PostscaleOf(*a)) : SaturatedSums();
+      if (saturated.found() && site.reported < v1::LEVEL_ERROR) {
+        site.reported = v1::LEVEL_ERROR;
+        out.Add(Saturated(*a, saturated));
+      }
       if (!a->blocked.empty()) {
         if (site.blocked.empty()) site.blocked = a->blocked;
         continue;
@@ -267,6 +280,32 @@ class CollectiveOverflow : public Rule {
     Put(w, "largest_input", LargestInput(c, first.column));
     Put(w, "largest_finite", FormatOf(c.result_dtype()).max_finite);
     found.Fix(kFix);
+    return Complete(a, found.Take());
+  }
+
+  static v1::Verdict Saturated(const ReductionAnalysis& a, const SaturatedSums& sums) {
+    const ReductionCase& c = a.c;
+    const char* dtype = DTypeName(c.result_dtype());
+    const auto element = static_cast<double>(c.offsets[static_cast<size_t>(sums.sample)]);
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title(absl::StrCat("sums beyond the largest ", dtype, " are stored as that value"))
+        .Explain(absl::StrFormat(
+            "%d of %d sampled results over %d ranks are ±%.6g, although their exact sum is beyond "
+            "%.6g, the largest %s (%.6g at element %.0f). A loss scaler looks for Inf, so it does "
+            "not notice, and keeps its scale.",
+            sums.saturated, sums.compared, c.ranks, sums.level, sums.limit, dtype, sums.exact,
+            element))
+        .Cause("saturated", 1)
+        .Measured("results that saturated", sums.saturated, "samples")
+        .Threshold(0, "a sum that does not fit gives Inf")
+        .Samples(static_cast<uint64_t>(sums.compared))
+        .Witness("element", element)
+        .Witness("exact_sum", sums.exact)
+        .Witness("largest_finite", sums.limit);
+    found.Fix(
+        "Reduce in fp32 or bf16 (FSDP reduce_dtype=torch.float32, Megatron-LM "
+        "--accumulate-allreduce-grads-in-fp32), or divide before the sum (DeepSpeed "
+        "prescale_gradients). Do not clamp or nan_to_num before the loss scaler has seen Inf.");
     return Complete(a, found.Take());
   }
 

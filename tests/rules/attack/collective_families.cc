@@ -89,6 +89,13 @@ Values Column(const Recorded& call, int kind, double center, Dice& dice) {
 
 }  // namespace
 
+double StochasticRound(double x, DType t, Dice& dice) {
+  const double low = RoundToFormat(x, t, RoundingMode::kDown);
+  const double high = RoundToFormat(x, t, RoundingMode::kUp);
+  if (low == high || !std::isfinite(low) || !std::isfinite(high)) return RoundToFormat(x, t);
+  return dice.Uniform() < (x - low) / (high - low) ? high : low;
+}
+
 Recorded DrawCall(Dice& dice) {
   Recorded call;
   call.ranks = dice.One({2, 3, 4, 5, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256});

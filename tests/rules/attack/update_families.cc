@@ -78,13 +78,6 @@ void SumIn(Product& p, DType t) {
 
 }  // namespace
 
-double StochasticRound(double x, DType t, Dice& dice) {
-  const double low = RoundToFormat(x, t, RoundingMode::kDown);
-  const double high = RoundToFormat(x, t, RoundingMode::kUp);
-  if (low == high || !std::isfinite(low) || !std::isfinite(high)) return RoundToFormat(x, t);
-  return dice.Uniform() < (x - low) / (high - low) ? high : low;
-}
-
 std::vector<ArithmeticFamily> CleanUpdates() {
   return {
       Update("nearest", [](UpdateRunSpec&, Dice&) {}),
