@@ -7,16 +7,16 @@
 #include <string_view>
 #include <utility>
 
-#include "analysis/role/name_words.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 #include "analysis/role/role.h"
-#include "analysis/series/series.h"
 
 namespace plumbline::rules {
 namespace {
 
 constexpr size_t kMostCompanions = 32, kMostChanges = 64;
 
-bool NamesPhase(const NameWords& words) {
+bool NamesPhase(const PlainWords& words) {
   constexpr std::string_view kNames[] = {
       "stage",          "phase",          "task",       "task id",           "seq len",
       "seqlen",         "seq length",     "difficulty", "sequence length",   "max len",
@@ -32,23 +32,23 @@ bool NamesPhase(const NameWords& words) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
-bool NamesWeight(const NameWords& words) {
+bool NamesWeight(const PlainWords& words) {
   constexpr std::string_view kLast[] = {
       "weight", "coef",   "coeff",   "coefficient", "beta",         "alpha",   "lambda",
       "mixup",  "cutmix", "dropout", "smoothing",   "augmentation", "capacity"};
   constexpr std::string_view kOther[] = {"decay", "norm", "grad", "std", "lr", "rate", "layers"};
   constexpr std::string_view kFirst[] = {"w", "weight", "coef", "lambda", "alpha", "beta"};
   constexpr size_t kMostWords = 4;
-  return !words.empty() && words.size() <= kMostWords && !HasAny(words, kOther) &&
+  return !words.empty() && words.size() <= kMostWords && !HasAnyWord(words, kOther) &&
          (std::find(std::begin(kLast), std::end(kLast), words.back()) != std::end(kLast) ||
           std::find(std::begin(kFirst), std::end(kFirst), words.front()) != std::end(kFirst));
 }
 
-bool NamesQuality(const NameWords& words) {
+bool NamesQuality(const PlainWords& words) {
   constexpr std::string_view kAny[] = {"acc",  "accuracy", "top1", "top5",    "auc",       "auroc",
                                        "map",  "miou",     "f1",   "bleu",    "precision", "recall",
                                        "psnr", "ssim",     "dice", "success", "ndcg",      "mrr"};
-  return HasAny(words, kAny);
+  return HasAnyWord(words, kAny);
 }
 
 double MedianOfBlocks(std::span<const BlockMedians::Block> blocks) {
@@ -68,12 +68,21 @@ size_t BlocksUpTo(const BlockMedians& course, double step) {
 
 }  // namespace
 
+PlainWords PlainWordsOf(const std::string& op) {
+  return absl::StrSplit(absl::AsciiStrToLower(op), absl::ByAnyChar("/_-.: ()[]"),
+                        absl::SkipEmpty());
+}
+
+bool HasAnyWord(const PlainWords& words, std::span<const std::string_view> any) {
+  return std::find_first_of(words.begin(), words.end(), any.begin(), any.end()) != words.end();
+}
+
 Companions::Kind Companions::KindOf(const std::string& op) {
   const SeriesRole role = RoleByName(op);
   if (role == SeriesRole::kAuxiliaryLoss)
     return SideByName(op) == GameSide::kNone ? Kind::kTerm : Kind::kNone;
   if (role != SeriesRole::kNone && role != SeriesRole::kAccuracy) return Kind::kNone;
-  const NameWords words = WordsOfName(op);
+  const PlainWords words = PlainWordsOf(op);
   return NamesPhase(words)     ? Kind::kPhase
          : NamesWeight(words)  ? Kind::kWeight
          : NamesQuality(words) ? Kind::kQuality

@@ -4,18 +4,25 @@
 #pragma once
 
 #include <cmath>
-#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "analysis/series/block_medians.h"
+#include "analysis/series/series.h"
 #include "base/archive.h"
 #include "rules/analysis_names.h"
 
 namespace plumbline::rules {
+
+// The words of a series' name, in lower case, split at separators.
+using PlainWords = std::vector<std::string>;
+PlainWords PlainWordsOf(const std::string& op);
+bool HasAnyWord(const PlainWords& words, std::span<const std::string_view> any);
 
 class Companions {
  public:
@@ -43,8 +50,8 @@ class Companions {
   // Returns the phase that changes within `within` steps of a step. A series that changes in more
   // than an eighth of the points names no phases.
   std::optional<std::string> PhaseNear(int64_t step, double within, uint64_t points) const;
-  // Returns the weight that moved by a fifth of its span or more from `within` steps before a step to
-  // `until`, and that mostly moves in one direction.
+  // Returns the weight that moved by a fifth of its span or more from `within` steps before a step
+  // to `until`, and that mostly moves in one direction.
   std::optional<std::string> WeightMoved(int64_t step, double within,
                                          double until = HUGE_VAL) const;
   // Returns the term that rose most since a step, and by how much.

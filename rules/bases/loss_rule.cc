@@ -1,5 +1,6 @@
 #include "rules/bases/loss_rule.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -95,8 +96,27 @@ void LossRule::JudgeRun(const RunSummary& summary, VerdictSink& out) {
   }
 }
 
-void LossRule::Soften(const LossSeries& series, FindingBuilder* found) {
-  found->Level(v1::LEVEL_NOTE)
+namespace {
+
+// Returns true for a part of a loss that ends a hundred times above its first values: boxes that a
+// detector finds do not raise it that far.
+bool RoseTooFar(const LossSeries& series) {
+  constexpr double kMost = 100;
+  constexpr size_t kFirst = 3;
+  const auto& blocks = series.detector.course().blocks();
+  if (series.share == LossSeries::Share::kWhole || series.detector.linear() ||
+      blocks.size() < 2 * kFirst)
+    return false;
+  double highest = -HUGE_VAL;
+  for (size_t i = 0; i < kFirst; ++i) highest = std::max(highest, blocks[i].median);
+  return blocks.back().median - highest >= std::log(kMost);
+}
+
+}  // namespace
+
+void LossRule::Soften(const LossSeries& series, FindingBuilder* found) const {
+  const bool far = !IsPolicy() && RoseTooFar(series);
+  found->Level(far ? std::min(found->finding().level(), v1::LEVEL_WARNING) : v1::LEVEL_NOTE)
       .Assume(series.share != LossSeries::Share::kWhole
                   ? "it is a part of the loss: another training loss is also recorded"
                   : "it is a sum over models that train against each other; their own losses, or "

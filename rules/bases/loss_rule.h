@@ -66,8 +66,9 @@ class LossRule : public ScalarRule {
   bool MayRise(const LossSeries& series) const { return shared_.run().MayRise(series, roles_); }
   // True if a training loss of the same processes falls to its end.
   bool TrainingFalls(const LossSeries& series) const { return shared_.run().AnotherFalls(series); }
-  // Makes the finding a note, with the reason, if the series may rise.
-  static void Soften(const LossSeries& series, FindingBuilder* found);
+  // Makes the finding a note, with the reason, for a series that may rise; a warning for a part
+  // that ends a hundred times above its first values, in a run without rewards.
+  void Soften(const LossSeries& series, FindingBuilder* found) const;
   // Lowers a rise's level, with the reason, if another series explains it (Companions): a note if a
   // part of the loss falls, and a weight moves or a term accounts for half of the rise; else a
   // warning, if a phase changes at its onset, a weight moves, or an evaluation improves to the end.

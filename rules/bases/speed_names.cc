@@ -7,7 +7,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
-#include "analysis/role/name_words.h"
 #include "analysis/role/role.h"
 #include "base/names/name_memo.h"
 #include "rules/bases/companions.h"
@@ -40,9 +39,10 @@ Pace FindPace(const std::string& op) {
 }
 
 bool FindWork(const std::string& op) {
-  const NameWords words = WordsOfName(op);
-  return Companions::KindOf(op) == Companions::Kind::kPhase || InARow(words, "batch", "size") ||
-         InARow(words, "world", "size") || Has(words, "gpus");
+  constexpr std::string_view kSized[] = {"batch", "world"}, kSize[] = {"size"}, kGpus[] = {"gpus"};
+  const PlainWords words = PlainWordsOf(op);
+  return Companions::KindOf(op) == Companions::Kind::kPhase || HasAnyWord(words, kGpus) ||
+         (HasAnyWord(words, kSized) && HasAnyWord(words, kSize));
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ finding until the ramp is over.
   it is treated as any loss: declare `"loss" = "auxiliary-loss"` in a map. With `"loss" = "loss"` in a map it is judged in full.
 - *Parts.* `l1_loss`, `l2_loss`, `nll_loss` and `loss_box_reg` are losses. If another training loss is logged, they
   are parts of it, and their rise is a note: weights
-  grow, a detector finds more boxes to place as it learns, and preferred answers become less likely relative to others. So is the rise of
+  grow, a detector finds more boxes to place as it learns, and preferred answers become less likely relative to others (a warning, if it ends at a hundred times its first values). So is the rise of
   `depth_loss` next to `loss`, `total_loss` or `lm_loss`, and where none of these is logged but another loss falls to the end.
 - *Noise.* If an excursion begins within the first 128 points, after points that were quiet by chance (their scale is under two thirds of the
   noise of all neighbours so far), and its peak is within 8 standard deviations of that noise, it is a note.

@@ -11,8 +11,8 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "analysis/policy/policy.h"
-#include "analysis/role/name_words.h"
 #include "analysis/series/series.h"
+#include "rules/bases/companions.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -201,7 +201,7 @@ class LossParts : public ScalarRule {
   // "episode_reward", "test/return": what an episode brought, as a mean.
   static bool IsReturn(const std::string& op) {
     constexpr std::string_view kOther[] = {"epsilon", "std", "best", "max", "min"};
-    return SideByName(op) == GameSide::kEpisodes && !HasAny(WordsOfName(op), kOther);
+    return SideByName(op) == GameSide::kEpisodes && !HasAnyWord(PlainWordsOf(op), kOther);
   }
 
   static bool IsSide(const std::string& op) {

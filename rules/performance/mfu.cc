@@ -254,8 +254,9 @@ class Mfu : public ScalarRule {
   }
 
   static v1::Verdict Placed(const std::string& op, const SpeedSeries& series, v1::Verdict verdict) {
-    SetPlace(verdict, "", op, series.first, std::max(series.first, series.last),
-             std::vector<uint32_t>{});
+    const bool fell = verdict.has_finding() && verdict.finding().cause().id() == "drop";
+    const int64_t first = fell ? series.fell_step : series.first;
+    SetPlace(verdict, "", op, first, std::max(first, series.last), std::vector<uint32_t>{});
     return verdict;
   }
 
