@@ -117,7 +117,7 @@ def mismatch_with_reward(run):
 
 def truncated_answers(run):
     first = int(0.5 * learnt(run).points)
-    return run.put(first, truncated=lambda i, row: min(0.97, 0.05 + i / 15), reward=lambda i, row: 0.7 * row["reward"])
+    return run.put(first, truncated=lambda i, row: min(0.97, 0.05 + i / 15), reward=lambda i, row: 0.3 * row["reward"])
 
 
 def spread_is_lost(run):
