@@ -183,8 +183,8 @@ class DiffWriter : TextBlocks {
     if (c.departure) {
       Line(kMargin, absl::StrCat("by ", axis, ": departs at ", axis, " ", ShortNumber(*along.onset),
                                  ", B ", c.departure->size > 0 ? "above" : "below", " A by ",
-                                 Apart(c.departure->size), " (",
-                                 "distinguishable from ", Percent(c.departure->threshold), " on)"));
+                                 Apart(c.departure->size), " (", "distinguishable from ",
+                                 Percent(c.departure->threshold), " on)"));
     } else {
       Line(kMargin, absl::StrCat("by ", axis, ": no departure; less than ", Percent(c.smallest),
                                  " could not be detected"));
@@ -210,10 +210,9 @@ class DiffWriter : TextBlocks {
 
   void End(const AlongAxis& along) {
     if (along.end.points == 0) return;
-    Line(kMargin,
-         absl::StrFormat("at the end B is %s %s A (median of the newest %s)",
-                         Apart(along.end.size), along.end.size > 0 ? "above" : "below",
-                         Plural(along.end.points, "common point")));
+    Line(kMargin, absl::StrFormat("at the end B is %s %s A (median of the newest %s)",
+                                  Apart(along.end.size), along.end.size > 0 ? "above" : "below",
+                                  Plural(along.end.points, "common point")));
   }
 
   // ---- settings and numerics ----

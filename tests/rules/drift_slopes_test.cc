@@ -135,7 +135,9 @@ TEST(DriftSlopes, FalseAlarmsAndPowerOfFewSequences) {
         found += MarkOf(spec, kStated).found();
       }
       std::printf("T = %.2f: %d of %d, ", temperature, found, runs / 5);
-      if (sequences >= 64 && temperature >= 1.2) EXPECT_GE(found, 0.9 * runs / 5);
+      if (sequences >= 64 && temperature >= 1.2) {
+        EXPECT_GE(found, 0.9 * runs / 5);
+      }
     }
     std::printf("\n");
   }
