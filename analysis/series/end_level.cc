@@ -90,33 +90,6 @@ double ErrorAfterBreak(const std::vector<double>& values, double highest, uint64
   return ErrorOf(noise, last, length, count);
 }
 
-// Finds a loss that breaks after its first point: all the rest lies far above it and does not fall.
-// One point is a poor beginning, so the bound is wider.
-void LookForBreakAtOnce(std::span<const double> first, const std::vector<double>& values,
-                        uint64_t length, EndFigures* figures) {
-  constexpr size_t kFewestAfter = 9, kSkipped = 2;  // the second point may lie on the way
-  constexpr double kSigmas = 8, kFalls = 2;
-  if (first.empty() || values.size() < kFewestAfter + 1) return;
-  const std::vector<double> rest(values.begin() + kSkipped, values.end());
-  const size_t third = rest.size() / 3;
-  std::vector<double> early(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(third));
-  std::vector<double> late(rest.end() - static_cast<std::ptrdiff_t>(third), rest.end());
-  const SeriesNoise noise = NoiseOf(rest);
-  const double sigma = noise.sigma * std::sqrt(noise.inflation * static_cast<double>(length));
-  const double begin = first.front(), end = MedianOf(late);
-  const double near = begin + std::log(1.8);
-  const bool away = std::none_of(values.begin() + 1, values.end(),
-                                 [near](double value) { return value <= near; });
-  const double error =
-      1.25 * noise.sigma * std::sqrt(2 * noise.inflation / static_cast<double>(third));
-  if (!away || !(end - begin >= std::max(std::log(2.5), kSigmas * sigma))) return;
-  if (MedianOf(early) - end > std::max(0.02, kFalls * error)) return;
-  figures->above = true;
-  figures->begin_of = 1;
-  figures->begin = begin;
-  figures->error = sigma;
-}
-
 }  // namespace
 
 EndFigures CompareEnd(std::span<const double> first, const BlockMedians& all, uint64_t points) {
@@ -159,7 +132,6 @@ EndFigures CompareEnd(std::span<const double> first, const BlockMedians& all, ui
     figures.begin = level;
     figures.error = error;
   }
-  if (!figures.above) LookForBreakAtOnce(first, values, all.length(), &figures);
   if (!figures.above) return figures;
   figures.onset_step = EndOnsetOf(all.blocks(), figures.begin + 3 * noise.sigma);
   size_t from = 0;

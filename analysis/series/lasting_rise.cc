@@ -124,7 +124,7 @@ bool DoesNotSlow(const Values& values) {
   constexpr double kAsFast = 0.8;
   Values levels;
   for (size_t part = 0; part <= kParts; ++part) {
-    const size_t at = std::min(part * values.size() / kParts, values.size() - 2);
+    const size_t at = part * (values.size() - 2) / kParts;
     levels.push_back(MedianOfRange(values, at, at + 2));
   }
   for (size_t i = 1; i < levels.size(); ++i) {
@@ -175,7 +175,7 @@ EarlyBreak LookForEarlyBreak(std::span<const std::pair<int64_t, double>> all) {
   figures.lowest = std::min(all[1].second, *std::min_element(values.begin(), values.end()));
   figures.sigma = SigmaOfNeighbours(values);
   const double rise = figures.level - figures.first;
-  if (!(rise >= std::log(2.0)) || !(rise >= kSigmas * figures.sigma)) return figures;
+  if (!(rise >= std::log(2.5)) || !(rise >= kSigmas * figures.sigma)) return figures;
   if (!(figures.lowest >= figures.first + rise / 2)) return figures;
   // What falls afterwards is on its way down, as a loss whose first value was that of a part.
   const size_t third = values.size() / 3;

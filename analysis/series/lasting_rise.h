@@ -40,7 +40,7 @@ struct PlungeFigures {
 PlungeFigures LookForPlunge(std::span<const std::pair<int64_t, double>> all);
 
 // A model that breaks between its first logged point and the next: one low point, then a level at
-// least twice as high that never falls. Uses every point.
+// least 2.5 times as high that never falls. Uses every point.
 struct EarlyBreak {
   bool breaks = false;
   double first = 0;   // ln value of the first point

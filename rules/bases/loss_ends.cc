@@ -62,8 +62,7 @@ void DescribeLasting(const LossSeries& series, const LastingRise& rise, FindingB
 
 FindingBuilder EndsAboveFinding(const LossSeries& series, const EndFigures& end, int64_t onset) {
   // A single first point may be a partial mean.
-  FindingBuilder found(end.begin_of == 1 ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
-                       v1::STRENGTH_STATISTICAL);
+  FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_STATISTICAL);
   DescribeEnd(series, end, onset, &found);
   found.Title("the loss ends higher than it started").Cause("divergence", 0.9).Fix(kBackFix);
   PlaceOnset(series, onset, series.step_last, "divergence", &found);
@@ -93,7 +92,7 @@ std::optional<FindingBuilder> EarlyBreakFinding(const LossSeries& series) {
           series.op, first, level, figures.points - 2, times, std::exp(figures.lowest)))
       .Cause("divergence", 0.7)
       .Measured("level / first value", times, "times")
-      .Threshold(2, "10 standard deviations of a point, and no fall afterwards")
+      .Threshold(2.5, "10 standard deviations of a point, and no fall afterwards")
       .Samples(figures.points)
       .FalseAlarm("measured", kEndAlarms)
       .Witness("onset_step", static_cast<double>(figures.step))
@@ -180,7 +179,7 @@ std::optional<FindingBuilder> EvaluationRose(const LossSeries& series) {
   FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
   const EndFigures end = series.detector.LookAtEnd();
   const LastingRise rise = series.detector.FindLastingRise();
-  const bool above = end.above && end.begin_of > 1 && end.end - end.begin >= std::log(2.0);
+  const bool above = end.above && end.end - end.begin >= std::log(2.0);
   const bool lasting = rise.half && (rise.linear || rise.end - rise.low >= std::log(2.0));
   if (!above && !lasting) return std::nullopt;
   if (above) {

@@ -72,7 +72,7 @@ are apart). Points count, not steps.
   from a half on an error, under it a warning. For values of both signs a third is the span of all before, a half is twice that.
 - *Runs to minus infinity.* The newest 3 points lie at -1,000 times the largest of the first 5 (1 at least), and fall: an error. So too at -1,000 times the
   first one, if the fall does not slow: each quarter falls, the second half by 0.8 of the first half's fall or more.
-- *After the first row.* At the end: all points after the first one are nearer to a level at least twice as high (10 standard deviations of a
+- *After the first row.* At the end: all points after the first one are nearer to a level at least 2.5 times as high (10 standard deviations of a
   point), which does not fall: a warning, because the first row may show something else. From 10 points on.
 - *What explains it.* An error is a warning that names the cause if a series `stage`, `task`, `round`, `level` or `seq_len` changes within two rows of the
   onset; if a weight (`kl_weight`, `beta`, `mixup`) has moved by a fifth of its span since; or if an evaluation loss or an accuracy improves from the onset

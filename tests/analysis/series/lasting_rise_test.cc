@@ -357,7 +357,7 @@ TEST(LastingRises, RunsToMinusInfinityInALine) {
         "a line, a square, a power of 1.5, %zu points: of %zu found %zu, of those that slow %zu\n",
         points, 3 * static_cast<size_t>(Runs()), static_cast<size_t>(found),
         static_cast<size_t>(wrong));
-    EXPECT_GE(100 * found, (points < 60 ? 55 : 95) * 3 * Runs()) << points;
+    EXPECT_GE(100 * found, 90 * 3 * Runs()) << points;
     EXPECT_EQ(wrong, 0u) << points;
   }
 }
