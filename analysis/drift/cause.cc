@@ -365,7 +365,6 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns
             "both sides."};
   }
   if (tests.record == RecordOutcome::kQuiet) {
-    if (Named beyond = BeyondNoise(s)) return *beyond;
     const bool both = tests.sampler == SamplerOutcome::kQuiet;
     if (s.fresh.k2() > kBeyondRounding) {
       return Name(both ? kByBothTests : kByRecordTest,

@@ -129,7 +129,8 @@ void FillRange(std::span<const DriftPoint> points, const std::vector<double>& ga
   }
 }
 
-// Returns the jump at `at` of the log mean square over that of tokens with the same log mu.
+// Returns the jump at `at` of the log mean square over that of tokens with the same log mu;
+// HUGE_VAL if it is not known on both sides.
 double JumpOfEqualTokens(std::span<const DriftPoint> points, const std::vector<double>& logs,
                          size_t at) {
   DriftCell before, after;
@@ -137,7 +138,7 @@ double JumpOfEqualTokens(std::span<const DriftPoint> points, const std::vector<d
     if (points[i].expected_square > 0)
       (i < at ? before : after).Add(logs[i] - std::log(points[i].expected_square));
   }
-  return after.mean - before.mean;
+  return before.count > 0 && after.count > 0 ? after.mean - before.mean : HUGE_VAL;
 }
 
 }  // namespace

@@ -111,7 +111,6 @@ inline constexpr DriftMark kByWorker = {"one-worker", 0.8};
 // whose causes have sizes down to zero, two in five are noise alone.
 inline constexpr DriftMark kByBothTests = {"noise", 0.4};
 inline constexpr DriftMark kByRecordTest = {"noise", 0.4};
-inline constexpr double kMostOfNoise = 0.05;  // k3, as for an error of drift/logit-drift
 // From the first quarter of the steps to the last; fewest steps of a quarter.
 inline constexpr double kGrowsFromRounding = 10;
 inline constexpr uint64_t kFewestGrowing = 3;

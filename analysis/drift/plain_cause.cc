@@ -151,20 +151,6 @@ std::optional<DriftCause> GrowsFromRounding(const DriftStatistics& s) {
       "trainer's after an update."};
 }
 
-std::optional<DriftCause> BeyondNoise(const DriftStatistics& s) {
-  const ClusteredMean& k3 = s.bounded_k3;
-  if (!(k3.mean() - kDriftDeviations * k3.standard_error() > kMostOfNoise)) return {};
-  return DriftCause{
-      "unknown", 0,
-      absl::StrFormat(
-          "the record is correct, and k3 of %.2g is more than rounding and quantisation "
-          "cause: another temperature together with top-p, another model's weights, or "
-          "dropout in the trainer",
-          k3.mean()),
-      "Compare temperature, top-p, and the model's path and revision on both sides. Score the same "
-      "batch twice, in evaluation mode: equal results exclude dropout."};
-}
-
 std::optional<DriftCause> PlainCause(const DriftStatistics& statistics) {
   if (Plain units = Units(statistics)) return units;
   return NeverArrived(statistics);

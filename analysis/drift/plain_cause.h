@@ -21,8 +21,4 @@ std::optional<DriftCause> SharperOrFlatter(const DriftStatistics& statistics);
 // steps to the last ones and is beyond rounding. Else returns nothing. Pure, thread-safe.
 std::optional<DriftCause> GrowsFromRounding(const DriftStatistics& statistics);
 
-// Returns an unknown cause if k3 is beyond that of rounding and quantisation by 5 standard errors.
-// Else returns nothing. Pure, thread-safe.
-std::optional<DriftCause> BeyondNoise(const DriftStatistics& statistics);
-
 }  // namespace plumbline::analysis

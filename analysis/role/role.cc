@@ -228,7 +228,7 @@ SeriesRole FindRole(std::string_view name, const Words& words) {
 // (IsOfEpisodes).
 bool IsOfAnswers(SeriesRole role, const Words& words) {
   constexpr std::string_view kPairs[] = {"chosen", "rejected", "margin", "margins", "accuracies"};
-  if (role == SeriesRole::kReward) return words.front() != "mean" && !HasAny(words, kPairs);
+  if (role == SeriesRole::kReward) return !IsMeanReward(words) && !HasAny(words, kPairs);
   const bool answers = Has(words, "completion") || Has(words, "completions") ||
                        Has(words, "response") || Has(words, "responses");
   return answers && (role == SeriesRole::kResponseLength || role == SeriesRole::kTruncatedShare);

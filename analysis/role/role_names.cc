@@ -334,13 +334,11 @@ std::optional<SeriesRole> Find(std::string_view normal) {
 // AReaL appends the statistic to each name of a policy's metrics.
 std::optional<SeriesRole> FindWithEnding(std::string_view normal) {
   if (const std::optional<SeriesRole> role = Find(normal)) return role;
-  for (const std::string_view ending : {" avg", " max", " min"}) {
-    if (!normal.ends_with(ending)) continue;
-    const std::optional<SeriesRole> role = Find(normal.substr(0, normal.size() - ending.size()));
-    const bool policy = role && *role >= SeriesRole::kMismatch && *role <= SeriesRole::kStaleness;
-    return policy ? role : std::nullopt;
-  }
-  return std::nullopt;
+  constexpr std::string_view kEnding = " avg";
+  if (!normal.ends_with(kEnding)) return std::nullopt;
+  const std::optional<SeriesRole> role = Find(normal.substr(0, normal.size() - kEnding.size()));
+  const bool policy = role && *role >= SeriesRole::kMismatch && *role <= SeriesRole::kStaleness;
+  return policy ? role : std::nullopt;
 }
 
 }  // namespace

@@ -54,7 +54,6 @@ TEST(PolicyMetric, KindsOfNames) {
       {"loss/avg_raw_advantages", PolicyKind::kNone},
       {"loss/avg_raw_advantages_abs", PolicyKind::kRewardSpread},
       {"ppo_actor/update/entropy/avg", PolicyKind::kEntropy},
-      {"ppo_actor/update/entropy/max", PolicyKind::kOther},
       {"ppo_actor/update/behave_kl/avg", PolicyKind::kMismatch},
       {"ppo_actor/update/behave_imp_weight/avg", PolicyKind::kMismatch},
       {"ppo_actor/update/clip_ratio/avg", PolicyKind::kClipShare},
