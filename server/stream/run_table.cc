@@ -32,8 +32,7 @@ void RunTable::Touch(Run& run, uint64_t stream_id, const v1::Source& source, Tim
   const Rank key{source.role(), source.rank()};
   const auto known = run.ranks.find(key);
   const bool same_process = known != run.ranks.end() && known->second.stream_id == stream_id;
-  // If a new process comes after the run was over, the run starts again; its old ranks no longer
-  // count.
+  // A new process after the run was over starts the run again, without its old ranks.
   if (source.attempt() > run.attempt || (run.ended && !same_process)) {
     run.attempt = source.attempt();
     run.ranks.clear();

@@ -272,7 +272,7 @@ add("flower_records", lambda r, i: f"INFO :      \nINFO :      [ROUND {i + 1}/{R
 COQUI_EVALUATION = "\n\x1b[1m > EVALUATION \x1b[0m\n\n\x1b[1m   --> STEP: 0\x1b[0m\n     | > loss: {0:.5f}  ({0:.5f})\n\n  \x1b[1m--> EVAL PERFORMANCE\x1b[0m\n     | > avg_loader_time:\x1b[92m 0.00345 \x1b[0m(-0.00012)\n" \
     "     | > avg_loss:\x1b[91m {0:.5f} \x1b[0m(+0.01234)\n\n"
 for name, evaluation in (("", False), ("_evaluated", True)):
-    add(f"coqui{name}", lambda r, i, evaluation=evaluation: (f"\x1b[4m\x1b[1m > EPOCH: {epoch(i)}/1000\x1b[0m\n --> /work/run-May-14\n\n\x1b[1m > TRAINING ({time(i)}) \x1b[0m\n" if batch(i) == 0 else "")
+    add(f"coqui{name}", lambda r, i, evaluation=evaluation: (f"\x1b[4m\x1b[1m > EPOCH: {epoch(i)}/1000\x1b[0m\n --> /data/run-May-14\n\n\x1b[1m > TRAINING ({time(i)}) \x1b[0m\n" if batch(i) == 0 else "")
         + f"\n\x1b[1m   --> TIME: {time(i)} -- STEP: {25 * batch(i) + 24}/520 -- GLOBAL_STEP: {25 * i + 25}\x1b[0m\n     | > loss: {r.loss[i]:.5f}  ({r.val[i]:.5f})\n     | > log_mle: {0.5 * r.val[i]:.5f}  ({0.5 * r.val[i]:.5f})\n"
         f"     | > grad_norm: {r.norm[i]:.5f}  ({r.norm[i]:.5f})\n     | > current_lr: {r.rate[i]:.6f} \n     | > step_time: 0.9612  (0.9511)\n" + (COQUI_EVALUATION.format(r.val[i]) if evaluation and batch(i) == 19 else ""),
         each(25))

@@ -95,8 +95,8 @@ absl::StatusOr<uint32_t> ClaimAttempt(const std::string& dir, v1::Role role, uin
   std::error_code error;
   fs::create_directories(dir, error);
   if (error) return Unusable(dir, error);
-  uint32_t least =
-      0;  // a directory listing over a network may be older than the files that we have found
+  // A directory listing over a network may be older than the files that we have found.
+  uint32_t least = 0;
   for (;;) {
     const absl::StatusOr<uint32_t> free = FreeAttempt(dir, role, rank, wanted);
     if (!free.ok()) return free.status();
