@@ -11,8 +11,8 @@ constexpr size_t kRead = 256 << 10;
 
 }  // namespace
 
-LineReader::LineReader(std::unique_ptr<ByteStream> stream, size_t most)
-    : stream_(std::move(stream)), most_(most) {}
+LineReader::LineReader(std::unique_ptr<ByteStream> stream, size_t most, Rewrite rewrite)
+    : stream_(std::move(stream)), most_(most), rewrite_(std::move(rewrite)) {}
 
 // Frees buffer space, by moving the rest to the front or by doubling, and reads. Returns false at
 // the end.
@@ -25,6 +25,7 @@ bool LineReader::Fill() {
   }
   if (buffer_.size() - end_ < kRead) buffer_.resize(std::max(2 * buffer_.size(), end_ + kRead));
   const size_t got = stream_->Read(buffer_.data() + end_, buffer_.size() - end_);
+  if (rewrite_) rewrite_(buffer_.data() + end_, got);
   end_ += got;
   return got > 0;
 }

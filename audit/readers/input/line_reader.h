@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,8 +23,11 @@ struct Line {
 class LineReader {
  public:
   static constexpr size_t kMaxLine = 256u << 20;
+  // Rewrites bytes in place before lines are searched in them: (data, size), in their order.
+  using Rewrite = std::function<void(char*, size_t)>;
 
-  explicit LineReader(std::unique_ptr<ByteStream> stream, size_t most = kMaxLine);
+  explicit LineReader(std::unique_ptr<ByteStream> stream, size_t most = kMaxLine,
+                      Rewrite rewrite = nullptr);
 
   // Reads the next line. Returns false at the end; then stream().problem() has the error, if any.
   bool Next(Line* line);
@@ -34,6 +38,7 @@ class LineReader {
 
   std::unique_ptr<ByteStream> stream_;
   size_t most_;
+  Rewrite rewrite_;
   std::string buffer_;
   size_t begin_ = 0;  // of the next line
   size_t end_ = 0;    // of what was read

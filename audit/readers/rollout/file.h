@@ -1,4 +1,5 @@
-// Reads one rollout file as a stream of checked records. Refused lines go to its report.
+// Reads one rollout file as a stream of checked records: lines of JSON, or one JSON array of
+// records. Refused lines go to its report.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 
 #include "audit/readers/input/line_reader.h"
 #include "audit/readers/input/reader.h"
+#include "audit/readers/rollout/array_lines.h"
 #include "audit/readers/rollout/columns.h"
 #include "audit/readers/rollout/parser.h"
 #include "audit/readers/rollout/sequence.h"
@@ -55,8 +57,11 @@ class RolloutFile {
   // State that is needed only while the file is open.
   struct Work {
     Work(const ColumnMap& map, std::unique_ptr<ByteStream> stream)
-        : parser(map), lines(std::move(stream)) {}
+        : parser(map),
+          lines(std::move(stream), LineReader::kMaxLine,
+                [this](char* data, size_t size) { array.Rewrite(data, size); }) {}
     RolloutParser parser;
+    ArrayLines array;
     LineReader lines;
     RolloutColumns record, sequence, waiting;
   };

@@ -8,6 +8,7 @@
 #include "audit/readers/input/json_cursor.h"
 #include "audit/readers/input/line_reader.h"
 #include "audit/readers/input/reader.h"
+#include "audit/readers/rollout/array_lines.h"
 #include "audit/readers/rollout/torch_samples.h"
 
 namespace plumbline::audit {
@@ -27,7 +28,9 @@ RecordKeys KeysOf(std::string_view text) {
   return keys;
 }
 
-void AddLines(std::string_view text, std::vector<RecordKeys>* records) {
+void AddLines(std::string bytes, std::vector<RecordKeys>* records) {
+  ArrayLines().Rewrite(bytes.data(), bytes.size());
+  std::string_view text = bytes;
   const size_t size = text.size();
   while (!text.empty() && (records->empty() || size - text.size() < kEnough)) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -38,12 +41,12 @@ void AddLines(std::string_view text, std::vector<RecordKeys>* records) {
   }
 }
 
-// Returns true if a line of the text begins like a JSON object.
-bool HasObject(std::string_view text) {
+// Returns true if the text begins like a JSON array, or a line of it like an object.
+bool MayHoldObjects(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const size_t first = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF", at);
     if (first == text.npos) return false;
-    if (text[first] == '{') return true;
+    if (text[first] == '{' || (at == 0 && text[first] == '[')) return true;
     at = std::min(text.find('\n', first), text.size());
   }
   return false;
@@ -55,8 +58,9 @@ std::vector<RecordKeys> Look(std::string_view path, std::string_view head) {
     records.push_back(KeysOfTorchSamples(std::string(path)));
   } else if (IsCompressed(head)) {
     AddLines(FirstBytes(path, head, kLook), &records);
-  } else if (HasObject(head)) {
-    AddLines(head.size() < Reader::kHeadBytes ? head : FirstBytes(path, head, kLook), &records);
+  } else if (MayHoldObjects(head)) {
+    AddLines(head.size() < Reader::kHeadBytes ? std::string(head) : FirstBytes(path, head, kLook),
+             &records);
   }
   return records;
 }
