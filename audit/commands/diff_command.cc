@@ -59,6 +59,21 @@ bool EndsTooFarAbove(const DiffResult& result, double margin) {
   return !above.empty();
 }
 
+// Prints the rewards of B that end more than `margin` below A to standard error. Returns true if
+// there are any.
+bool EndsTooFarBelow(const DiffResult& result, double margin) {
+  bool below = false;
+  for (const RewardDiff& reward : result.rewards) {
+    if (!reward.apart || !(reward.shortfall() > margin)) continue;
+    Fail(
+        absl::StrFormat("%s: B ends at %.4g, A at %.4g (medians of the newest %d common steps), "
+                        "more than %.3g %% below",
+                        reward.name, reward.b, reward.a, reward.points, 100 * margin));
+    below = true;
+  }
+  return below;
+}
+
 // Prints the losses of B that end before A's to standard error. Returns true if there are any.
 bool EndsTooEarly(const DiffResult& result) {
   bool early = false;
@@ -150,7 +165,8 @@ int RunDiff(DiffArguments arguments) {
   if (arguments.fail_on.empty()) return kExitClean;
   const bool above = EndsTooFarAbove(*result, *margin), early = EndsTooEarly(*result);
   const bool more = FindsMore(*result, DiffFailLevel(arguments.fail_on));
-  return more || above || early ? kExitFindings : kExitClean;
+  const bool below = EndsTooFarBelow(*result, *margin);
+  return more || above || early || below ? kExitFindings : kExitClean;
 }
 
 }  // namespace
@@ -185,13 +201,13 @@ void RegisterDiff(CLI::App& app, int* status) {
       ->add_option(
           "--fail-on", arguments->fail_on,
           "Return exit status 1 if B has a finding of this level that A does not have, if a "
-          "loss of B ends above A's by more than --margin and the noise, or in the first "
-          "nine tenths of A's steps")
+          "loss of B ends above A's, or a reward below A's, by more than --margin and the noise, "
+          "or if a loss ends in the first nine tenths of A's steps")
       ->check(OneOf({"note", "warning", "error"}));
   command
       ->add_option("--margin", arguments->margin,
-                   "For --fail-on: how much higher a loss of B may end (median of the newest "
-                   "eighth of the common points, at least 3)")
+                   "For --fail-on: how much higher a loss of B may end, or how much lower a reward "
+                   "(median of the newest eighth of the common points, at least 3; rewards: 8)")
       ->type_name("PERCENT")
       ->capture_default_str();
   command

@@ -101,6 +101,14 @@ std::string DiffJson(const DiffResult& result) {
   json["settings"] = FromTexts(result.settings);
   json["series"] = Json::array();
   for (const SeriesDiff& series : result.series) json["series"].push_back(FromSeries(series));
+  json["rewards"] = Json::array();
+  for (const RewardDiff& reward : result.rewards) {
+    json["rewards"].push_back({{"name", ValidUtf8(reward.name)},
+                               {"points", reward.points},
+                               {"a", JsonNumber(reward.a)},
+                               {"b", JsonNumber(reward.b)},
+                               {"apart", reward.apart}});
+  }
   json["series_only_a"] = JsonNames(result.series_only_a);
   json["series_only_b"] = JsonNames(result.series_only_b);
   json["numerics"] = FromTexts(result.numerics);

@@ -180,6 +180,7 @@ std::unique_ptr<const DiffResult> CompareSides(DiffSide a, DiffSide b) {
   result->settings =
       Differences(AgreedSettings(result->a), AgreedSettings(result->b), /*lone=*/true);
   result->series = CompareSeries(result->a, result->b);
+  result->rewards = CompareRewards(result->a, result->b);
   result->series_only_a = OnlyIn(result->a, result->series);
   result->series_only_b = OnlyIn(result->b, result->series);
   result->numerics = Differences(Numerics(result->a), Numerics(result->b), /*lone=*/false);

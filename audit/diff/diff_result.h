@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "audit/diff/curves.h"
+#include "audit/diff/rewards.h"
 #include "audit/diff/side.h"
 #include "audit/render/text_util.h"
 
@@ -25,6 +26,7 @@ struct DiffResult {
   std::vector<TextDifference> settings;  // by name; for groups: settings on which each side's runs
                                          // agree
   std::vector<SeriesDiff> series;
+  std::vector<RewardDiff> rewards;
   std::vector<std::string> series_only_a, series_only_b;
   std::vector<TextDifference> numerics;            // models of sums and biases, by rule and site
   std::vector<const v1::Finding*> only_a, only_b;  // by rule, layer, op; pointers into the sides'

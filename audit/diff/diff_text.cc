@@ -126,8 +126,39 @@ class DiffWriter : TextBlocks {
       Line(2, absl::StrCat(Plural(same, "other series", "other series"), ": equal bit by bit"));
     if (listed > kMostDifferences)
       Line(2, absl::StrCat("and ", listed - kMostDifferences, " more that differ"));
+    Rewards();
     Names("only in A", result_.series_only_a);
     Names("only in B", result_.series_only_b);
+  }
+
+  // Writes the rewards that end apart, or that none does.
+  void Rewards() {
+    size_t alike = 0;
+    for (const RewardDiff& reward : result_.rewards) {
+      if (!reward.apart) {
+        ++alike;
+        continue;
+      }
+      Line(2, absl::StrFormat("reward %s: at the end B is %s A, %s and %s (medians of the newest "
+                              "%s; all of one side lie above all of the other)",
+                              reward.name, reward.b > reward.a ? "above" : "below",
+                              ShortNumber(reward.b), ShortNumber(reward.a),
+                              Plural(reward.points, "common step")));
+    }
+    if (alike > 0)
+      Line(2, absl::StrCat(Plural(alike, "reward"), ": the ends are not distinguishable"));
+  }
+
+  // Returns "reward/mean (B 0.0195, A 0.861)" for up to three rewards that end apart.
+  std::string RewardsApart() const {
+    std::string text;
+    size_t apart = 0;
+    for (const RewardDiff& reward : result_.rewards) {
+      if (!reward.apart || ++apart > 3) continue;
+      absl::StrAppend(&text, text.empty() ? "" : ", ", reward.name, " (B ", ShortNumber(reward.b),
+                      ", A ", ShortNumber(reward.a), ")");
+    }
+    return apart > 3 ? absl::StrCat(text, " and ", apart - 3, " more") : text;
   }
 
   // Writes the series that only one side has.
@@ -287,9 +318,13 @@ class DiffWriter : TextBlocks {
           return series.by_step && (series.by_step->comparison.block > 0 ||
                                     (series.by_step->few && series.by_step->few->points >= 8));
         });
-    const std::string none = judged ? "no departure" : "no loss could be compared for a departure";
-    Line(0, absl::StrCat(broken_, departs.empty() ? none : "departure: " + departs, "; ",
-                         Plural(result_.settings.size(), "setting"), ", ",
+    const std::string rewards = RewardsApart();
+    std::string none = judged ? "no departure" : "no loss could be compared for a departure";
+    if (!judged && !result_.rewards.empty()) none = rewards.empty() ? "no reward ends apart" : "";
+    if (!departs.empty()) none = "departure: " + departs;
+    if (!rewards.empty())
+      absl::StrAppend(&none, none.empty() ? "" : "; ", "rewards end apart: ", rewards);
+    Line(0, absl::StrCat(broken_, none, "; ", Plural(result_.settings.size(), "setting"), ", ",
                          Plural(result_.numerics.size(), "model"), " and ",
                          Plural(rules::IncidentsOf(result_.only_a).size() +
                                     rules::IncidentsOf(result_.only_b).size(),
