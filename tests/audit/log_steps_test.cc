@@ -107,6 +107,41 @@ TEST(RowSteps, RowsAreCountedOtherwise) {
       ReadPoints(TrainerLogFormat(), "step 1 loss 2.5\nstep 2 loss 2.5\n").report.steps_are_rows);
 }
 
+// A rollout has several steps, and a resume begins at any: the rollout's number is the step of its
+// dictionary, and the steps of other lines are not compared with it.
+TEST(RolloutSteps, AreTheRolloutsOwn) {
+  for (const int steps_per_rollout : {1, 2, 16}) {
+    for (const int first : {0, 500}) {
+      std::string log;
+      Steps rollouts, steps;
+      for (int rollout = first; rollout < first + 20; ++rollout) {
+        const std::string number = std::to_string(rollout);
+        log += "(RolloutManager pid=77) rollout.py:512 - perf " + number +
+               ": {'rollout/truncated_ratio': 0.25, 'perf/rollout_time': 59.5}\n";
+        log += "(TrainRayActor pid=78) data.py:211 - rollout " + number +
+               ": {'rollout/raw_reward': 0.5, 'rollout/response_lengths': 637.0}\n";
+        rollouts.push_back(rollout);
+        for (int i = 0; i < steps_per_rollout; ++i) {
+          steps.push_back(steps_per_rollout * rollout + i);
+          log += "(TrainRayActor pid=78) model.py:560 - step " + std::to_string(steps.back()) +
+                 ": {'train/loss': 0.5, 'train/grad_norm': 1.5}\n";
+        }
+      }
+      const PointsRead read = ReadPoints(TrainerLogFormat(), log);
+      EXPECT_EQ(read.Problems(), "");
+      EXPECT_EQ(read.Steps("rollout/raw_reward"), rollouts);
+      EXPECT_EQ(read.Steps("rollout/truncated_ratio"), rollouts);
+      EXPECT_EQ(read.Steps("train/loss"), steps);
+    }
+  }
+  // Other words with a number are no step.
+  for (const char* word : {"rank", "worker", "worker_rollout", "layer"}) {
+    const std::string line = std::string(word) + " 7: {'loss': 2.5, 'reward': 0.5}\n";
+    const PointsRead read = ReadPoints(TrainerLogFormat(), line + line);
+    for (const int64_t step : read.Steps("loss")) EXPECT_NE(step, 7) << word;
+  }
+}
+
 // The bar above a row lags, the bar below it is of the row's step or of the next one.
 TEST(BetweenBars, TheRegularOneCounts) {
   struct Case {

@@ -120,7 +120,9 @@ def slime(run):
                  "train/ppo_kl": row["step_kl"], "train/train_rollout_logprob_abs_diff": row["mismatch"], "train/kl_loss": row["kl"],
                  "train/mismatch_k3_kl": row["mismatch_kl"], "train/ois": row["ratio"], "train/grad_norm": row["grad_norm"], "train/lr-pg_0": row["lr"],
                  "train/step": row["step"]}
-        lines += [f"[2026-08-11 10:00:{row['step'] % 60:02d}] data.py:214 - rollout {row['step']}: {rollout}",
+        perf = {"rollout/truncated_ratio": row["truncated"], "rollout/zero_std/count_0": 0, "perf/rollout_time": row["seconds"]}
+        lines += [f"[2026-08-11 10:00:{row['step'] % 60:02d}] rollout.py:512 - perf {row['step']}: {perf}",
+                  f"[2026-08-11 10:00:{row['step'] % 60:02d}] data.py:214 - rollout {row['step']}: {rollout}",
                   f"[2026-08-11 10:01:{row['step'] % 60:02d}] model.py:522 - step {row['step']}: {train}"]
     return {"slime.log": "\n".join(lines) + "\n"}
 

@@ -24,7 +24,8 @@ namespace plumbline::audit {
 // A parsed line.
 struct LogRecord {
   // kEpoch: only the epoch is known. kShown: the step is that of a progress bar above the line.
-  enum class Step { kStated, kCounted, kBar, kEpoch, kShown };
+  // kRollout: the number of a rollout, which may count more slowly than the steps of other lines.
+  enum class Step { kStated, kCounted, kBar, kEpoch, kShown, kRollout };
   struct Value {
     std::string_view name;
     double value;
@@ -109,6 +110,7 @@ class LogParser {
   static void TakeEpochOfBar(LogRecord* record);
   bool ParseDictionary(std::string_view text, bool ended, LogRecord* record);
   static bool TakeTuple(LogRecord* record);
+  static bool TakeRollout(LogRecord* record);
   bool ParseKeras(std::string_view line, bool ended, LogRecord* record);
   bool ParseTable(std::string_view line, LogRecord* record);
   bool ParseInBox(std::string_view line, LogRecord* record);

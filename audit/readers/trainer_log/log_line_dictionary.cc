@@ -50,6 +50,7 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
     return !IsEpochName(v.name) && (StepNameRank(v.name) >= 0 || IsNestedStep(v.name));
   });
   if (record->how == LogRecord::Step::kStated) return !record->values.empty();
+  if (TakeRollout(record)) return !record->values.empty();
   if (IsSample()) return false;
   if (above_ >= 0) {
     record->how = LogRecord::Step::kStated;
@@ -65,6 +66,24 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
     return HasTrainingWord(v.name) && v.name.find("rate") == std::string_view::npos &&
            v.name != "lr";
   });
+}
+
+// Takes the number before the dictionary of "rollout 34: {'rollout/raw_reward': 0.5}" (slime).
+bool LogParser::TakeRollout(LogRecord* record) {
+  static constexpr std::string_view kWords[] = {"rollout ", "perf ", "eval "};
+  const std::string_view text = record->prefix;
+  if (!text.ends_with(": ")) return false;
+  const size_t number = text.rfind(' ', text.size() - 3) + 1;
+  int64_t rollout = 0;
+  if (number == 0 || ReadLogCount(text, number, &rollout) != text.size() - 2) return false;
+  const auto names = [before = text.substr(0, number)](std::string_view word) {
+    const size_t at = before.size() - std::min(before.size(), word.size());
+    return before.ends_with(word) && (at == 0 || before[at - 1] == ' ');
+  };
+  if (std::none_of(std::begin(kWords), std::end(kWords), names)) return false;
+  record->how = LogRecord::Step::kRollout;
+  record->mark.step = rollout;
+  return true;
 }
 
 // Takes the round and the loss before the dictionary of "fit progress: (1, 2.5, {'accuracy': 0.1},

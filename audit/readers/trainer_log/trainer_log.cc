@@ -290,6 +290,8 @@ class TrainerLogFile : public TextPointFile {
         if (last_step_ >= 0) return last_step_;
         ++notes_.epochs;
         return record_.mark.step;
+      case LogRecord::Step::kRollout:
+        return record_.mark.step;
       default:
         step = steps_.Of(record_);
     }
