@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "analysis/completeness/reference.h"
 
 namespace plumbline::analysis {
@@ -198,6 +197,7 @@ class GradientJudge {
                      "not-declared: this rank applies its own gradient, and nothing states that "
                      "this parameter's are summed");
     }
+    if (own) fault.kind = GradientFault::Kind::kNotSummed;
     std::sort(fault.ranks.begin(), fault.ranks.end());
     Report(held, weights, reference, std::move(fault));
   }
@@ -242,8 +242,7 @@ class GradientJudge {
     fault.kind = GradientFault::Kind::kOtherParameter;
     fault.parameter = held.number;
     fault.holders = held.holders;
-    fault.other = absl::StrCat(other.parameter->layer, other.parameter->layer.empty() ? "" : " ",
-                               other.parameter->op);
+    fault.other = other.parameter->layer.empty() ? other.parameter->op : other.parameter->layer;
     expected.resize(both.own.size(), 0);
     for (size_t k = 0; k < both.own.size(); ++k) {
       const size_t of = k - std::min(k, reference.size());

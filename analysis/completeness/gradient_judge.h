@@ -12,15 +12,15 @@ namespace plumbline::analysis {
 struct GradientFault {
   // kLeftOut: ranks have weight 0. kDoubled: ranks have twice their weight. kScaled: all weights
   // have one factor, the number of ranks or its inverse. kOtherParameter: the sum contains the own
-  // gradients of another parameter. kNotSummed: each rank applies its own gradient, in most
-  // parameters.
+  // gradients of another parameter. kNotSummed: a rank applies its own gradient alone; in most
+  // parameters if none is complete.
   enum class Kind { kLeftOut, kDoubled, kScaled, kOtherParameter, kNotSummed };
   Kind kind = Kind::kLeftOut;
   size_t parameter = 0;            // its number in the step
   std::vector<uint32_t> holders;   // ranks that applied it
   std::vector<uint32_t> ranks;     // ranks that were left out or doubled
   double factor = 1;               // of the other weights; for kScaled, of all
-  std::string other;               // the other parameter: "layer op"
+  std::string other;               // the other parameter
   std::vector<double> weights;     // for kOtherParameter: the other's weights, as shares of the
                                    // reference
   std::vector<uint32_t> of_ranks;  // their ranks
