@@ -99,6 +99,9 @@ class NoRun(Run):
     def watch_accumulation(self, parameters, limit=16):
         return NOTHING
 
+    def watch_completeness(self, parameters, optimizer, limit=64, summed=None):
+        return NOTHING
+
     def scalar(self, name, value):
         return None
 

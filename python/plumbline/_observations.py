@@ -6,7 +6,8 @@ import weakref
 from time import thread_time_ns
 
 from . import _pack
-from ._accumulation import watch_accumulation
+from ._gradients.accumulation import watch_accumulation
+from ._gradients.complete import watch_completeness
 from ._hooks import observed
 from ._kinds import (
     KIND_MATMUL,
@@ -187,6 +188,18 @@ class Observations(Gathering, Rollouts):
         Call it once, before training. Returns an object whose remove() ends it.
         """
         return self._hooked("watch_accumulation", watch_accumulation, parameters, limit)
+
+    def watch_completeness(self, parameters, optimizer, limit=64, summed=None):
+        """Watches whether the gradients that an optimizer applies are complete sums of the ranks' own.
+
+        parameters: a module (DistributedDataParallel too), or (name, parameter) pairs; the `limit` largest are watched.
+        A name must denote the same parameter on every rank: experts and shards that differ by rank need names of
+        their own. On captured steps some elements of each gradient are kept after the last backward pass, before any
+        reduction, and again when the optimizer reads them (precision/gradient-completeness). summed: whether the
+        ranks' gradients are meant to be summed or averaged; None: if the module is DistributedDataParallel.
+        Call it once, after the model was wrapped. Returns an object whose remove() ends it.
+        """
+        return self._hooked("watch_completeness", watch_completeness, parameters, optimizer, limit, summed)
 
     def watch(self, model=None, optimizer=None, scaler=None, activations=None, **unknown):
         """Watches a model and its optimizer: the second of the two lines that a trainer needs. Call it before training.

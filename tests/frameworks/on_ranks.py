@@ -1,5 +1,7 @@
 """Two ranks under DistributedDataParallel that a framework wraps, or that the trainer hands over without its wrapper."""
 
+import contextlib
+
 import lightning
 import plumbline
 import torch
@@ -62,6 +64,55 @@ SUMS = "the ranks' copies and sums of DistributedDataParallel"
 @case(steps=STEPS, level="warning", states=SUMS, opens=False)
 def bare_module(_):
     return of_ranks(lambda: own_loop(adamw))
+
+
+def completeness(ignored=None, unsynchronised=(), micro_batches=1, view=False):
+    """`ignored`: a parameter that the wrapper leaves to the trainer. `unsynchronised`: micro-batches within no_sync()."""
+    dist.init_process_group("gloo")
+    run, model = opened(), Language()
+    if ignored:
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, [ignored])
+    ddp = DistributedDataParallel(model, gradient_as_bucket_view=view)
+    optimizer = adamw(model)
+    run.watch_completeness(model if ignored else ddp, optimizer, summed=True)
+    parts = iter(words(STEPS * micro_batches * RANKS * 8).split(8)[dist.get_rank() :: RANKS])
+    for step in range(STEPS):
+        with run.step(step):
+            for k in range(micro_batches):
+                with ddp.no_sync() if k in unsynchronised else contextlib.nullcontext():
+                    loss = ddp(next(parts)) / micro_batches
+                    loss.backward()
+            run.scalar("loss", loss.item())
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            optimizer.step()
+            optimizer.zero_grad()
+    finish(run)
+    dist.destroy_process_group()
+    return model.state_dict()
+
+
+INCOMPLETE = "precision/gradient-completeness"
+
+
+@case(steps=STEPS, level="warning", opens=False, states="")
+def complete_gradients(_):
+    return of_ranks(completeness)
+
+
+@case(steps=STEPS, level="warning", opens=False, states="")
+def complete_gradients_of_micro_batches(_):
+    return of_ranks(lambda: completeness(micro_batches=3, unsynchronised=(0, 1), view=True))
+
+
+@case(steps=STEPS, finds={INCOMPLETE: None}, level="warning", opens=False, states="")
+def a_parameter_that_the_wrapper_ignores(_):
+    name = [name for name, p in Language().named_parameters() if p.numel() > 64][1]
+    return of_ranks(lambda: completeness(ignored=name))
+
+
+@case(steps=STEPS, finds={INCOMPLETE: 0}, level="warning", opens=False, states="")
+def no_sync_on_the_last_micro_batch(_):
+    return of_ranks(lambda: completeness(micro_batches=2, unsynchronised=(0, 1)))
 
 
 def without_a_wrapper(own=False, averaged=0):

@@ -91,7 +91,8 @@ typedef struct plumbline_reduction {
   const char* group; /* the process group's name, the same on its ranks; NULL: the world */
   const char* algorithm;      /* "ring", "tree", ...; "accumulation"; "left-gradient"
                                * (inputs: what a step left in .grad, output: what the next found
-                               * there); NULL: not known */
+                               * there); "applied-gradient" (of one parameter, inputs: this rank's
+                               * own gradient, output: what its optimizer read); NULL: not known */
   const char* transport;      /* "gloo", "nccl", "mpi"; NULL: not known */
   const uint32_t* ring_order; /* [ring_size] group ranks in ring order; NULL: not known */
   uint64_t sequence;          /* number of the call within its group, the same on every rank */

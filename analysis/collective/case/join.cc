@@ -92,10 +92,11 @@ void Complete(const SiteStep& step, JoinedReduction& joined) {
   FindMissing(step, by_world, joined);
 }
 
-// Returns true if it is not a collective: a rank's own running sum, or what its previous step left
-// there.
-bool IsOneRanksOwn(const std::string& algorithm) {
-  return algorithm == "accumulation" || algorithm == "left-gradient";
+// Returns true if it is not one collective: a rank's own running sum, what its previous step left
+// there, or a gradient from its first reduction to the optimizer.
+bool IsNoCollective(const std::string& algorithm) {
+  return algorithm == "accumulation" || algorithm == "left-gradient" ||
+         algorithm == "applied-gradient";
 }
 
 std::vector<JoinedReduction> Join(const SiteStep& step) {
@@ -103,7 +104,7 @@ std::vector<JoinedReduction> Join(const SiteStep& step) {
   for (const Item& item : step.items) {
     if (!item.evidence->has_reduction()) continue;
     const Call& call = item.evidence->reduction().call();
-    if (IsOneRanksOwn(call.algorithm())) continue;
+    if (IsNoCollective(call.algorithm())) continue;
     const uint64_t number = call.sequence_known() ? call.sequence() : item.evidence->call();
     JoinedReduction& joined = calls[{call.group(), call.sequence_known(), number}];
     if (joined.items.empty()) {

@@ -12,6 +12,7 @@
 #include "analysis/processes/hang_verdict.h"
 #include "tests/rules/attack/case.h"
 #include "tests/rules/support/accumulation_run.h"
+#include "tests/rules/support/applied_gradients.h"
 #include "tests/rules/support/matmul_run.h"
 #include "tests/rules/support/mixture_run.h"
 #include "tests/rules/support/routing_pair.h"
@@ -187,10 +188,10 @@ GoldenCase ParseGoldenCase(const fs::path& path) {
     c.head += line + "\n";
     const bool input = line == "[router]" || line == "[attack]" || line == "[mixture]" ||
                        line == "[routing-pair]" || line == "[update]" || line == "[tensor]" ||
-                       line == "[accumulation]" || line == "[reduction]" || line == "[matmul]" ||
-                       line == "[logprobs]" || line == "[hung]" || line == "[stopped]" ||
-                       line == "[scalars]" || line == "[series]" || line == "[job]" ||
-                       line == "[flight]" || line == "[batch]";
+                       line == "[accumulation]" || line == "[gradients]" || line == "[reduction]" ||
+                       line == "[matmul]" || line == "[logprobs]" || line == "[hung]" ||
+                       line == "[stopped]" || line == "[scalars]" || line == "[series]" ||
+                       line == "[job]" || line == "[flight]" || line == "[batch]";
     if (input || line == "[expect]" || line == "[set]" || line == "[suppress]") {
       section = line;
       if (input) c.input_kind = line.substr(1, line.size() - 2);
@@ -251,6 +252,7 @@ std::vector<v1::Batch> InputOf(const GoldenCase& c) {
   if (c.input_kind == "attack") return {attack::AttackRun(SpecInput<attack::AttackSpec>(c.input))};
   if (c.input_kind == "mixture") return {MixtureRun(SpecInput<MixtureRunSpec>(c.input))};
   if (c.input_kind == "routing-pair") return RoutingPair(SpecInput<RoutingPairSpec>(c.input));
+  if (c.input_kind == "gradients") return {AppliedGradients(SpecInput<AppliedSpec>(c.input))};
   if (c.input_kind == "accumulation")
     return {AccumulationRun(SpecInput<AccumulationSpec>(c.input))};
   if (c.input_kind == "update") return {UpdateRun(SpecInput<UpdateRunSpec>(c.input))};

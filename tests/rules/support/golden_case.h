@@ -9,6 +9,7 @@
 //   [mixture]                or: a layer's summaries over many steps (support/mixture_run.h)
 //   [routing-pair]           or: training's and inference's routing (support/routing_pair.h)
 //   [accumulation]           or: running sums of gradients (support/accumulation_run.h)
+//   [gradients]              or: own and applied gradients (support/applied_gradients.h)
 //   [update]                 or: optimizer updates (support/update_run.h)
 //   [tensor]                 or: tensors of a model (support/tensor_run.h)
 //   [reduction]              or: collectives (support/simulated_reduction.h)

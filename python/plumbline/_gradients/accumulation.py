@@ -2,11 +2,11 @@
 
 import sys
 
-from ._kinds import KIND_REDUCTION
-from ._left_gradient import LeftGradient
-from ._library import NO_STEP
-from ._reducing import as_indices, elements
-from ._tensors import Unsupported, local
+from .._kinds import KIND_REDUCTION
+from .left import LeftGradient
+from .._library import NO_STEP
+from .._reducing import as_indices, elements
+from .._tensors import Unsupported, local
 
 _SAMPLES = 128  # addends of one parameter: a step may have a thousand micro-batches
 _MOST_BYTES = 2 << 20  # bytes of one parameter's addends in one step
@@ -135,7 +135,7 @@ class Watched:
             self._run._at_step_end.remove(self._end_step)
 
 
-def _named(parameters):
+def named_pairs(parameters):
     """Returns (name, parameter) pairs. Raises Unsupported."""
     torch = sys.modules.get("torch")
     expected = "expected a module or (name, parameter) pairs, as named_parameters() gives them"
@@ -155,7 +155,7 @@ def _named(parameters):
 
 
 def watch_accumulation(run, parameters, limit):
-    trained = [(name, p) for name, p in _named(parameters) if p.requires_grad and p.is_leaf and local(p) is p]  # no shards: they are summed elsewhere
+    trained = [(name, p) for name, p in named_pairs(parameters) if p.requires_grad and p.is_leaf and local(p) is p]  # no shards: they are summed elsewhere
     # The order of names decides between equal sizes: every rank watches the same ones.
     trained.sort(key=lambda pair: (-pair[1].numel(), pair[0]))
     with sys.modules["torch"].enable_grad():
