@@ -34,7 +34,9 @@ def may_be_light(watch):
     """Returns whether no part of the watch needs the next step to be whole."""
     if len(Backward.watches.refs) != 1:
         return False
-    if watch._arms or watch._accumulation is not None or watch._averages.known or watch._is_compiled or _other_passes(watch):
+    if watch._arms or watch._left or watch._averages.known or watch._is_compiled or _other_passes(watch):
+        return False
+    if not watch._shares.settled:
         return False
     if watch._kept is not None and watch._kept.found:
         return False
@@ -48,4 +50,6 @@ def next_whole(watch, step):
     steps = [picked(step + int(debt), looks.every), max(64, 1 << 2 * ((step - 1).bit_length() + 1 >> 1))]
     if watch._routers is not None and watch._routers.routers:
         steps.append(picked(step, watch._routers.pace.every))
+    if watch._loop.tokens.wants():  # each pass of a screened step
+        steps.append(picked(step, watch._pace.every))
     return min(steps)

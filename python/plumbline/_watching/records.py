@@ -134,11 +134,16 @@ class Records:
     # ---- of steps that are recorded by stores alone (light.py) ----------------------------------
 
     def light_begins(self):
+        self._shares.remove()
+        if self._accumulation is not None:
+            self._accumulation.pause()
         if self._routers is not None:
             self._routers.training = False
 
     def light_ended(self, steps, zeroed, level):
         """Called when `steps` light steps were recorded."""
+        if self._accumulation is not None:
+            self._accumulation.resume()
         (self._zeroed.add if zeroed else self._zeroed.discard)(id(self.optimizers[0]))
         self.screen.set_level(level)
         self._light_steps += steps
