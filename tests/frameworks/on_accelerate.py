@@ -147,16 +147,16 @@ def light_training(micro=1, ruined_at=None):
     return losses, model.state_dict()
 
 
-@case(steps=LONG, level="warning", opens=False)
+@case(steps=LONG, level="warning", opens=False, budgeted=True)
 def light_steps(_):
     return light_training()
 
 
-@case(steps=LONG, level="warning", opens=False)
+@case(steps=LONG, level="warning", opens=False, budgeted=True)
 def light_micro_batches(_):
     return light_training(MICRO)
 
 
-@case(finds={"health/loss-non-finite": 150, "precision/non-finite": 150}, opens=False)
+@case(finds={"health/loss-non-finite": 150}, others=True, opens=False, budgeted=True)
 def nan_in_a_light_micro_batch(_):
     return light_training(MICRO, ruined_at=150 * MICRO + 2)

@@ -140,12 +140,12 @@ def light_training(micro):
     return finish(callback, trainer, loss=logged(trainer, "loss"), grad_norm=logged(trainer, "grad_norm"), tokens=tokens)
 
 
-@case(steps=LONG, level="warning", opens=False)
+@case(steps=LONG, level="warning", opens=False, budgeted=True)
 def light_steps(_):
     return light_training(1)
 
 
-@case(steps=LONG, level="warning", opens=False)
+@case(steps=LONG, level="warning", opens=False, budgeted=True)
 def light_micro_batches(_):
     return light_training(2)
 

@@ -6,6 +6,7 @@ from .._library import NO_STEP
 from .._screen import look
 from .budget import BUFFERS
 from .clipping import Clip
+from .light_when import screens_whole
 from .losses import numbered
 
 _MOST_RATES = 4  # parameter groups whose learning rates are recorded
@@ -74,6 +75,14 @@ class Records:
         self._weights.record_checksum(sums, self._gradients.poisoned)
         look(self._run, why)
         self._run._spent += self._pace.cost(self._screening + self._gradients.seconds + thread_time() - began)
+
+    def _set_paces(self, period, step):
+        """Called before step `step`. `period`: seconds of a step. Decides how often steps are screened, and loads of experts measured."""
+        apart = self.budget.base / 1e9 if self._looks.light else 0.0  # seconds of a whole step that is made for it
+        own = apart if screens_whole(self) else 0.0
+        self._pace.step_ended(period, own, step, acted=self._gradients.screened == step - 1)
+        if self._routers is not None:
+            self._routers.pace.follow(period, apart, step)
 
     def scan_light(self, step):
         """Called after the update of a light step. Returns True if the next steps must be whole ones."""
