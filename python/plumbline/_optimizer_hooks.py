@@ -92,8 +92,10 @@ def _stepping(watch, updates, plain, inner):
     stepped, rows = light.keeper(inner), light.rows
 
     def step(self, *arguments, **options):
-        given = (arguments or options) and [one for one in (*arguments, *options.values()) if one is not None]  # accelerate calls step(None)
-        closes = bool(given) and any(map(callable, given))
+        given = closes = None
+        if arguments or options:  # accelerate calls step(None)
+            given = [one for one in (*arguments, *options.values()) if one is not None]
+            closes = any(map(callable, given))
         if light.on and not (closes and updates.kind is not None):
             if given:
                 light.leave()

@@ -30,7 +30,7 @@ for step in range(300):
     if run and kind == "explicit": run.begin_step(step)
     loss = torch.nn.functional.cross_entropy(model(x), y)
     if step == bad: loss = loss * float("nan")
-    if kind == "micro":  # three passes before the last one
+    if kind in ("micro", "stale"):  # three passes before the last one
         for part in range(3):
             (loss / 4).backward(retain_graph=True)
         loss = loss / 4
@@ -47,7 +47,7 @@ for step in range(300):
     optimizer.step(None) if kind == "none" else optimizer.step()
     schedule.step()
     if run and kind == "explicit": run.end_step()
-    optimizer.zero_grad()
+    if kind != "stale" or step < 100: optimizer.zero_grad()
 if run and not run.finish(): sys.exit("finish() is false")
 weights = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
 print(json.dumps({"light": light, "weights": weights, **reported}))
@@ -109,6 +109,12 @@ def test_a_loss_that_is_nan_is_found_at_its_step(tmp_path, kind):
     assert watched["light"] > 150
     found = {(f["rule"], f["site"]["step_first"]) for f in audited(tmp_path / "r")["findings"] if f["level"] == "error"}
     assert ("health/loss-non-finite", 237) in found and {step for _, step in found} == {237}
+
+
+def test_gradients_that_are_no_longer_cleared_are_found_between_light_steps_of_several_passes(tmp_path):
+    assert trained("stale", tmp_path / "r")["light"] > 100
+    found = {(f["rule"], f["level"]): f["site"]["step_first"] for f in audited(tmp_path / "r")["findings"]}
+    assert found[("precision/stale-gradient", "error")] >= 100
 
 
 def test_an_evaluation_between_light_steps_is_reported(tmp_path):

@@ -150,7 +150,7 @@ def _takes(light, loss):
     light.fronted.begun = False
     light.passes += 1
     light.loss += value
-    light.marks[NOW] = light.mark
+    light.marks[NOW], light.marked = light.mark, True
     return True
 
 
