@@ -41,9 +41,10 @@ from ._check import RouterCheckError, RouterVerdict, check_router
 from ._consequence import LeakConsequence, LeakMeter, leak_consequence
 from ._fingerprint import Fingerprint, FingerprintError, fingerprint
 from ._library import LibraryMissing, version
+from ._mistakes import PlumblineError
 from ._no_run import NoRun
 from ._open import init
-from ._run import PlumblineError, Run
+from ._run import Run
 
 try:
     from ._version import __version__

@@ -5,9 +5,10 @@ import os
 
 from . import _ddp, _endings, _library
 from ._library import DISABLED, LibraryMissing, OpenOptions
+from ._mistakes import PlumblineError, callers_frame, warn
 from ._no_run import NoRun
 from ._ranks import Ranks
-from ._run import PlumblineError, Run, _callers_frame, _warn
+from ._run import Run
 from ._stopping import checked, stopping
 
 _ROLES = {"trainer": 1, "rollout": 2}
@@ -66,7 +67,7 @@ def _check_keywords(unknown):
 
 def _caller():
     """Returns the trainer's line, for errors that are found only later: "train.py:12"."""
-    frame = _callers_frame()[0]
+    frame = callers_frame()[0]
     where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
     return where.encode("utf-8", "replace")[:256]
 
@@ -105,7 +106,7 @@ def _forked():
 def _refused(strict, text):
     if strict:
         raise PlumblineError(text)
-    _warn(f"{text}. Nothing is observed; the trainer continues.")
+    warn(f"{text}. Nothing is observed; the trainer continues.")
     return NoRun(refused=True)
 
 

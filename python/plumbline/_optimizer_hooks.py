@@ -92,16 +92,19 @@ def _stepping(watch, updates, plain, inner):
     stepped, rows = light.keeper(inner), light.rows
 
     def step(self, *arguments, **options):
-        closes = bool(arguments or options) and any(callable(given) for given in (*arguments, *options.values()))
+        given = closes = None
+        if arguments or options:  # accelerate calls step(None)
+            given = [one for one in (*arguments, *options.values()) if one is not None]
+            closes = any(map(callable, given))
         if light.on and not (closes and updates.kind is not None):
-            if arguments or options:
+            if given:
                 light.leave()
             elif len(rows) != light.at:
-                result = plain()
+                result = plain(*arguments, **options)
                 stepped()
                 return result
             elif light.screens():
-                result = plain()
+                result = plain(*arguments, **options)
                 light.screened(stepped)
                 return result
         watch.scale = 1.0

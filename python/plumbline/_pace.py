@@ -27,14 +27,15 @@ class Pace:
             return step == block * self.every
         return (step ^ step >> 1 ^ step >> 3) & (self.every - 1) == 0
 
-    def step_ended(self, period, apart, step):
+    def step_ended(self, period, apart, step, acted=False):
         """Called before step `step`. `period`: seconds of CPU time of a step. `apart`: cost of a step that is made only for the action.
+        `acted`: the last step was such a one.
 
         Allows as many actions as the rules need in a run of some hundred steps, at up to `planned` times the share. A
         few more are allowed at any cost until `ahead` is used up.
         """
         every, allowed = 1, self._share * period
-        self._ahead = min(self._most_ahead, self._ahead + allowed)
+        self._ahead = min(self._most_ahead, self._ahead + allowed) - (apart if acted else 0)
         while every < _MOST_EVERY and self._cost + (apart if every > 1 else 0) > every * allowed:
             every *= 2
         doublings = step.bit_length()

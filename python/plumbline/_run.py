@@ -3,70 +3,22 @@
 import ctypes
 import operator
 import os
-import sys
-import warnings
 from time import thread_time_ns
 
-from . import _endings, _routing
+from . import _routing
 from ._contexts import Capturing, Span, Step
+from ._delivery import Delivery
 from ._kinds import KIND_ROUTING
-from ._library import (
-    CAPTURING,
-    DEADLINE_EXCEEDED,
-    DISABLED,
-    NO_STEP,
-    OK,
-    UNAVAILABLE,
-    Ending,
-)
+from ._library import CAPTURING, NO_STEP, OK
+from ._mistakes import Mistakes, PlumblineError
 from ._observations import Observations
 from ._tensors import Scratch, Unsupported, replay_stream
 from ._watching.budget import Budget
 
 _scratch = Scratch()
-_HERE = os.path.dirname(__file__)  # and below
 
 
-class PlumblineError(RuntimeError):
-    """A call that could not do its work; raised only by runs opened with strict=True."""
-
-
-def _callers_frame():
-    """Returns the innermost frame outside of the package, and the number of frames inside of it."""
-    frame, level = sys._getframe(1), 0
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE + os.sep):
-        frame, level = frame.f_back, level + 1
-    return frame, level
-
-
-def _is_ignored(frame):
-    """Returns whether the trainer's filters suppress every warning of ours at that place. Warnings about what is not
-    watched must be visible."""
-    module = frame.f_globals.get("__name__", "")
-    for action, message, category, where, line in warnings.filters:
-        fits = issubclass(RuntimeWarning, category) and (where is None or where.match(module))
-        if fits and message is None and line in (0, frame.f_lineno):
-            return action == "ignore"
-    return False
-
-
-def _warn(text):
-    """Prints one warning at the trainer's own line, which never becomes an exception in its step."""
-    frame, level = _callers_frame()
-    if _is_ignored(frame):
-        print(f"plumbline: {text}", file=sys.stderr)
-        return
-    try:
-        warnings.warn(f"plumbline: {text}", RuntimeWarning, stacklevel=level + 1)
-    except RuntimeWarning:  # the filter "error"
-        print(f"plumbline: {text}", file=sys.stderr)
-
-
-def _millis(seconds):
-    return max(0, min(int(seconds * 1000), 2**32 - 1))
-
-
-class Run(Observations):
+class Run(Mistakes, Observations, Delivery):
     """The part of one process in a training run. `plumbline.init` makes it.
 
     Every method may be called from any thread; `step` only from one thread at a time. Tensors are torch
@@ -75,8 +27,6 @@ class Run(Observations):
     the current stream (torch's, for torch tensors), as a kernel of the trainer would read them; all tensors of
     one call are on one device.
     """
-
-    _mistake = PlumblineError
 
     def __init__(self, library, handle, strict, ranks, every=None, budget=None):
         self._short = library.short
@@ -111,24 +61,6 @@ class Run(Observations):
     def _noticed(self, steps):
         """Observes the next `steps` steps, from the open one on, completely."""
         self._looked_until = self._step + steps - 1 if self._step < CAPTURING else self._looked_until
-
-    # ---- mistakes ------------------------------------------------------------------------------
-
-    def _report_error(self, key, text):
-        if self._strict:
-            raise PlumblineError(text)
-        self._warn_once(key, text)
-
-    def _warn_once(self, key, text):
-        if key not in self._reported:
-            self._reported.add(key)
-            _warn(f"{text} (printed once; the trainer continues)")
-
-    def _check(self, key, status):
-        """Reports a negative status. If the library is unavailable, the library itself reports that."""
-        if status < 0 and (status != UNAVAILABLE or self._strict):
-            self._report_error((key, status), self._library.last_error())
-        return status
 
     # ---- steps ---------------------------------------------------------------------------------
 
@@ -410,66 +342,3 @@ class Run(Observations):
 
     def _stops(self, step):
         return self._stopping is not None and self._stopping.due(step)
-
-    # ---- delivery ------------------------------------------------------------------------------
-
-    def flush(self, timeout=10.0):
-        """Waits until all evidence is delivered. Returns False if that takes more than `timeout` seconds."""
-        status = self._blocking.plumbline_flush(self._handle, _millis(timeout))
-        if status != DEADLINE_EXCEEDED:
-            self._check("flush", status)
-        return status >= 0
-
-    def finish(self, timeout=2.0):
-        """Delivers the evidence that was not yet delivered, within `timeout` seconds, and ends the run. May be repeated.
-
-        Returns True if all measurements are in the record and acknowledged by the server, or if there
-        was nothing to keep (nothing was observed, or PLUMBLINE_DISABLE is set). Returns False if nothing
-        was recorded, or if a measurement is missing; standard error has the reason, once.
-        """
-        _endings.closing(self, sys.exc_info()[1])
-        return self._close(timeout)
-
-    def _note_ending(self, how, kind=None, text=None, where=None, code=0, thread=None):
-        def encoded(value):
-            return None if value is None else value.encode("utf-8", "replace")
-
-        self._short.plumbline_note_ending(self._handle, Ending(
-            ctypes.sizeof(Ending), how, encoded(kind), encoded(text), encoded(where), code,
-            encoded(thread)))  # fmt: skip
-
-    def _close(self, timeout=2.0):
-        if self._kept is not None:  # closed before: the result stays
-            return self._kept
-        if self._light is not None:
-            self._light.end()
-        self._models_watched.run_ends()
-        if self._waiting:
-            _warn(f"observe_logprobs: {len(self._waiting)} calls came after the last step and are not recorded; expected a step to open after them")
-        self._step = NO_STEP
-        status = self._blocking.plumbline_close(self._handle, _millis(timeout))
-        if status == DISABLED:
-            self._kept = False
-            self._report_forked()
-        else:
-            self._kept = status >= 0
-            if self._strict and status != DEADLINE_EXCEEDED:
-                self._check("finish", status)
-            elif status < 0 and status != UNAVAILABLE:  # which the library has printed
-                print(f"plumbline: {self._library.last_error()}", file=sys.stderr)
-        self._models_watched.remove()
-        _endings.closed(self)
-        return self._kept
-
-    def _report_forked(self):
-        if os.getpid() != self._pid:
-            print("plumbline: finish: this process was forked from the one that opened the run, so nothing of it "
-                  "was recorded", file=sys.stderr)  # fmt: skip
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind=None, value=None, trace=None):
-        _endings.closing(self, value)
-        self._close()
-        return False

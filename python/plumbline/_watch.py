@@ -389,10 +389,7 @@ class Watch(Records, FrameworkSteps):
         self._looks.light = self._light.worth()
         self._looks.step_ended(self._run._spent_last)
         if budget.period is not None:
-            self._pace.step_ended(budget.period / 1e9, 0.0, self._run._next_step)
-            apart = budget.base if self._looks.light else 0  # a whole step is made for it
-            if self._routers is not None:
-                self._routers.pace.follow(budget.period / 1e9, apart / 1e9, self._run._next_step)
+            self._set_paces(budget.period / 1e9, self._run._next_step)
         if first and of == 1:
             if self._run._step == NO_STEP:
                 self._guarded(self._light.step_ended)

@@ -35,6 +35,7 @@ class Case:
 
     `level`: the lowest level that `finds` is complete for ("warning": nothing above a note is found that is not in it).
     `opens`: False, the case opens its own run, and leaves the record in "record".
+    `budgeted`: it runs at the default budget, so the machine's pace decides what is measured: the table does not count that.
     `others`: more may be found than `finds`, which follows from what the case plants. `states`: a regular expression for the line that watch prints. `reads`: the case returns no results; it writes files of this format,
     and an audit of its folder must read `steps` records of them, or more. `records`: {kind of evidence: the steps that have it}.
     """
@@ -45,6 +46,7 @@ class Case:
     level: str = "error"
     opens: bool = True
     others: bool = False
+    budgeted: bool = False
     states: str = r"plumbline: watching [1-9]"
     reads: str = None
     records: dict = dataclasses.field(default_factory=dict)
@@ -218,6 +220,7 @@ def check_expected(folder, series):
 def state(one, folder, series, kinds):
     """Writes the cells of the table in docs/frameworks.md that this case supports; table.py joins them."""
     expected = json.loads((folder / "expected.json").read_text()) if (folder / "expected.json").exists() else {}
+    kinds = set() if one.budgeted else kinds
     shown = {
         "steps": one.steps is not None or "loss" in expected, "loss": "loss" in expected,
         "gradient norm": not {"grad_norm", "grad_norm~"}.isdisjoint(expected),

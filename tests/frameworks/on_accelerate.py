@@ -1,13 +1,14 @@
 """accelerate: what prepare returned is watched."""
 
+import plumbline
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState
 
 from harness import case, expect
-from small import Language, words
+from small import Language, finish_light, words
 
-STEPS, MICRO = 20, 4
+STEPS, MICRO, LONG = 20, 4, 200
 
 
 def fp16(accelerator):
@@ -122,3 +123,40 @@ def loss_is_nan(run):
         optimizer.step()
         optimizer.zero_grad()
     return model.state_dict()
+
+
+def light_training(micro=1, ruined_at=None):
+    """At the default budget: nothing is due in most steps."""
+    run = plumbline.init(run="light", record="record", budget=0.01)
+    accelerator, model, optimizer, data = prepare(micro, batches=LONG)
+    watched, losses, means, norms, light = run.watch(model, optimizer), [], [], [], 0
+    for number, batch in enumerate(data):
+        with accelerator.accumulate(model):
+            loss = model(batch) * (float("nan") if number == ruined_at else 1)
+            accelerator.backward(loss)
+            losses.append(loss.detach())
+            light += getattr(watched, "light", None) is not None
+            if accelerator.sync_gradients:
+                norms.append(accelerator.clip_grad_norm_(model.parameters(), 0.1))
+                means.append(torch.stack(losses[-micro:]).mean())
+            optimizer.step()
+            optimizer.zero_grad()
+    finish_light(run, light / micro, LONG)
+    if ruined_at is None:
+        expect(loss=means, grad_norm=norms, tokens=[8 * micro * 16] * LONG)
+    return losses, model.state_dict()
+
+
+@case(steps=LONG, level="warning", opens=False, budgeted=True)
+def light_steps(_):
+    return light_training()
+
+
+@case(steps=LONG, level="warning", opens=False, budgeted=True)
+def light_micro_batches(_):
+    return light_training(MICRO)
+
+
+@case(finds={"health/loss-non-finite": 150}, others=True, opens=False, budgeted=True)
+def nan_in_a_light_micro_batch(_):
+    return light_training(MICRO, ruined_at=150 * MICRO + 2)

@@ -10,10 +10,10 @@ import plumbline
 
 from harness import Wrong, case, expect
 from ranks import RANKS, spawned
-from small import Language, batches
+from small import Language, batches, finish_light
 
 FORK = False  # a process that was forked after this import may wait for ever
-STEPS, MICRO = 10, 2
+STEPS, MICRO, LONG = 10, 2, 200
 
 
 def groups(model):
@@ -35,7 +35,8 @@ class Blind(torch.nn.Module):
         return self.language(words)
 
 
-def train(run, stage, bf16=False, given=True, several=True, model=None, clip=0.1, check=True, **zero):
+def begin(stage, bf16, several=True, model=None, clip=0.1, **zero):
+    """Returns (the engine, the inner optimizer) of one rank alone."""
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1")
     meeting = f"file://{tempfile.mkdtemp()}/meeting"
     torch.distributed.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)
@@ -43,9 +44,15 @@ def train(run, stage, bf16=False, given=True, several=True, model=None, clip=0.1
     optimizer = torch.optim.AdamW(groups(model) if several else model.parameters(), lr=1e-3)
     config = {
         "train_batch_size": 8 * MICRO, "train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": MICRO, "gradient_clipping": clip,
-        "zero_optimization": {"stage": stage, **zero}, "zero_allow_untested_optimizer": True, "bf16": {"enabled": bf16},
+        "zero_optimization": {"stage": stage, **zero}, "zero_allow_untested_optimizer": True,
+        "bf16": bf16 if isinstance(bf16, dict) else {"enabled": bf16},
     }  # fmt: skip
-    engine, wrapped, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, config=config, dist_init_required=False)
+    return deepspeed.initialize(model=model, optimizer=optimizer, config=config, dist_init_required=False)[0], optimizer
+
+
+def train(run, stage, bf16=False, given=True, check=True, **options):
+    engine, optimizer = begin(stage, bf16, **options)
+    model = engine.module
     run.watch(engine, optimizer) if given else run.watch(engine)
     losses, means, norms = [], [], []
     for batch in batches(STEPS * MICRO):
@@ -95,6 +102,52 @@ def stage_3_of_sub_groups(run):
 @case(level="warning", finds={"health/no-gradient": None})
 def adapter_without_gradients(run):
     return train(run, 1, model=Blind(), check=False)
+
+
+def light_training(stage, bf16=False, ruined_at=None, overflows_at=None):
+    """At the default budget: nothing is due in most steps."""
+    run = plumbline.init(run="light", record="record", budget=0.01)
+    engine, _ = begin(stage, bf16)
+    watched, losses, means, norms, light = run.watch(engine), [], [], [], 0
+    for number, batch in enumerate(batches(LONG * MICRO)):
+        loss = engine(batch) * (float("nan") if number == ruined_at else 1)
+        light += getattr(watched, "light", None) is not None
+        if number == overflows_at:
+            loss.register_hook(lambda gradient: gradient * float("inf"))
+        engine.backward(loss)
+        engine.step()
+        losses.append(loss.detach())
+        if len(losses) % MICRO == 0:
+            means.append(torch.stack(losses[-MICRO:]).float().mean())
+            norms.append(engine.get_global_grad_norm())
+    finish_light(run, light / MICRO, LONG)
+    torch.distributed.destroy_process_group()
+    if ruined_at is None:
+        skipped = None if overflows_at is None else overflows_at // MICRO
+        if engine.skipped_steps != (skipped is not None):
+            raise Wrong(f"{engine.skipped_steps} steps were skipped")
+        expect(loss=means, tokens=[8 * MICRO * 16] * LONG, grad_norm={k: norm for k, norm in enumerate(norms) if k != skipped})
+    return losses, engine.module.state_dict()
+
+
+@case(steps=LONG, level="warning", states="AdamW$", opens=False, budgeted=True)
+def light_steps(_):
+    return light_training(1)
+
+
+@case(steps=LONG, level="warning", states="AdamW$", opens=False, budgeted=True)
+def light_steps_of_stage_3(_):
+    return light_training(3)
+
+
+@case(steps=LONG, level="warning", states="AdamW$", opens=False, budgeted=True)
+def skipped_light_step(_):
+    return light_training(1, {"enabled": True, "check_grad_overflow": True}, overflows_at=301)
+
+
+@case(finds={"health/loss-non-finite": 150}, others=True, states="AdamW$", opens=False, budgeted=True)
+def nan_in_a_light_step(_):
+    return light_training(1, ruined_at=301)
 
 
 def on_a_rank(stage, same=False, summed=True, steps=STEPS, bf16=False):

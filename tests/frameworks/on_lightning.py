@@ -147,7 +147,7 @@ def long_training(ruined_at=None):
     return module
 
 
-@case(steps=LONG, level="warning", others=True, opens=False)
+@case(steps=LONG, level="warning", others=True, opens=False, budgeted=True)
 def light_steps(_):
     module = long_training()
     seen = {step: value for step, value in module.validated.items() if 0 < step < LONG}
@@ -155,7 +155,7 @@ def light_steps(_):
     return results(module)
 
 
-@case(level="warning", others=True, finds={"health/loss-non-finite": 150}, opens=False)
+@case(level="warning", others=True, finds={"health/loss-non-finite": 150}, opens=False, budgeted=True)
 def nan_in_a_light_step(_):
     return results(long_training(150))
 

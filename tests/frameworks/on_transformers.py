@@ -22,7 +22,7 @@ from transformers import (
 
 from harness import case, expect
 from plumbline.transformers import PlumblineCallback
-from small import VOCABULARY, words
+from small import VOCABULARY, finish_light, words
 
 STEPS = 20
 
@@ -114,6 +114,40 @@ def by_report_to(_):
     trainer = fit(llama(), None, report_to=["plumbline"])
     callback = next(c for c in trainer.callback_handler.callbacks if isinstance(c, PlumblineCallback))
     return finish(callback, trainer, loss=logged(trainer, "loss"))
+
+
+LONG = 100
+
+
+class Lights(TrainerCallback):
+    """Counts the light steps: nothing is due in most steps under the default budget."""
+
+    def __init__(self, watching):
+        self.watching, self.count = watching, 0
+
+    def on_pre_optimizer_step(self, args, state, control, **_):
+        self.count += getattr(self.watching._session._watched, "light", None) is not None
+
+
+def light_training(micro):
+    callback = PlumblineCallback(budget=0.01)
+    lights, data = Lights(callback), rows(16 * micro)  # they can be learned
+    options = {"max_steps": LONG, "gradient_accumulation_steps": micro, "max_grad_norm": 0.1, "learning_rate": 1e-3}
+    trainer = fit(llama(), [callback, lights], data=data, **options)
+    if type(callback.run).__name__ == "Run":
+        finish_light(callback.run, lights.count, LONG)
+    tokens = dict.fromkeys(range(1, LONG + 1), 64 * micro)
+    return finish(callback, trainer, loss=logged(trainer, "loss"), grad_norm=logged(trainer, "grad_norm"), tokens=tokens)
+
+
+@case(steps=LONG, level="warning", opens=False, budgeted=True)
+def light_steps(_):
+    return light_training(1)
+
+
+@case(steps=LONG, level="warning", opens=False, budgeted=True)
+def light_micro_batches(_):
+    return light_training(2)
 
 
 def adapted(checkpointing, inputs_require):

@@ -1,5 +1,10 @@
 #!/usr/bin/env python3
-"""run.py FILE…: runs the cases of these files. --case REGEX: only those whose FILE/CASE matches. --keep DIR: keeps their output there.
+"""Runs the cases of files, and compares docs/frameworks.md with what they have shown.
+
+  run.py                       the short files
+  run.py --long                all files; needs hours of CPU time
+  run.py --long --write combinations deepspeed    these files; puts what they have shown into the page
+  run.py plain --case '.*/adamw' --keep DIR       one case; its records, reports and output stay in DIR
 
 Any Python may start it: it continues in the environment that tests/frameworks/setup makes. Exit status 77: there is no such environment.
 """
@@ -19,7 +24,8 @@ BUILD = pathlib.Path(os.environ.setdefault("PLUMBLINE_BUILD_DIR", str(HERE.paren
 SKIPPED = 77
 # Each file's process is forked from the process of the file that is named here, whose imports it shares.
 FILES = {"plain": None, "lightning": "plain", "accelerate": "plain", "transformers": "accelerate", "trl": "transformers", "ranks": "transformers"}
-LONG = ("trl_kinds", "combinations", "resume", "parallel", "rare", "deepspeed", "megatron", "torchtitan", "jax", "loggers")  # PLUMB_LONG=1
+PAGE = HERE.parents[1] / "docs/frameworks.md"
+LONG = ("trl_kinds", "combinations", "resume", "parallel", "rare", "deepspeed", "megatron", "torchtitan", "jax", "loggers")  # --long, or PLUMB_LONG=1
 ENVIRONMENT = {
     "PYTHONPATH": str(BUILD / "python"),
     "PLUMBLINE_LIBRARY": str(BUILD / "lib/libplumbline.so"),
@@ -84,24 +90,36 @@ def roots(names):
     return [n for n in names if FILES.get(n) not in names]
 
 
+def finished(options):
+    """Compares the page with what whole files have shown, or writes that into it. Returns how many of its cells differ."""
+    sys.path.insert(0, str(HERE))
+    import table
+
+    if options.write:
+        table.write(PAGE, options.keep, files=options.files)
+    return table.compare(PAGE, options.keep, options.files)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", choices=[*FILES, *LONG])
-    parser.add_argument("--case", default=".*")
-    parser.add_argument("--keep")
+    parser.add_argument("files", nargs="*", choices=[*FILES, *LONG, []])
+    parser.add_argument("--long", action="store_true", help="also without PLUMB_LONG=1; without FILES, all of them")
+    parser.add_argument("--case", default=".*", help="only cases whose FILE/CASE matches")
+    parser.add_argument("--keep", metavar="DIR", help="keeps what the cases have written")
+    parser.add_argument("--write", action="store_true", help="writes the rows of docs/frameworks.md, if no case failed")
     options = parser.parse_args()
+    options.files = options.files or [*FILES, *(LONG if options.long else ())]
+    if options.write and options.case != ".*":
+        parser.error("--write needs all cases of the files")
     long = [name for name in options.files if name in LONG]
-    if long and os.environ.get("PLUMB_LONG") != "1":
-        skip("only with PLUMB_LONG=1")
+    if long and not options.long and os.environ.get("PLUMB_LONG") != "1":
+        skip("only with --long or PLUMB_LONG=1")
     enter_environment(bool(long))
     with tempfile.TemporaryDirectory(prefix="plumb-frameworks-", ignore_cleanup_errors=True) as folder:
         options.keep = os.path.abspath(options.keep or folder)
         failed = start(roots(options.files), options.files, options)
         if not failed and options.case == ".*":
-            sys.path.insert(0, str(HERE))
-            import table
-
-            failed = table.compare(HERE.parents[1] / "docs/frameworks.md", options.keep, options.files)
+            failed = finished(options)
         sys.exit(1 if failed else 0)
 
 

@@ -133,10 +133,15 @@ def files_of(cases):
     return {part.partition("/")[0] for part in cases.split("|")}
 
 
+def of_whole(found, files):
+    """Keeps the rows all of whose cases are in `files`; None: all rows."""
+    whole = {row for row, cases, _ in ROWS if files is None or files_of(cases) <= set(files)}
+    return {row: counted for row, counted in found.items() if row in whole}
+
+
 def differences(page, found, files=None):
     """Cells that the cases have shown otherwise; a row without cases here is not compared, nor is the cost. `files`: all of their cases ran."""
-    whole = {row for row, cases, _ in ROWS if files is None or files_of(cases) <= set(files)}
-    for row, counted in ((row, counted) for row, counted in found.items() if row in whole):
+    for row, counted in of_whole(found, files).items():
         stated = dict(zip(COLUMNS, page.get(row, [])))
         for column in COLUMNS:
             ours = str(counted[column] or "")
@@ -157,6 +162,17 @@ def compare(page, folder, files):
     return len(wrong)
 
 
+def write(page, folder, cost=None, files=None):
+    """Puts the rows of which `folder` has cases between the marks of `page`, a path. `cost`: {row: words}; without them the page's own stay.
+    `files`: only rows whose cases are all in these."""
+    text = page.read_text()
+    stated = of_page(text)
+    kept = {row: stated[row][-1] for row in stated}
+    text = replaced(text, MARKS, lines(of_whole(counts(folder), files), {**kept, **(cost or {})}, stated))
+    together = combined(folder)
+    page.write_text(replaced(text, COMBINED_MARKS, combined_lines(together)) if together else text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
@@ -172,12 +188,7 @@ def main():
     if not options.write:
         print("\n".join([*lines(found, cost), "", *combined_lines(combined(options.folder))]))
         return
-    text = options.write.read_text()
-    page = of_page(text)
-    kept = {row: page[row][-1] for row in page}
-    text = replaced(text, MARKS, lines(found, {**kept, **cost}, page))
-    together = combined(options.folder)
-    options.write.write_text(replaced(text, COMBINED_MARKS, combined_lines(together)) if together else text)
+    write(options.write, options.folder, cost)
 
 
 if __name__ == "__main__":

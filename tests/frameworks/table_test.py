@@ -53,7 +53,10 @@ def main():
         assert run(cases, "--write", page).returncode == 0 and "| all | 1 | 1 |" in page.read_text() and "| Lightning | 0 | 1 |" in page.read_text()
         assert len(table.too_few(cases)) == 2
         assert not list(table.differences(table.of_page(page.read_text()), found, ["lightning"]))  # Lightning's row needs the file ranks, too
-    print("9 checks")
+        before = page.read_text()
+        table.write(page, cases, files=["lightning"])  # its row needs the file ranks, too
+        assert page.read_text() == before and "| Lightning |" not in page.read_text().partition(table.COMBINED_MARKS[0])[0]
+    print("10 checks")
 
 
 if __name__ == "__main__":

@@ -24,12 +24,16 @@ schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: 1 / (1 + s / 1
 x, y, light, reported = torch.randn(16, 32), torch.randint(0, 8, (16,)), 0, {"loss": [], "lr": [], "norm": []}
 run = watch = None
 if record != "none":
-    run = plumbline.init(run="light", record=record, strict=True)
+    run = plumbline.init(run="light", record=record, strict=True, budget=float(sys.argv[4]))
     watch = run.watch(model, optimizer)
 for step in range(300):
     if run and kind == "explicit": run.begin_step(step)
     loss = torch.nn.functional.cross_entropy(model(x), y)
     if step == bad: loss = loss * float("nan")
+    if kind in ("micro", "stale"):  # three passes before the last one
+        for part in range(3):
+            (loss / 4).backward(retain_graph=True)
+        loss = loss / 4
     torch.autograd.backward(loss) if kind == "autograd" and step % 50 == 20 else loss.backward()
     if kind == "wrapped" and step == 130:  # another library puts its own function around backward, in a light step
         inner = torch.Tensor.backward
@@ -40,17 +44,18 @@ for step in range(300):
         optimizer.zero_grad(); loss = torch.nn.functional.cross_entropy(model(x), y); loss.backward()
     reported["loss"].append(loss.item()); reported["lr"].append(optimizer.param_groups[0]["lr"])
     light += bool(watch and watch.light)
-    optimizer.step(); schedule.step()
+    optimizer.step(None) if kind == "none" else optimizer.step()
+    schedule.step()
     if run and kind == "explicit": run.end_step()
-    optimizer.zero_grad()
+    if kind != "stale" or step < 100: optimizer.zero_grad()
 if run and not run.finish(): sys.exit("finish() is false")
 weights = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
 print(json.dumps({"light": light, "weights": weights, **reported}))
 """
 
 
-def trained(kind, record, bad=-1):
-    done = subprocess.run([warm.python(), "-c", TRAINER, kind, str(record), str(bad)], capture_output=True, text=True, timeout=300)
+def trained(kind, record, bad=-1, budget=0.01):
+    done = subprocess.run([warm.python(), "-c", TRAINER, kind, str(record), str(bad), str(budget)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -60,9 +65,22 @@ def audited(record, *options):
     return json.loads(done.stdout)
 
 
+def evidence_of(record):
+    """Returns the items of evidence, in their order."""
+    done = subprocess.run([BUILD / "bin/agent_record_json", *record.iterdir()], capture_output=True, text=True, check=True)
+    return [json.loads(line).get("evidence", {}) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("kind", ["plain", "explicit", "clip", "scalar", "twice", "autograd", "wrapped"])
+def series_of(record):
+    """Returns {series: {step: value}}."""
+    seen = {}
+    for one in evidence_of(record):
+        if "scalar" in one:
+            seen.setdefault(one["site"]["op"], {})[int(one.get("step", 0))] = one["scalar"].get("value", 0)
+    return seen
+
+
+@pytest.mark.parametrize("kind", ["plain", "explicit", "clip", "scalar", "twice", "autograd", "wrapped", "none", "micro"])
 def test_a_trainer_computes_the_same_and_a_healthy_one_is_silent(tmp_path, kind):
     plain, watched = trained(kind, "none"), trained(kind, tmp_path / "r")
     assert plain["weights"] == watched["weights"] and plain["loss"] == watched["loss"]
@@ -73,12 +91,30 @@ def test_a_trainer_computes_the_same_and_a_healthy_one_is_silent(tmp_path, kind)
     assert all(not one["problems"] for one in report["inputs"])
 
 
-@pytest.mark.parametrize("kind", ["plain", "explicit", "clip"])
+@pytest.mark.parametrize("kind", ["clip", "none", "micro"])
+def test_the_series_of_light_steps_are_those_of_whole_steps_to_the_bit(tmp_path, kind):
+    light, whole = trained(kind, tmp_path / "light"), trained(kind, tmp_path / "whole", budget=1)
+    assert light["light"] > 200 and whole["light"] == 0 and light["weights"] == whole["weights"]
+    light, whole = series_of(tmp_path / "light"), series_of(tmp_path / "whole")
+    for name in ("loss", "lr"):
+        assert light[name] == whole[name] and len(whole[name]) == 300, name
+    norms = light["grad_norm"]
+    assert norms and (kind != "clip" or len(norms) == 300)
+    assert {step: whole["grad_norm"].get(step) for step in norms} == norms
+
+
+@pytest.mark.parametrize("kind", ["plain", "explicit", "clip", "none", "micro"])
 def test_a_loss_that_is_nan_is_found_at_its_step(tmp_path, kind):
     watched = trained(kind, tmp_path / "r", bad=237)
     assert watched["light"] > 150
     found = {(f["rule"], f["site"]["step_first"]) for f in audited(tmp_path / "r")["findings"] if f["level"] == "error"}
     assert ("health/loss-non-finite", 237) in found and {step for _, step in found} == {237}
+
+
+def test_gradients_that_are_no_longer_cleared_are_found_between_light_steps_of_several_passes(tmp_path):
+    assert trained("stale", tmp_path / "r")["light"] > 100
+    found = {(f["rule"], f["level"]): f["site"]["step_first"] for f in audited(tmp_path / "r")["findings"]}
+    assert found[("precision/stale-gradient", "error")] >= 100
 
 
 def test_an_evaluation_between_light_steps_is_reported(tmp_path):
@@ -91,7 +127,7 @@ def test_an_evaluation_between_light_steps_is_reported(tmp_path):
         model.train()
         watch.stages.begin, reported["evaluated"] = plain, begun
     light += bool""", 1)
-    done = subprocess.run([warm.python(), "-c", code, "plain", str(tmp_path / "r"), "-1"], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([warm.python(), "-c", code, "plain", str(tmp_path / "r"), "-1", "0.01"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["evaluated"] == ["evaluation"]
     assert [f["rule"] for f in audited(tmp_path / "r")["findings"] if f["level"] != "note"] == []
@@ -139,12 +175,7 @@ def test_the_record_of_light_steps_is_what_the_trainer_computed(tmp_path):
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert len(answer["light"]) > 200
-    done = subprocess.run([BUILD / "bin/agent_record_json", *(tmp_path / "r").iterdir()], capture_output=True, text=True, check=True)
-    seen = {}
-    for line in done.stdout.splitlines():
-        one = json.loads(line).get("evidence", {})
-        if "scalar" in one:
-            seen.setdefault(one["site"]["op"], {})[int(one.get("step", 0))] = float(one["scalar"].get("value", 0))
+    seen = series_of(tmp_path / "r")
     for name, values in answer["series"].items():
         steps = answer["light"] if name != "grad_norm" else [step for step in answer["light"] if step in seen[name]]
         assert len(steps) > 150 and all(seen[name][step] == pytest.approx(values[step], rel=1e-6) for step in steps), name
@@ -184,8 +215,7 @@ print(json.dumps({"grad_norm": norms, "update_ratio": ratios, "bad": bad}))
 def screened(record, *arguments):
     done = subprocess.run([warm.python(), "-c", SCREENED, str(record), *arguments], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    record_json = subprocess.run([BUILD / "bin/agent_record_json", *record.iterdir()], capture_output=True, text=True, check=True).stdout
-    return json.loads(done.stdout), [json.loads(line).get("evidence", {}) for line in record_json.splitlines()]
+    return json.loads(done.stdout), evidence_of(record)
 
 
 def test_a_light_step_that_is_screened_has_the_norm_and_the_movement(tmp_path):

@@ -23,14 +23,26 @@ class _Sum:
         self._start_over()
         # Returns the node that adds to .grad; its hooks run after the addition. The caller must keep it alive.
         self._node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+        self._handles = ()
+        self.hook()
+
+    def hook(self):
         self._handles = (
-            parameter.register_hook(self._before),
+            self._parameter.register_hook(self._before),
             self._node.register_hook(self._after),
         )
 
     def remove(self):
-        for handle in self._handles:
+        handles, self._handles = self._handles, ()
+        for handle in handles:
             handle.remove()
+
+    def pause(self):
+        """As remove(), until hook(). The gradient that a step leaves meanwhile is not known."""
+        self.remove()
+        self._start_over()
+        self._step = None
+        self._left.forget()
 
     def _start_over(self):
         self._rows, self._sum, self._pending = [], None, None
@@ -121,14 +133,28 @@ class Watched:
     """The result of watch_accumulation."""
 
     def __init__(self, run, sums):
-        self._run, self._sums = run, sums
+        self._run, self._sums, self._paused = run, sums, False
         run._at_step_end.append(self._end_step)
+
+    def pause(self):
+        """Removes the hooks of its parameters until resume(), for steps in which nothing is observed."""
+        if not self._paused:
+            self._paused = True
+            for one in self._sums:
+                one.pause()
+
+    def resume(self):
+        if self._paused:
+            self._paused = False
+            for one in self._sums:
+                one.hook()
 
     def _end_step(self):
         for one in self._sums:
             one.end_step()
 
     def remove(self):
+        self._paused = False
         for one in self._sums:
             one.remove()
         if self._end_step in self._run._at_step_end:

@@ -26,6 +26,10 @@ class LeftGradient:
         if self._waiting is not None and not bool(self._elements().ne(0).any()):
             self._waiting = None  # cleared before an update used it
 
+    def forget(self):
+        """Called before steps that are not observed."""
+        self._kept = self._version = self._waiting = self._waits_since = None
+
     def used(self):
         """Returns (places, left, found) of a gradient that was not cleared, once an update has used it, or None."""
         if self._waiting is None or self._parameter._version == self._waits_since:

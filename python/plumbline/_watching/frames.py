@@ -7,17 +7,20 @@ The inner optimizers step once for each group, for each part of one, or not at a
 import gc
 import sys
 import types
-from time import thread_time
+from threading import get_ident
+from time import thread_time, thread_time_ns
 
 from .._library import NO_STEP
 from .copies import megatron_wrapper
 from .pieces import pieces_of, spread_of
-from .stages import NONE, OPTIMIZER
+from .stages import NONE, NOW, OPTIMIZER
 
 
 class _Megatron:
     """`owner`: the outermost optimizer, usually a ChainedOptimizer. Its step() returns (made, norm before the clip,
     zeros)."""
+
+    is_light = False  # its steps may be light
 
     def __init__(self, owner, model):
         """model: an unwrap.Model."""
@@ -42,6 +45,8 @@ class _Megatron:
 
 class _DeepSpeed:
     """`owner`: the engine, which counts its steps, skipped ones too."""
+
+    is_light = True
 
     def __init__(self, owner):
         self.owner, self._before = owner, (0, 0)
@@ -70,7 +75,8 @@ class _DeepSpeed:
 
     def loss(self, loss, scale_wrt_gas=True):
         """Returns the argument of engine.backward; these losses of a step add up to their mean."""
-        return loss.detach() / self.owner.gradient_accumulation_steps() if scale_wrt_gas else loss.detach()
+        passes = self.owner.gradient_accumulation_steps() if scale_wrt_gas else 1
+        return loss.detach() if passes == 1 else loss.detach() / passes
 
 
 def _is_kind(one, name):
@@ -129,6 +135,25 @@ def _take_place(owner, name, ours):
     return undo
 
 
+def _takes(light, loss):
+    """Called in a light step before a pass of the framework. Counts it. `loss`: without a scale; None: not known. Returns
+    False if the step must be a whole one."""
+    value = None
+    if loss is not None and light.passes < light.most and get_ident() == light.thread:
+        try:
+            value = loss.item()
+        except Exception:  # the framework raises the error
+            pass
+    if value is None or not value <= light.alarm:
+        light.leave()
+        return False
+    light.fronted.begun = False
+    light.passes += 1
+    light.loss += value
+    light.marks[NOW], light.marked = light.mark, True
+    return True
+
+
 class Framed:
     """The hooks of one frame in a watch."""
 
@@ -142,23 +167,48 @@ class Framed:
             self._undo.append(self._hook(opened.inner, updates))
 
     def _stepping(self, plain):
+        watch, light, frame = self._watch, self._watch._light, self._frame
+        stepped = light.keeper(self._parts[0][0].inner)
+
         def step(_owner, *arguments, **options):
-            watch = self._watch
             steps = True
+            began = thread_time_ns()
             try:
-                steps = self._frame.will_step()
-                if steps:
+                steps = frame.will_step()
+                if steps and not light.on:
                     watch.frame_begins()
                     watch.stages.enter(OPTIMIZER)
             except Exception as error:  # nothing of ours may end the trainer's step
                 watch._failed("frame", error)
+            watch.budget.spent += 0 if light.on else thread_time_ns() - began
             result = plain(*arguments, **options)
             if steps:
-                watch.stages.enter(NONE)
-                watch._guarded(self._ends, result)
+                self._light_ends(result, stepped) if light.on else self._whole_ends(result)
             return result
 
         return step
+
+    def _whole_ends(self, result):
+        watch = self._watch
+        watch.ends_began = thread_time_ns()
+        watch.stages.enter(NONE)
+        watch._guarded(self._ends, result)
+        if watch.ends_began is not None:  # the step continues
+            watch.budget.spent += thread_time_ns() - watch.ends_began
+            watch.ends_began = None
+
+    def _light_ends(self, result, stepped):
+        light = self._watch._light
+        try:
+            made = self._frame.made(result)
+            if made:
+                norm = self._frame.norm(result)
+                stepped(None if norm is None else float(norm))
+            elif made is not None:  # skipped: there is no update
+                light.leave()
+                self._ends(result)
+        except Exception as error:
+            light.failed(error)
 
     def _ends(self, result):
         made = self._frame.made(result)
@@ -167,13 +217,22 @@ class Framed:
             self._watch.frame_ends(inner, made, self._frame.norm(result))
 
     def _backward(self, plain):
+        watch, light, frame = self._watch, self._watch._light, self._frame
+
         def backward(_owner, loss, *arguments, **options):
-            loop = self._watch._loop
+            given = None
             try:
-                by_gas = options.get("scale_wrt_gas", arguments[1] if len(arguments) > 1 else True)
-                loop.given_loss = self._frame.loss(loss, by_gas)
+                given = frame.loss(loss, options.get("scale_wrt_gas", arguments[1] if len(arguments) > 1 else True))
             except Exception as error:
-                self._watch._failed("engine's loss", error)
+                watch._failed("engine's loss", error)
+            if light.on and not light.running and _takes(light, given):
+                light.running = True
+                try:
+                    return plain(loss, *arguments, **options)
+                finally:
+                    light.running = False
+            loop = watch._loop
+            loop.given_loss = given
             try:
                 return plain(loss, *arguments, **options)
             finally:
@@ -182,14 +241,15 @@ class Framed:
         return backward
 
     def _hook(self, optimizer, updates):
-        watch = self._watch
+        watch, light = self._watch, self._watch._light
 
         def before(*_):
-            watch._guarded(self._before_inner, optimizer, updates)
+            if not light.on:
+                watch._counted(self._before_inner, optimizer, updates)
 
         def after(*_):
             if updates.kept:
-                watch._guarded(watch._charged, updates.after)
+                watch._counted(watch._charged, updates.after)
 
         handles = (optimizer.register_step_pre_hook(before), optimizer.register_step_post_hook(after))
         return lambda: [handle.remove() for handle in handles]

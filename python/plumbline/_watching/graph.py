@@ -6,6 +6,7 @@ _DEEPEST, _MOST_NODES = 16, 64
 _MEAN = 1  # of a reduction
 _UNSHARED = 4  # steps of several passes without a cross-entropy that are recorded
 _ENOUGH_PASSES = 3  # losses of a step: two may be two losses that are meant to add up
+_ENOUGH = 8  # steps with several passes whose tokens are counted at any cost; later those that are whole for another reason
 
 
 def cross_entropy(loss):
@@ -46,6 +47,11 @@ class Tokens:
 
     def __init__(self, run):
         self._run, self._units, self.several, self._classes, self._unshared = run, [], False, None, 0
+        self._counted = 0  # steps whose passes were all counted, or tried
+
+    def wants(self):
+        """Returns whether the passes of the next screened step must be counted."""
+        return self.several and bool(self._classes) and self._counted < _ENOUGH
 
     def backward_begins(self, loss, due):
         """`due`: more is measured in this step."""
@@ -65,6 +71,7 @@ class Tokens:
         self.several = passes > 1
         losses = [float(loss) for loss in losses[0][1]] if len(losses) == 1 else ()
         units, self._units = self._units, []
+        self._counted += bool(units)
         if len(units) == passes == len(losses) >= _ENOUGH_PASSES and None not in units:
             self._record_share(units, losses)
         elif passes > 1 and not self._classes and len(losses) == passes and self._unshared < _UNSHARED:

@@ -38,9 +38,9 @@ class Light:
     """The light steps of one watch that is alone in its run's loop, with one optimizer."""
 
     # Each step evicts all of it from the caches, so the fields that a light step reads come first and are adjacent.
-    __slots__ = ("on", "running", "thread", "most", "passes", "alarm", "loss", "mark", "marks", "zeroed", "begun", "place", "tokens", "words",
-                 "rows", "until", "due", "at", "screening", "clipped", "waiting", "trains", "grad_enabled", "_first", "_left", "_words", "_values",
-                 "_written", "_since", "_level", "_watch", "_run", "_loop", "plain", "_rest", "_not_before", "_backward", "_entry", "_entered",
+    __slots__ = ("on", "running", "thread", "most", "passes", "alarm", "loss", "marked", "mark", "marks", "zeroed", "begun", "place", "tokens",
+                 "words", "rows", "until", "due", "at", "screening", "clipped", "waiting", "trains", "grad_enabled", "_first", "_left", "_words",
+                 "_values", "_written", "_since", "_level", "_watch", "_run", "_loop", "plain", "_rest", "_not_before", "_backward", "_entry", "_entered",
                  "_screen", "_screened", "fronted")  # fmt: skip
 
     def __init__(self, watch, run, loop):
@@ -52,7 +52,7 @@ class Light:
         self._screen, self._screened = Screening(watch), 0  # number of the next step
         self.alarm, self._level = -math.inf, (0, 0.0, 0.0)  # a loss above it is notable
         self.loss, self.passes, self.most, self.running = 0.0, 0, 1, False
-        self.thread, self.waiting, self.mark, self.marks = None, (), 0, [0]
+        self.thread, self.waiting, self.mark, self.marks, self.marked = None, (), 0, [0], False  # marked: the heartbeat has the mark
         self._rest, self._not_before = _REST, _FIRST
         self.fronted = watch._passes  # its `begun`: a pass has begun, and its later modules begin none
         self.on, self.zeroed, self.begun, self.clipped = False, False, False, False  # begun: the trainer has begun the step itself
@@ -115,7 +115,7 @@ class Light:
         self._screened = self._screen.next(self._first)
         self._store()  # no gradient
         self.trains, self.place, self.words, self.tokens = watch.hooked.training, watch.place, None, watch.tokens
-        self.marks = self._loop.stages.marks() or [0]
+        self.marks, self.marked = self._loop.stages.marks() or [0], False
         watch.light_begins()
         self.on = True
         watch.light = run._light = self
@@ -189,7 +189,7 @@ class Light:
             if light.running:
                 return plain(loss, *arguments, **options)
             value = None
-            if not arguments and light.passes < light.most and "gradient" not in options and here() == light.thread:
+            if light.passes < light.most and not arguments and (not options or "gradient" not in options) and here() == light.thread:
                 try:
                     value = loss.item()
                 except Exception:  # backward itself raises the error
@@ -200,7 +200,8 @@ class Light:
             fronted.begun = False
             light.passes += 1
             light.loss += value
-            light.marks[NOW] = light.mark
+            if not light.marked:
+                light.marks[NOW], light.marked = light.mark, True
             light.running = True
             try:
                 return plain(loss, *arguments, **options)
@@ -327,7 +328,7 @@ class Light:
         self.at = self._screened - self._first
         self._set_alarm(losses)
         now = monotonic_ns()
-        self.until, self.due, self.mark = now + _LATEST, min(_AT_ONCE, self._left), now << 4 | BACKWARD
+        self.until, self.due, self.mark, self.marked = now + _LATEST, min(_AT_ONCE, self._left), now << 4 | BACKWARD, False
 
     # ---- its end -------------------------------------------------------------------------------
 

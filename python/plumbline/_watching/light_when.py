@@ -17,15 +17,17 @@ def _other_passes(watch):
 
 def is_plain(watch):
     """Returns whether the trainer is a plain loop: on the CPU, in one process, with one optimizer, without a
-    framework but those of which each step is known (Lightning's automatic optimization)."""
+    framework but those of which each step is known (Lightning's automatic optimization, DeepSpeed's engine)."""
     if not (_ORDERED and watch.budget.governed):
         return False
     one = watch.found[0] if len(watch.found) == 1 else None
-    if one is None or one.frame is not None or one.pieces or type(one.inner).__name__ == "LBFGS":
+    if one is None or type(one.inner).__name__ == "LBFGS" or (not one.frame.is_light if one.frame is not None else one.pieces):
         return False
     if one.stepping is not one.inner and not one.captured:
         return False
-    if watch.scaler is not None or watch._weights.replicas or watch._shards or watch._is_compiled or _other_passes(watch) or processes() > 1:
+    if watch._shards and one.frame is None:
+        return False
+    if watch.scaler is not None or watch._weights.replicas or watch._is_compiled or _other_passes(watch) or processes() > 1:
         return False
     return not watch._modules.chosen and all(p.device.type == "cpu" for _, p in watch._trained)
 
@@ -34,11 +36,18 @@ def may_be_light(watch):
     """Returns whether no part of the watch needs the next step to be whole."""
     if len(Backward.watches.refs) != 1:
         return False
-    if watch._arms or watch._accumulation is not None or watch._averages.known or watch._is_compiled or _other_passes(watch):
+    if watch._arms or watch._left or watch._averages.known or watch._is_compiled or _other_passes(watch):
+        return False
+    if not watch._shares.settled:
         return False
     if watch._kept is not None and watch._kept.found:
         return False
     return watch._untrained.settled and len(watch._untrained.waiting()) <= _MOST_WAITING
+
+
+def screens_whole(watch):
+    """Returns whether a step that is screened must be a whole one: a framework's, or one whose passes are counted."""
+    return bool(watch._frames) or watch._loop.tokens.wants()
 
 
 def next_whole(watch, step):
@@ -48,4 +57,6 @@ def next_whole(watch, step):
     steps = [picked(step + int(debt), looks.every), max(64, 1 << 2 * ((step - 1).bit_length() + 1 >> 1))]
     if watch._routers is not None and watch._routers.routers:
         steps.append(picked(step, watch._routers.pace.every))
+    if screens_whole(watch):
+        steps.append(picked(step, watch._pace.every))
     return min(steps)

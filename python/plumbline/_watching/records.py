@@ -6,6 +6,7 @@ from .._library import NO_STEP
 from .._screen import look
 from .budget import BUFFERS
 from .clipping import Clip
+from .light_when import screens_whole
 from .losses import numbered
 
 _MOST_RATES = 4  # parameter groups whose learning rates are recorded
@@ -75,6 +76,14 @@ class Records:
         look(self._run, why)
         self._run._spent += self._pace.cost(self._screening + self._gradients.seconds + thread_time() - began)
 
+    def _set_paces(self, period, step):
+        """Called before step `step`. `period`: seconds of a step. Decides how often steps are screened, and loads of experts measured."""
+        apart = self.budget.base / 1e9 if self._looks.light else 0.0  # seconds of a whole step that is made for it
+        own = apart if screens_whole(self) else 0.0
+        self._pace.step_ended(period, own, step, acted=self._gradients.screened == step - 1)
+        if self._routers is not None:
+            self._routers.pace.follow(period, apart, step)
+
     def scan_light(self, step):
         """Called after the update of a light step. Returns True if the next steps must be whole ones."""
         if self._untrained.scans(step):
@@ -134,11 +143,16 @@ class Records:
     # ---- of steps that are recorded by stores alone (light.py) ----------------------------------
 
     def light_begins(self):
+        self._shares.remove()
+        if self._accumulation is not None:
+            self._accumulation.pause()
         if self._routers is not None:
             self._routers.training = False
 
     def light_ended(self, steps, zeroed, level):
         """Called when `steps` light steps were recorded."""
+        if self._accumulation is not None:
+            self._accumulation.resume()
         (self._zeroed.add if zeroed else self._zeroed.discard)(id(self.optimizers[0]))
         self.screen.set_level(level)
         self._light_steps += steps

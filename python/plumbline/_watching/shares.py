@@ -9,6 +9,7 @@ from .leftover import few
 from .scaling import Scaling
 
 _ENOUGH, _FIRST = 4, 16  # steps that are recomputed; then one each time the number of steps has doubled
+_TRIED = 8  # steps of labels without logits, after which no more are expected
 _CHUNK, _MOST = 1 << 22, 1 << 30  # logits that are computed at once, to limit memory; the most that are recomputed
 
 
@@ -38,7 +39,7 @@ class Shares:
     def __init__(self, run, model, trained, compiled):
         self._run, self._model, self._compiled = run, model, compiled
         self._parameters = few([p for _, p in trained])
-        self._several, self._seen, self._next = False, 0, 0
+        self._several, self._seen, self._tried, self._next = False, 0, 0, 0
         self._undo = None
         self._means, self._share, self._kept, self._gradients = (), None, math.nan, None
 
@@ -47,9 +48,14 @@ class Shares:
         """Returns whether a micro-batch of this step was recomputed."""
         return self._share is not None
 
+    @property
+    def settled(self):
+        """Returns whether no micro-batch of the next steps must be recomputed."""
+        return self._undo is None or self._seen >= _ENOUGH or self._tried >= _TRIED
+
     def labelled(self, words):
         """Called before a forward pass that is trained on."""
-        if self._several and self._undo is None and not self._compiled and words.get("labels") is not None:
+        if self._undo is None and self._due() and not self._compiled and words.get("labels") is not None:
             self._undo = after_forward(self._model, self._forward)
 
     def _due(self):
@@ -104,6 +110,7 @@ class Shares:
         """Called after an update of `micro` backward passes, in the open step."""
         self._several |= micro > 1
         share, self._share, kept, self._kept, self._gradients = self._share, None, self._kept, math.nan, None
+        self._tried += self._undo is not None and micro > 1
         if share is None or micro < 2:
             return
         self._seen += 1
@@ -113,5 +120,6 @@ class Shares:
             self._run._own_scalar(f"trained/{name}", value)
 
     def remove(self):
-        if self._undo is not None:
-            self._undo()
+        undo, self._undo = self._undo, None
+        if undo is not None:
+            undo()

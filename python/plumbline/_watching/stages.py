@@ -98,6 +98,8 @@ class Stages:
         """Sets only the heartbeat to a stage, in a step that is recorded without its stages."""
         if self._words is not None:
             self._words[NOW] = monotonic_ns() << 4 | stage
+            if self._run._light is not None:
+                self._run._light.marked = False
 
     def marks(self):
         """Returns the words whose word NOW is the heartbeat's, or None."""
