@@ -109,10 +109,11 @@ class Replaced {
     Report(pair, Replacement::kAnew, CorrelationOf(pair.past->last, pair.look->values), nullptr);
   }
 
-  // Returns true if the optimizer's state of the weight was reset along with it.
+  // Returns true if the optimizer's state of the weight was reset along with it: its second moment
+  // is zero, or fills up again.
   bool IsReset(const SavedPair& pair) const {
     const SavedPair* square = rank_.Find(pair.layer, "exp_avg_sq");
-    return square != nullptr && square->look->all_zero();
+    return square != nullptr && square->look->mean_abs < 0.5 * square->past->mean_abs;
   }
 
   void Report(SavedPair& pair, Replacement how, double r, const SavedPair* other) {

@@ -57,6 +57,7 @@ void SavedTensor::Keep(const SavedLook& look, int64_t step) {
   shape = look.shape;
   count = look.count;
   zeros = look.zeros;
+  mean_abs = look.mean_abs;
   varied = look.varied;
   finite = look.finite;
 }

@@ -50,6 +50,7 @@ struct SavedTensor {
   uint64_t which = 0;
   std::vector<int64_t> shape;
   uint64_t count = 0, zeros = 0;
+  double mean_abs = 0;
   bool varied = false, finite = false;
   bool moved = false;            // has other bits than in the checkpoint before
   uint64_t steady = 0;           // consecutive intervals in which it changed only a little
@@ -62,8 +63,8 @@ struct SavedTensor {
   // Returns the step of an earlier content with these bits that was followed by another content.
   std::optional<int64_t> StepOf(const Digest& digest) const;
   void Persist(Archive& a) {
-    a(past, last, which, shape, count, zeros, varied, finite, moved, steady, without_moments,
-      growth, reported);
+    a(past, last, which, shape, count, zeros, mean_abs, varied, finite, moved, steady,
+      without_moments, growth, reported);
   }
 };
 

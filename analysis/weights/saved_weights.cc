@@ -281,7 +281,7 @@ void SavedWeights::JudgeAdapters(const StepEnd& step, const SavedRank& rank, Ver
   constexpr uint64_t kCheckpoints = 3;
   SavedCourse& course = CourseOf(step, rank.rank);
   std::vector<const SavedPair*> all, second;
-  size_t zero = 0, still = 0, others = 0;
+  size_t zero = 0, still = 0, others = 0, held = 0;
   for (const SavedPair& pair : rank.tensors) {
     if (!pair.weight()) continue;
     const bool adapter = pair.layer.find("lora_") != std::string::npos;
@@ -291,12 +291,15 @@ void SavedWeights::JudgeAdapters(const StepEnd& step, const SavedRank& rank, Ver
     still += pair.change == Change::kStill ? 1 : 0;
     if (pair.layer.find("lora_B") == std::string::npos) continue;
     second.push_back(&pair);
+    held += rank.rates.contains(pair.layer) ? 1 : 0;
     zero += pair.look->all_zero() ? 1 : 0;
   }
   if (all.empty() || course.adapters_reported) return;
   const bool at_rest = rank.rate && !(*rank.rate > 0);
   course.adapters_moved |= still < all.size() && course.checkpoints > 0;
-  const bool zeros = !second.empty() && zero == second.size() && step.step > 0 && !at_rest;
+  // If other weights are trained, the adapters may not be in use.
+  const bool used = others == 0 || held > 0;
+  const bool zeros = !second.empty() && zero == second.size() && step.step > 0 && !at_rest && used;
   course.zero_adapters = zeros ? course.zero_adapters + 1 : 0;
   // The first checkpoint begins the row. If they changed before, they may be trained to the end.
   const bool stand = still == all.size() && others == 0 && !at_rest &&

@@ -55,14 +55,14 @@ the optimizer stepped, by the rate of the weight's own parameter group. Three ch
 - *a copied rank*: all matrices of two ranks are equal, and in the checkpoint before their values were unrelated.
 - *another step inside*: the content of one file states an earlier step, and in the checkpoints before and after it the right one. (Counters that begin again at a resume stay silent.)
 - *a replaced weight*: a matrix of steady correlation (above 0.8 from checkpoint to checkpoint) becomes zero, its own transpose, another matrix of its shape, its negative, or values unrelated to it
-  (below 0.2), while three others at least are steady and at most a quarter is suspect. Silent: heads and factors of LoRA that begin anew, a weight whose moments were reset with it, masks of pruning.
+  (below 0.2), while three others at least are steady and at most a quarter is suspect. Silent: heads and factors of LoRA that begin anew, a weight whose second moment was reset with it, masks of pruning.
 - *a gain that grows* by one factor per step (even within 12 %) over six checkpoints, 5 % in each at least.
 - *adapters* without effect (all `lora_B` are zero) or with the same bits in three checkpoints, unless the rate is 0.
 - *a weight that changes beyond decay* while both of its moments are zero in three checkpoints, from the first on.
 - *weights without elements*: half of them, or those that had elements before (ZeRO-3 saved without gathering).
 
 **Strength.** `proved`: digest, gradient and rate are what was observed. A replaced weight that is not zero, and a gain that grows, are `heuristic`: they rest on sampled elements and limits of ours. None of
-506 healthy folders of 23 kinds has a finding (`tests/audit/checkpoint/learning_test.py`).
+572 healthy folders of 26 kinds has a finding (`tests/audit/checkpoint/learning_test.py`).
 
 **Inconclusive when** no rate was recorded, one of them is 0, fewer than 3 updates were observed, values are NaN or infinite (of a weight that changes otherwise: for those steps, in addition to the pass of the others), a step of that rate is below the weight's last place, the gradient is a rounding error, no weight of the run changes and 8 updates were not seen, a
 tensor whose elements are all one number stands (at a bound that clamps it), checkpoints keep no optimizer's state, or one whose parameters could not be named, or an update of the

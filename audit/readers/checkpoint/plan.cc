@@ -97,9 +97,14 @@ void RankFiles::CheckKind(const OfKind& steps) {
       if (!once.emplace(tag, &file).second) known.emplace(tag, &file);
     }
   }
-  for (auto step = steps.begin(); step != steps.end(); ++step) {
-    for (const auto& [tag, file] : known) {
-      if (!IsMissing(steps, step, tag)) continue;
+  for (const auto& [tag, file] : known) {
+    std::vector<OfKind::const_iterator> missing;
+    for (auto step = steps.begin(); step != steps.end(); ++step) {
+      if (IsMissing(steps, step, tag)) missing.push_back(step);
+    }
+    // If many steps lack it, the rank saves less often, or old files were deleted.
+    if (missing.size() > std::max<size_t>(1, steps.size() / 4)) continue;
+    for (const OfKind::const_iterator& step : missing) {
       InputReport* report = step->second.begin()->second.file->report;
       const std::string text = "expected the file of step " + std::to_string(step->first) +
                                " that another step has as " + Quoted(file->name) + ", found none";

@@ -18,11 +18,13 @@ class Planted:
 
     def __init__(self, run, where, save, plant=lambda states: None, files=lambda saves: None, live=None):
         self.run, self.where, self.save, self.plant, self.files = run, where, save, plant, files
+        self.after = lambda folder: None
         if live:
             run.live = live
 
     def write(self, folder):
         self.run.write(folder, self.plant, self.files)
+        self.after(folder)
 
 
 def lora_b_zero(seed):
@@ -113,14 +115,30 @@ def shard_returns(seed):
     return Planted(run, tuple(part), at, plant)
 
 
-def tensor_returns(seed):
-    run = Run("torch", seed)
+def tensor_returns(seed, form="torch"):
+    run = Run(form, seed)
     at, name = run.draw.randrange(2, run.saves), a_matrix(run)
 
     def plant(states):
         states[at][0]["model"][name] = states[run.draw.randrange(0, at - 1)][0]["model"][name].clone()
 
     return Planted(run, name, at, plant)
+
+
+def part_returns(seed):
+    """One file of a distributed checkpoint is that of an earlier step."""
+    run = Run("dcp", seed)
+    at = run.draw.randrange(2, run.saves)
+    back, number = run.draw.randrange(0, at - 1), run.draw.randrange(8)
+
+    def after(folder):
+        names = sorted(p.name for p in (folder / f"step-{run.step(at)}").glob("*.distcp"))
+        name = names[number % len(names)]
+        (folder / f"step-{run.step(at)}" / name).write_bytes((folder / f"step-{run.step(back)}" / name).read_bytes())
+
+    planted = Planted(run, "", at)
+    planted.after = after
+    return planted
 
 
 def rank_file(seed, form, back):
@@ -221,6 +239,7 @@ def transposed_of_another_shape(seed):
 
 
 def row_grows(seed):
+    """Not found: no statistic of the tensor shows one row among many."""
     run = Run("torch", seed, saves=9)
     row = run.draw.randrange(96)
 
@@ -273,6 +292,9 @@ FAULTS = {
     "the average is the weights": average_is_weights,
     "a shard returns": shard_returns,
     "a tensor returns": tensor_returns,
+    "DCP: a tensor returns": lambda s: tensor_returns(s, "dcp"),
+    "DCP: a part returns": part_returns,
+    "DCP: one matrix transposed": lambda s: replaced(s, "transposed", "dcp"),
     "a rank's file of two saves ago": lambda s: rank_file(s, "ranks", 2),
     "a rank's file of the save before": lambda s: rank_file(s, "ranks", 1),
     "a rank's file of the save before, step corrected": rank_file_without_step,

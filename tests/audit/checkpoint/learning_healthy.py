@@ -8,7 +8,7 @@ import torch
 from learning_faults import Planted, a_matrix
 from learning_runs import Run
 
-FORMS = ["torch", "trainer", "ranks", "megatron", "lora"]
+FORMS = ["torch", "trainer", "ranks", "megatron", "lora", "dcp"]
 
 
 def healthy(run, plant=lambda states: None, files=lambda saves: None, live=None, resets=False):
@@ -66,6 +66,49 @@ def a_layer_begins_anew(seed):
                 run.ranks[0].optimizer.state[p][part].zero_()
 
     return healthy(run, live=live, resets=True)
+
+
+def a_layer_is_reset(seed):
+    """As above, with optimizer steps after the reset, before the save."""
+    run = a_run(seed, ["torch", "dcp"])
+    at, name = run.draw.randrange(1, run.saves), a_matrix(run)
+
+    def live(run, save):
+        if save == at:
+            p = run.ranks[0].named[name]
+            p.data.normal_(std=0.05)
+            run.ranks[0].optimizer.state[p]["exp_avg_sq"] *= 0.1
+
+    return healthy(run, live=live, resets=True)
+
+
+def saved_by_turns(seed):
+    """One rank saves in each second step only."""
+    run = a_run(seed, ["ranks", "megatron"], saves=8)
+    rank = run.world - 1
+
+    def files(saves):
+        for contents in saves[1::2]:
+            del contents[list(contents)[rank]]
+
+    return healthy(run, files=files)
+
+
+def adapters_not_in_use(seed):
+    """All weights are trained, and adapters next to them are zero."""
+    run = Run("trainer", seed)
+
+    def plant(states):
+        a = torch.randn(8, 64)
+        for state in states:
+            state[0]["model"]["model.norm.lora_A.weight"], state[0]["model"]["model.norm.lora_B.weight"] = a.clone(), torch.zeros(64, 8)
+
+    run.ranks[0].named["model.norm.lora_A.weight"] = torch.nn.Parameter(torch.zeros(8, 64))
+    run.ranks[0].named["model.norm.lora_B.weight"] = torch.nn.Parameter(torch.zeros(64, 8))
+    run.frozen = {n for n in run.ranks[0].named if "lora" in n}
+    for name in run.frozen:
+        run.ranks[0].average[name] = run.ranks[0].named[name].detach().clone()
+    return healthy(run, plant)
 
 
 def lora_at_step_0(seed):
@@ -319,5 +362,5 @@ def another_run(seed):
     return healthy(run, live=live)
 
 
-HEALTHY = [plain, frozen, fresh_head, a_layer_begins_anew, lora_at_step_0, merged_lora, unused_adapters, pruned, pruned_folder, still_written, another_world,
+HEALTHY = [plain, frozen, fresh_head, a_layer_begins_anew, a_layer_is_reset, saved_by_turns, adapters_not_in_use, lora_at_step_0, merged_lora, unused_adapters, pruned, pruned_folder, still_written, another_world,
            rate_zero, best_restored, resumed, other_counts, late_average, average_of_frozen, dead_experts, growing, tied, buffers, bf16, another_run]  # fmt: skip

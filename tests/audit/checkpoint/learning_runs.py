@@ -122,7 +122,7 @@ class Run:
             return {**shards, f"checkpoint-{step}/optimizer.pt": (0, "optimizer")}
         if self.form == "lora":
             return {f"checkpoint-{step}/adapter_model.safetensors": (0, tuple(self.ranks[0].named)), f"checkpoint-{step}/optimizer.pt": (0, "optimizer")}
-        return {f"step-{step}/model.pt": (0, None)}
+        return {f"step-{step}" if self.form == "dcp" else f"step-{step}/model.pt": (0, None)}
 
     def write(self, folder, plant=lambda states: None, files=lambda saves: None):
         """`plant` changes states, `files` a list of {path: content} (state or bytes) for each save, before they are written."""
@@ -145,9 +145,23 @@ class Run:
                 contents[f"checkpoint-{self.step(save)}/config.json"] = json.dumps(self.config or {"model_type": "llama", "tie_word_embeddings": False}).encode()
             saves.append(contents)
         files(saves)
+        if self.form == "dcp":
+            return [self.put_distributed(folder / next(iter(contents)), next(iter(contents.values()))) for contents in saves]
         for contents in saves:
             for path, content in contents.items():
                 self.put(folder / path, content)
+
+    @staticmethod
+    def put_distributed(path, state):
+        """PyTorch's distributed form, one file for each tensor."""
+        from distributed_test import dcp
+
+        names = list(state["model"])
+        flat = {f"model.{name}": value for name, value in state["model"].items()}
+        for number, moments in state["optimizer"]["state"].items():
+            flat.update({f"optimizer.state.{names[number]}.{part}": moments[part] for part in ("exp_avg", "exp_avg_sq")})
+        path.mkdir(parents=True)
+        dcp.save_state_dict(flat, dcp.FileSystemWriter(str(path), single_file_per_rank=False), no_dist=True)
 
     @staticmethod
     def put(path, content):
