@@ -43,8 +43,8 @@ and an export with the tied configuration keeps one and loses the training of th
 
 **What it checks.** Weights of one shape in checkpoints (or as a probe observes them), of which one is named as an embedding of words (`embed`, `wte`,
 `word_embeddings`) and the other as a head (`lm_head`, `head`, `output_layer`, `output`). They count as tied when they were equal in two checkpoints
-after step 0 *with different contents*: what is trained apart never meets twice. Pairs that are declared (option `pairs`), and weights
-that share one storage in a file of PyTorch, whatever their names, count from the first checkpoint on. A finding is
+after step 0 *with different contents*: what is trained apart never meets twice. Pairs that are declared (option `pairs`; or `"tie_word_embeddings": true` in the
+`config.json` of a checkpoint with one embedding and one head of its shape), and weights that share one storage in a file of PyTorch, whatever their names, count from the first checkpoint on. A finding is
 the first checkpoint in which their digests differ.
 
 **Strength.** `proved`: the digests are of all bits, and equal contents that changed together were one tensor or kept as one.
@@ -71,6 +71,8 @@ constexpr RuleInfo kInfo = {
     "health/tied-weights", "tied weights differ", v1::LEVEL_WARNING, "0.1.0", kPage, kOptions};
 
 constexpr std::string_view kStorage = "storage";  // where a checkpoint stores a weight
+constexpr std::string_view kByConfig =
+    "tied.declared";  // by the configuration next to a checkpoint
 constexpr size_t kMostShared = 4096;
 constexpr size_t kMostOfAKind = 8;  // embeddings, and heads, of one step and rank
 
@@ -114,11 +116,15 @@ class TiedWeights : public ScalarRule {
       declared_.push_back(absl::StrSplit(pair, absl::MaxSplits('=', 1)));
   }
 
-  bool ReadsScalar(const v1::Site& site) const override { return site.op() == kStorage; }
+  bool ReadsScalar(const v1::Site& site) const override {
+    return site.op() == kStorage || site.op() == kByConfig;
+  }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     const std::string& name = step.site.layer();
     for (const Item& item : step.items) {
+      if (item.evidence->has_scalar() && step.site.op() == kByConfig)
+        open_[item.source->rank()].by_config = true;
       // By the order of sites' names this precedes the weight itself.
       if (item.evidence->has_scalar() && step.site.op() == kStorage) {
         const uint32_t rank = item.source->rank();
@@ -144,10 +150,11 @@ class TiedWeights : public ScalarRule {
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     for (const auto& [rank, open] : open_) {
       TakeShared(step, rank, open, out);
+      const bool by_config = open.by_config && open.PairsOfOneShape() == 1;
       for (const TiedLook& a : open.embeddings) {
         for (const TiedLook& b : open.heads) {
           if (a.name != b.name && !shared_.contains({rank, a.name, b.name}))
-            Take(step, a, b, false, out);
+            Take(step, a, b, by_config, out);
         }
       }
       for (size_t i = 0; i < declared_.size(); ++i) {
@@ -194,6 +201,15 @@ class TiedWeights : public ScalarRule {
     std::map<std::pair<size_t, bool>, TiedLook> declared;  // index of the pair; true: its second
     std::map<double, std::vector<std::string>> storages;   // names by storage
     std::map<std::string, TiedLook> sharing;  // weights that share a storage, now or before
+    bool by_config = false;                   // the configuration ties the embedding and the head
+
+    size_t PairsOfOneShape() const {
+      size_t pairs = 0;
+      for (const TiedLook& a : embeddings) {
+        for (const TiedLook& b : heads) pairs += a.name != b.name && a.shape == b.shape ? 1 : 0;
+      }
+      return pairs;
+    }
   };
 
   // Weights in one storage are one parameter: the first one is paired with each other one.

@@ -48,6 +48,10 @@ side of it in all checkpoints, so far away that an average of decay 0.9999 (opti
 last place. A finding needs three checkpoints, 1,000 due elements of which fewer than 10 % ever moved, and 16 bits; it is `heuristic`.
 A cast of an fp32 average moves its due elements, and passes.
 
+**An average that is never updated**, in fp32, keeps its bits over four checkpoints while its weights change and half of its sampled elements are far from them (64 units in the last place):
+warning, `proved`. One that equals its weights in each of three checkpoints or more, while they change, to the end is a copy of them: warning. A counter next to the averages (`n_averaged`) that
+does not rise shows that averaging has not begun.
+
 **The level** is warning whatever the share below a tenth: training itself does not read the average.
 
 | elements that are able to move | what it means for the run | level |
@@ -161,15 +165,23 @@ class EmaStall : public ScalarRule {
     JudgeItems(
         step, [&](const Item& item) { return JudgeOne(step, item); }, out);
     courses_.Take(step);
+    follows_.Take(step);
   }
 
-  void JudgeStep(const StepEnd& step, VerdictSink& out) override { courses_.Close(step, out); }
-  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override { courses_.Rest(out); }
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    courses_.Close(step, out);
+    follows_.Close(step, out);
+  }
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    courses_.Rest(out);
+    follows_.Rest(out);
+  }
 
   void Persist(Archive& archive) override {
-    const uint32_t version = archive.Version(2, 1);
+    const uint32_t version = archive.Version(3, 1);
     archive(window_, log_chances_);
     if (version >= 2) courses_.Persist(archive);
+    if (version >= 3) follows_.Persist(archive);
   }
 
  private:
@@ -276,6 +288,7 @@ class EmaStall : public ScalarRule {
   UpdateWindow window_;
   std::map<std::tuple<v1::Role, std::string, std::string, uint32_t>, double> log_chances_;
   AverageCourses courses_;  // averages in checkpoints
+  AverageFollows follows_;  // the same: is each one updated at all?
 };
 
 }  // namespace

@@ -22,14 +22,22 @@ uint64_t SampledElements::MostOf(size_t tensors) {
   return most;
 }
 
-std::shared_ptr<const std::vector<uint64_t>> SampledElements::Of(uint64_t count, uint64_t most) {
+std::shared_ptr<const std::vector<uint64_t>> SampledElements::Of(const std::vector<int64_t>& shape,
+                                                                 uint64_t count, uint64_t most) {
   constexpr size_t kMostKept = 64;
   if (known_.size() >= kMostKept) known_.clear();
-  const auto [at, is_new] = known_.try_emplace({count, most});
+  const bool square = shape.size() == 2 && shape[0] == shape[1] && count > most;
+  const auto [at, is_new] = known_.try_emplace({count, most, square});
   if (!is_new) return at->second;
-  std::vector<uint64_t> indices(static_cast<size_t>(std::min(count, most)));
+  std::vector<uint64_t> indices(static_cast<size_t>(std::min(count, square ? most / 2 : most)));
   for (size_t i = 0; i < indices.size(); ++i) indices[i] = SampleIndex(kKey, count, i);
+  if (square) {
+    const auto side = static_cast<uint64_t>(shape[0]);
+    for (size_t i = 0; i < static_cast<size_t>(most / 2); ++i)
+      indices.push_back(indices[i] % side * side + indices[i] / side);
+  }
   std::sort(indices.begin(), indices.end());
+  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
   return at->second = std::make_shared<const std::vector<uint64_t>>(std::move(indices));
 }
 

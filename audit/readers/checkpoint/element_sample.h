@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,7 +16,8 @@
 namespace plumbline::audit {
 
 // Chooses the elements: kernels/core/sample_index.h, with one key for all. Tensors of one size have
-// the same sample, so a few lists are cached. Not thread-safe.
+// the same sample, so a few lists are cached. In a square matrix, half of the elements are the
+// mirrored ones of the others, so that a transposed matrix is recognised. Not thread-safe.
 class SampledElements {
  public:
   static constexpr uint64_t kMostElements = 2048;
@@ -23,11 +25,13 @@ class SampledElements {
   // Returns the sample size per tensor for a checkpoint with `tensors` tensors: 2^22 elements in
   // total, and a power of two.
   static uint64_t MostOf(size_t tensors);
-  // Returns ascending indices below `count`, at most `most` of them.
-  std::shared_ptr<const std::vector<uint64_t>> Of(uint64_t count, uint64_t most);
+  // Returns ascending indices of elements, at most `most` of them.
+  std::shared_ptr<const std::vector<uint64_t>> Of(const std::vector<int64_t>& shape, uint64_t count,
+                                                  uint64_t most);
 
  private:
-  std::map<std::pair<uint64_t, uint64_t>, std::shared_ptr<const std::vector<uint64_t>>> known_;
+  using Key = std::tuple<uint64_t, uint64_t, bool>;  // number of elements, most, square
+  std::map<Key, std::shared_ptr<const std::vector<uint64_t>>> known_;
 };
 
 // Not thread-safe.

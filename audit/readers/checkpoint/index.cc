@@ -1,5 +1,6 @@
 #include "audit/readers/checkpoint/index.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -101,6 +102,21 @@ std::vector<Problem> CheckShards(const ShardIndex& index, const std::vector<Shar
             "; each tensor of the index exists";
   }
   return problems;
+}
+
+bool TiesEmbedding(const std::string& path) {
+  const std::filesystem::path config = std::filesystem::path(path).parent_path() / "config.json";
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(config, error)) return false;
+  const absl::StatusOr<InputFile> file = InputFile::Open(config.string());
+  if (!file.ok() || file->size() > kMostIndexBytes) return false;
+  const absl::StatusOr<std::string> text = file->Head(kMostIndexBytes);
+  if (!text.ok()) return false;
+  std::string twice;
+  const nlohmann::json json = ParseIndex(*text, &twice);
+  if (!json.is_object()) return false;
+  const auto tied = json.find("tie_word_embeddings");
+  return tied != json.end() && tied->is_boolean() && tied->get<bool>();
 }
 
 }  // namespace plumbline::audit

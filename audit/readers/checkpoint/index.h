@@ -35,4 +35,8 @@ struct ShardTensors {
 std::vector<Problem> CheckShards(const ShardIndex& index, const std::vector<ShardTensors>& shards,
                                  const std::set<std::string>& missing, std::string* note);
 
+// Returns true if the configuration of transformers in the folder of a file (config.json) ties the
+// embedding and the head.
+bool TiesEmbedding(const std::string& path);
+
 }  // namespace plumbline::audit

@@ -42,7 +42,7 @@ MeasuredTensor TensorMeasurer::Prepare(size_t tensor) {
   if (sited.role == "weight" && RowDigests::Suits(sited.place)) out.rows.emplace(sited.place);
   if (IsSampled(sited)) {
     const auto count = static_cast<uint64_t>(sited.place.elements());
-    out.sample.emplace(sited.place, elements_.Of(count, most_sampled_));
+    out.sample.emplace(sited.place, elements_.Of(sited.place.shape, count, most_sampled_));
   }
   return out;
 }

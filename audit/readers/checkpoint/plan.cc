@@ -27,6 +27,100 @@ struct FoundFile {
   ShardTensors shard;
 };
 
+// Returns the name with each number replaced by '#'.
+std::string WithoutNumbers(const std::string& name) {
+  std::string out;
+  for (const char c : name) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit) out += c;
+    if (digit && (out.empty() || out.back() != '#')) out += '#';
+  }
+  return out;
+}
+
+// Finds checkpoints that lack the file of a rank which other steps of the run have.
+class RankFiles {
+ public:
+  // Takes one file of the plan. `folder` is the path of its run. Files without a rank are ignored.
+  void Take(const PlannedFile& file, const std::string& folder);
+  // Adds a problem to the report of a step's first file for each missing one; a note for the newest
+  // step, which may still be written.
+  void Check() const;
+
+ private:
+  using Tag = std::tuple<uint32_t, uint32_t, uint32_t>;  // stage, tensor, data
+  struct OneFile {
+    const PlannedFile* file = nullptr;
+    uint64_t bytes = 0;
+    std::string name;  // path below the run
+  };
+  // The files of one kind in one step.
+  using OfStep = std::map<Tag, OneFile>;
+  using OfKind = std::map<int64_t, OfStep>;
+
+  static void CheckKind(const OfKind& steps);
+  static bool IsMissing(const OfKind& steps, OfKind::const_iterator step, const Tag& tag);
+
+  std::map<std::pair<std::string, std::string>, OfKind> kinds_;  // by run and name without digits
+};
+
+void RankFiles::Take(const PlannedFile& file, const std::string& folder) {
+  if (!file.tag.ranked) return;
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(file.path, error);
+  const std::string name = whole.lexically_normal().lexically_relative(folder).string();
+  const uint64_t bytes = std::filesystem::file_size(file.path, error);
+  kinds_[{file.run, WithoutNumbers(name)}][file.step][file.tag.Order()] = {&file, error ? 0 : bytes,
+                                                                           name};
+}
+
+// A file is missing if files of higher ranks are there, or if the steps before and after have it
+// and the files of other ranks have the same size: then the number of ranks did not change.
+bool RankFiles::IsMissing(const OfKind& steps, OfKind::const_iterator step, const Tag& tag) {
+  if (step->second.contains(tag)) return false;
+  if (tag < step->second.rbegin()->first) return true;
+  if (step == steps.begin() || std::next(step) == steps.end()) return false;
+  const OfStep &before = std::prev(step)->second, &after = std::next(step)->second;
+  if (!before.contains(tag) || !after.contains(tag)) return false;
+  const auto& [first, file] = *step->second.begin();
+  const auto earlier = before.find(first);
+  if (earlier == before.end()) return false;
+  const uint64_t was = earlier->second.bytes, is = file.bytes;
+  return 50 * (was > is ? was - is : is - was) <= is;
+}
+
+void RankFiles::CheckKind(const OfKind& steps) {
+  // The files that at least two steps have.
+  std::map<Tag, const OneFile*> once, known;
+  for (const auto& [step, files] : steps) {
+    for (const auto& [tag, file] : files) {
+      if (!once.emplace(tag, &file).second) known.emplace(tag, &file);
+    }
+  }
+  for (const auto& [tag, file] : known) {
+    std::vector<OfKind::const_iterator> missing;
+    for (auto step = steps.begin(); step != steps.end(); ++step) {
+      if (IsMissing(steps, step, tag)) missing.push_back(step);
+    }
+    // If many steps lack it, the rank saves less often, or old files were deleted.
+    if (missing.size() > std::max<size_t>(1, steps.size() / 4)) continue;
+    for (const OfKind::const_iterator& step : missing) {
+      InputReport* report = step->second.begin()->second.file->report;
+      const std::string text = "expected the file of step " + std::to_string(step->first) +
+                               " that another step has as " + Quoted(file->name) + ", found none";
+      if (std::next(step) == steps.end()) {
+        report->Note(text);
+      } else {
+        report->Add(0, text);
+      }
+    }
+  }
+}
+
+void RankFiles::Check() const {
+  for (const auto& [key, steps] : kinds_) CheckKind(steps);
+}
+
 class Planner {
  public:
   explicit Planner(const std::vector<InputReport*>& files) : reports_(files) {}
@@ -51,6 +145,8 @@ class Planner {
     NameSteps();
     NameRanks();
     std::vector<PlannedFile> plans;
+    for (const FoundFile& file : files_) ranks_.Take(file.planned, file.place.path);
+    ranks_.Check();
     for (FoundFile& file : files_) {
       if (file.readable) plans.push_back(std::move(file.planned));
     }
@@ -218,6 +314,7 @@ class Planner {
   const std::vector<InputReport*>& reports_;
   std::deque<FoundFile> files_;
   std::map<std::string, size_t> by_path_;
+  RankFiles ranks_;
 };
 
 }  // namespace

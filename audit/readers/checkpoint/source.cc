@@ -1,5 +1,6 @@
 #include "audit/readers/checkpoint/source.h"
 
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "audit/readers/checkpoint/block_formats.h"
+#include "audit/readers/checkpoint/index.h"
 #include "audit/readers/checkpoint/master_check.h"
 #include "audit/readers/checkpoint/measured.h"
 #include "audit/readers/checkpoint/whole_checkpoint.h"
@@ -89,6 +91,10 @@ class CheckpointSource : public Source {
     return process;
   }
 
+  static std::string FileName(const std::string& path) {
+    return std::filesystem::path(path).filename().string();
+  }
+
   v1::Evidence* AddEvidence(const std::string& layer, const std::string& op, v1::Batch* batch) {
     v1::Evidence* evidence = batch->add_evidence();
     evidence->set_step(plans_[first_].step);
@@ -105,9 +111,15 @@ class CheckpointSource : public Source {
   }
 
   void AddNumbers(v1::Batch* batch) {
+    for (size_t i = first_; i < next_; ++i) {
+      if (plans_[i].reported_step)
+        AddNumber(FileName(plans_[i].path), "content.step",
+                  static_cast<double>(*plans_[i].reported_step), batch);
+    }
     for (size_t i = 0; i < whole_.rates.size() && i < kMostRates; ++i)
       AddNumber("", i == 0 ? "lr" : "lr." + std::to_string(i), whole_.rates[i], batch);
     AddNumber("", "optimizer.named", whole_.named, batch);
+    if (TiesEmbedding(plans_[first_].path)) AddNumber("", "tied.declared", 1, batch);
     if (whole_.parameters > 0)
       AddNumber("", "optimizer.held", static_cast<double>(whole_.parameters), batch);
     if (whole_.optimizer_step) AddNumber("", "optimizer.step", *whole_.optimizer_step, batch);

@@ -164,7 +164,8 @@ class Averages(Case):
                 self.assertEqual(self.judged(self.rule, lambda f: self.average(f, 0, torch.float32, **what))[:2], ([], []))
 
     def test_it_is_not_updated(self):
-        self.assertEqual(self.judged(self.rule, lambda f: self.average(f, 0, torch.float32, updated=lambda s: False)), ([], [], {"not-rounding"}))
+        found, others, _ = self.judged(self.rule, lambda f: self.average(f, 0, torch.float32, updated=lambda s: False))
+        self.assertEqual((found, others), ([("a.weight", "warning", 500, 2000)], []))
 
 
 class States(Case):
@@ -267,7 +268,8 @@ class Weights(Case):
                 weight.zero_()
 
         found, others, _ = self.judged("health/all-zero", lambda f: self.many(f, 0, change, saves=13))
-        self.assertEqual((found, others), ([("layers.2.weight", "warning", 2, 11)], []))
+        self.assertEqual(found, [("layers.2.weight", "warning", 2, 11)])
+        self.assertEqual([(rule, site["layer"], site["step_first"], site["step_last"]) for rule, _, site in others], [("health/unchanged-tensor", "layers.2.weight", 1, 2)])
 
         def zero_from_the_start(step, i, weight):
             if i == 2:
