@@ -17,7 +17,7 @@ CODE = """
 def calls(tmp_path, body, *prefixes):
     body = "\n".join("    " + line for line in body.strip().splitlines()).strip()
     outcome = trainer.run(CODE.format(body=body), tmp_path, warm=True).ok()
-    assert [line for line in outcome.err.splitlines() if not line.startswith(("plumbline: watching", "plumbline: recorded in"))] == []
+    assert [line for line in outcome.err.splitlines() if not line.startswith("plumbline: watching")] == []
     wanted = prefixes or ("step_",)
     return [c for c in outcome.calls if c.startswith(wanted)]
 
