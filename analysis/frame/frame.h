@@ -14,5 +14,6 @@
 #include "analysis/frame/site_memo.h"        // IWYU pragma: export
 #include "analysis/frame/step.h"             // IWYU pragma: export
 #include "analysis/frame/step_cache.h"       // IWYU pragma: export
+#include "analysis/frame/step_looks.h"       // IWYU pragma: export
 #include "analysis/frame/verdict_sink.h"     // IWYU pragma: export
 #include "analysis/frame/verdicts.h"         // IWYU pragma: export

@@ -39,6 +39,14 @@ struct RunSummary {
     std::map<std::pair<std::string, std::string>, uint64_t> sites;  // items by (layer, op)
     void Persist(Archive& a) { a(count, step_first, step_last, ranks, sites); }
   };
+  // Ranks of the newest attempt that sent nothing, of one role.
+  struct AbsentRanks {
+    bool rollout = false;
+    uint32_t world = 0;
+    uint64_t count = 0;
+    std::vector<std::pair<uint32_t, uint32_t>> ranges;  // first and last; at most kMostRanges
+    static constexpr size_t kMostRanges = 64;
+  };
   std::string run;
   int64_t step_first = 0;
   int64_t step_last = 0;
@@ -52,8 +60,10 @@ struct RunSummary {
   // Number of earlier ends of the run: it was judged as a whole, then a process returned. A rule
   // that finishes its state at the end of a run does this once per end. RunState stores it.
   uint64_t ends = 0;
-  bool meta_alone = false;  // no rule outside group meta is active
-  // Not stored: meta_alone follows from the engine's rules; RunState stores ends.
+  std::vector<AbsentRanks> absent;  // of processes alone; set by RunState::Summarize
+  bool meta_alone = false;          // no rule outside group meta is active
+  // Not stored: meta_alone follows from the engine's rules; RunState stores ends, and derives
+  // absent.
   void Persist(Archive& a) {
     a(run, step_first, step_last, ranks, sites, losses, late, evidence, verdicts);
   }

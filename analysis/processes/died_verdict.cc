@@ -105,6 +105,13 @@ std::string ValueText(double value) {
 
 int64_t StepOf(const ProcessEnd& end) { return std::max<int64_t>(end.newest_step, 0); }
 
+// Returns the first sentence of an exception's text, without its full stop: "CUDA out of memory".
+std::string FirstClause(const std::string& text) {
+  std::string clause = text.substr(0, std::min(text.find('\n'), text.find(". ")));
+  while (!clause.empty() && (clause.back() == '.' || clause.back() == ' ')) clause.pop_back();
+  return clause;
+}
+
 // A table row and an alert have limited space, so the text is cut at a character boundary.
 std::string Title(const ProcessEnd& first, bool together, uint64_t all) {
   if (together) return absl::StrCat("all ", all, " ranks ended without a message");
@@ -115,6 +122,9 @@ std::string Title(const ProcessEnd& first, bool together, uint64_t all) {
     title = absl::StrCat("a thread of ", RankName(first), " ended by an exception");
   } else {
     title = absl::StrCat(RankName(first), " ended: ", Brief(first));
+    const std::string message = FirstClause(first.stated.text());
+    if (!message.empty() && title.size() + message.size() + 2 <= kTitle)
+      absl::StrAppend(&title, ": ", message);
     const std::string at = absl::StrCat(" at ", first.stated.where());
     if (!first.stated.where().empty() && title.size() + at.size() <= kTitle) title += at;
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "analysis/picture/picture.h"
+#include "analysis/processes/host_command.h"
 
 namespace plumbline::analysis {
 namespace {
@@ -171,6 +172,8 @@ v1::Verdict HangVerdict(const v1::RanksHung& h) {
   list("waiting", h.waiting());
   if (named) DrawWaits(h, found.finding());
   Put(details, "kind", named ? "not-launched" : "not-completed");
+  const std::string stack = StackCommand(h.host(), h.pid());
+  if (h.cause() == v1::RanksHung::CAUSE_STUCK && !stack.empty()) Put(details, "command", stack);
   return found.Take();
 }
 

@@ -2,6 +2,7 @@
 // outside includes this header alone.
 #pragma once
 
+#include "analysis/processes/absent_verdict.h"      // IWYU pragma: export
 #include "analysis/processes/hang_verdict.h"        // IWYU pragma: export
 #include "analysis/processes/late_verdict.h"        // IWYU pragma: export
 #include "analysis/processes/process_end.h"         // IWYU pragma: export

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
+#include "analysis/processes/host_command.h"
 #include "base/printable.h"
 
 namespace plumbline::analysis {
@@ -100,6 +101,8 @@ v1::Verdict StepsStoppedVerdict(const v1::StepsStopped& s) {
   Put(details, "still_seconds", SecondsOf(s.still_ns()));
   Put(details, "step_seconds", SecondsOf(s.step_ns()));
   if (const char* stage = StageWord(s.last_stage())) Put(details, "last_stage", stage);
+  if (const std::string stack = StackCommand(s.host(), s.pid()); !stack.empty())
+    Put(details, "command", stack);
   return found.Take();
 }
 

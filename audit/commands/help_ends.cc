@@ -65,6 +65,10 @@ const std::map<std::string, HelpEnd>& Ends() {
         "If no server answers, it waits, and reports this after 5 s; --timeout SECONDS ends the "
         "wait."}},
       {"runs", {{{0, "printed"}, {2, kNoServer}}, {"plumb runs", "plumb runs exp1"}, ""}},
+      {"run-edit",
+       {{{0, "changed"}, {2, kNoServer}},
+        {"plumb run-edit exp1 --tag good --note \"lr 3e-4\"", "plumb run-edit exp1 --undo"},
+        ""}},
       {"query",
        {{{0, "success"}, {2, kNoServer}},
         {"plumb query", "plumb query series loss --run exp1 --last 100",

@@ -99,6 +99,8 @@ class Replay {
     });
     if (!engine.ok()) return engine.status();
     engine_ = std::move(*engine);
+    engine_->SetOnWhole(
+        [this](const rules::RunSummary& run) { return result_.report.NotLookedAtSince(run); });
     if (options_.collect_series)
       engine_->SetOnSeries([this](const rules::StepSeries& step) { result_.series.Take(step); });
     result_.suppressions = options_.engine.suppressions;

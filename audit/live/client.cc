@@ -262,6 +262,16 @@ absl::Status Client::UpdateRun(const std::string& run, v1::UpdateRunRequest::Act
       .status();
 }
 
+absl::StatusOr<v1::RunLabels> Client::EditRun(const v1::RunEdit& edit, double timeout_seconds) {
+  v1::UpdateRunRequest request;
+  request.set_run(edit.run());
+  *request.mutable_edit() = edit;
+  const auto response = impl_->Call<v1::UpdateRunRequest, v1::UpdateRunResponse>(
+      &v1::Query::Stub::UpdateRun, request, timeout_seconds);
+  if (!response.ok()) return response.status();
+  return response->labels();
+}
+
 absl::StatusOr<v1::ListIncidentHistoryResponse> Client::History(const std::string& fingerprint,
                                                                 double timeout_seconds) {
   v1::ListIncidentHistoryRequest request;

@@ -32,6 +32,7 @@ class Client {
                                                     double timeout_seconds);
   absl::Status UpdateRun(const std::string& run, v1::UpdateRunRequest::Action action,
                          double timeout_seconds);
+  absl::StatusOr<v1::RunLabels> EditRun(const v1::RunEdit& edit, double timeout_seconds);
   absl::StatusOr<v1::ListSeriesResponse> ListSeries(const v1::ListSeriesRequest& request,
                                                     double timeout_seconds);
   absl::StatusOr<v1::QuerySeriesResponse> QuerySeries(const v1::QuerySeriesRequest& request,

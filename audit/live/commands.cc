@@ -67,6 +67,46 @@ void RegisterWatch(CLI::App& app, int* status) {
   command->callback([o, status] { *status = RunWatch(*o); });
 }
 
+void RegisterRunEdit(CLI::App& app, int* status) {
+  auto o = std::make_shared<RunEditOptions>();
+  CLI::App* command =
+      app.add_subcommand("run-edit", "Tags, notes, renames, archives or deletes a run of a server");
+  const auto text = [command, o](const char* name, const char* help, const char* type, auto set) {
+    command
+        ->add_option_function<std::string>(
+            name, [o, set](const std::string& value) { set(o->edit, value); }, help)
+        ->type_name(type)
+        ->trigger_on_parse();
+  };
+  command
+      ->add_option_function<std::string>(
+          "RUN", [o](const std::string& run) { o->edit.set_run(run); }, "The run")
+      ->required();
+  text("--tag", "Add a tag; may be repeated", "TAG",
+       [](v1::RunEdit& edit, const std::string& tag) { edit.add_add_tags(tag); });
+  text("--untag", "Remove a tag; may be repeated", "TAG",
+       [](v1::RunEdit& edit, const std::string& tag) { edit.add_remove_tags(tag); });
+  text("--note", "Replace the note; an empty text removes it", "TEXT",
+       [](v1::RunEdit& edit, const std::string& note) { edit.set_note(note); });
+  text("--rename", "Show this name in lists; an empty text shows the run's own", "NAME",
+       [](v1::RunEdit& edit, const std::string& name) { edit.set_name(name); });
+  text("--who", "Your name; default: the name of the user", "NAME",
+       [](v1::RunEdit& edit, const std::string& who) { edit.set_who(who); });
+  const auto flag = [command, o](const char* name, const char* help, auto set) {
+    command->add_flag_function(
+        name, [o, set](int64_t /*count*/) { set(o->edit); }, help);
+  };
+  flag("--archive", "Leave the run out of lists", [](v1::RunEdit& e) { e.set_archived(true); });
+  flag("--unarchive", "List the run again", [](v1::RunEdit& e) { e.set_archived(false); });
+  flag("--delete",
+       "Hide the run and its incidents; its data stay until the server's retention removes them",
+       [](v1::RunEdit& e) { e.set_deleted(true); });
+  flag("--undo", "Undo the last edit of the run", [](v1::RunEdit& e) { e.set_undo(true); });
+  AddServer(command, &o->server);
+  AddFormat(command, &o->format);
+  command->callback([o, status] { *status = EditRun(*o); });
+}
+
 void RegisterRuns(CLI::App& app, int* status) {
   auto o = std::make_shared<QueryOptions>();
   CLI::App* command = app.add_subcommand(
@@ -83,6 +123,8 @@ void RegisterRuns(CLI::App& app, int* status) {
       ->check(OneOf({"running", "finished", "gone", "quarantined", "dropped"}));
   command->add_option("--filter", o->filter, "Only runs whose name contains this text")
       ->type_name("TEXT");
+  command->add_option("--tag", o->tag, "Only runs with this tag")->type_name("TAG");
+  command->add_flag("--all", o->all, "Also archived and deleted runs");
   command
       ->add_option("--sort", o->sort,
                    "Order: name, seen (newest first), step, incidents (most first)")
@@ -285,6 +327,7 @@ void AddCredentials(CLI::App* command) {
 void RegisterLive(CLI::App& app, int* status) {
   RegisterWatch(app, status);
   RegisterRuns(app, status);
+  RegisterRunEdit(app, status);
   RegisterQuery(app, status);
   RegisterCapsule(app, status);
   RegisterDoctor(app, status);

@@ -9,6 +9,7 @@
 
 #include "plumbline/v1/finding.pb.h"
 #include "plumbline/v1/journal_event.pb.h"
+#include "plumbline/v1/query.pb.h"
 
 namespace CLI {
 class App;
@@ -46,7 +47,8 @@ struct QueryOptions {
   std::string format = "text";  // or "json"
   // Only for plumb runs: a state as it is printed, a part of the name, the order (empty: the
   // server's).
-  std::string state, filter, sort;
+  std::string state, filter, sort, tag;
+  bool all = false;  // also archived and deleted runs
   double timeout_seconds = 10;
 };
 
@@ -55,6 +57,20 @@ struct QueryOptions {
 int RunRuns(const QueryOptions& options);
 // Retries (`retry`) or drops a run in quarantine. Returns 0, or 2 if the server refused.
 int UpdateQuarantined(const QueryOptions& options, bool retry);
+struct RunEditOptions {
+  std::string server = DefaultServer();
+  v1::RunEdit edit;             // without a name: that of the user
+  std::string format = "text";  // or "json"
+  double timeout_seconds = 10;
+};
+// Changes what people add to a run, and prints the result. Returns 0, or 2 if the server refused.
+int EditRun(const RunEditOptions& options);
+// Return the labels as lines of text, and as a JSON object.
+std::string LabelsText(const v1::RunLabels& labels);
+std::string LabelsJson(const v1::RunLabels& labels);
+// Returns the name of the user that runs this program.
+std::string UserName();
+
 int QueryIncidents(const QueryOptions& options);
 int QueryVerdicts(const QueryOptions& options);
 int QueryInfo(const QueryOptions& options);

@@ -93,11 +93,6 @@ std::string Headline(const v1::Incident& incident, const v1::IncidentStatus& sta
                       Printable(finding.title()), "\n");
 }
 
-std::string UserName() {
-  const passwd* user = getpwuid(geteuid());
-  return user != nullptr ? user->pw_name : absl::StrCat("uid ", geteuid());
-}
-
 // Returns the length of a unit in nanoseconds; 0 if it is not a unit.
 int64_t LengthOf(char unit) {
   switch (unit) {
@@ -167,6 +162,11 @@ int QueryHistory(const IncidentOptions& options) {
   for (const v1::AlertDelivery& a : response->alerts())
     out += json ? DeliveryJson(a) : DeliveryText(a);
   return LiveAnswer(out, *caught_up);
+}
+
+std::string UserName() {
+  const passwd* user = getpwuid(geteuid());
+  return user != nullptr ? user->pw_name : absl::StrCat("uid ", geteuid());
 }
 
 int UpdateIncident(const IncidentOptions& options) {

@@ -1,4 +1,4 @@
-// plumb runs.
+// plumb runs and plumb run-edit.
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -74,6 +74,7 @@ std::string RunText(const v1::RunInfo& run) {
              28) +
       Padded(Plural(run.open_incidents(), "incident"), 13) + "since " +
       TimeText(run.first_seen_unix_ns()) + "\n";
+  text += LabelsText(run.labels());
   if (run.has_quarantined()) absl::StrAppend(&text, QuarantineText(run));
   for (const auto& [cause, count] : CausesOf(run))
     absl::StrAppend(&text, "  lost: ", count, " by ", Printable(cause), "\n");
@@ -116,7 +117,8 @@ std::string RunJson(const v1::RunInfo& run) {
       ",\"series_not_judged\":", run.series_not_judged(),
       ",\"liveness\":", JsonCounts(StatesOf(run)));
   const char* comma = "";
-  absl::StrAppend(&json, ",\"open_incidents\":", run.open_incidents(), ",\"first_seen\":\"",
+  absl::StrAppend(&json, ",\"labels\":", LabelsJson(run.labels()),
+                  ",\"open_incidents\":", run.open_incidents(), ",\"first_seen\":\"",
                   Rfc3339(run.first_seen_unix_ns()), "\",\"attempts\":[");
   for (const v1::AttemptInfo& a : run.attempts()) {
     absl::StrAppend(&json, comma, "{\"attempt\":", a.attempt(), ",\"step_first\":", a.step_first(),
@@ -168,6 +170,11 @@ std::vector<const v1::RunInfo*> SelectedRuns(const v1::ListRunsResponse& respons
   std::vector<const v1::RunInfo*> runs;
   for (const v1::RunInfo& run : response.runs()) {
     if (!options.run.empty() && options.run != run.run()) continue;
+    const v1::RunLabels& labels = run.labels();
+    if (options.run.empty() && !options.all && (labels.archived() || labels.deleted())) continue;
+    if (!options.tag.empty() &&
+        std::find(labels.tags().begin(), labels.tags().end(), options.tag) == labels.tags().end())
+      continue;
     if (!options.state.empty() && options.state != StateOf(run)) continue;
     if (!absl::StrContains(absl::AsciiStrToLower(run.run()), absl::AsciiStrToLower(options.filter)))
       continue;
@@ -201,6 +208,48 @@ int RunRuns(const QueryOptions& options) {
     out += options.format == "json" ? RunJson(*run) : RunText(*run);
   if (out.empty() && options.format != "json") out = "no runs\n";
   return LiveAnswer(out, *caught_up);
+}
+
+std::string LabelsText(const v1::RunLabels& labels) {
+  std::string text;
+  if (!labels.name().empty()) absl::StrAppend(&text, "  name: ", Printable(labels.name()), "\n");
+  if (labels.tags_size() > 0) {
+    text += "  tags:";
+    for (const std::string& tag : labels.tags()) absl::StrAppend(&text, " ", Printable(tag));
+    text += "\n";
+  }
+  if (!labels.note().empty()) absl::StrAppend(&text, "  note: ", Printable(labels.note()), "\n");
+  if (labels.archived()) text += "  archived\n";
+  if (labels.deleted())
+    text += "  deleted: plumb run-edit RUN --undo restores it until the server removes its data\n";
+  return text;
+}
+
+std::string LabelsJson(const v1::RunLabels& labels) {
+  std::string json = "{\"tags\":[";
+  for (int i = 0; i < labels.tags_size(); ++i)
+    absl::StrAppend(&json, i == 0 ? "" : ",", JsonString(labels.tags(i)));
+  return absl::StrCat(json, "],\"note\":", JsonString(labels.note()),
+                      ",\"name\":", JsonString(labels.name()),
+                      ",\"archived\":", labels.archived() ? "true" : "false",
+                      ",\"deleted\":", labels.deleted() ? "true" : "false",
+                      ",\"who\":", JsonString(labels.who()), "}");
+}
+
+int EditRun(const RunEditOptions& options) {
+  v1::RunEdit edit = options.edit;
+  if (edit.who().empty()) edit.set_who(UserName());
+  Client client(options.server);
+  const auto caught_up = AwaitCaughtUp(client, options.server, options.timeout_seconds);
+  if (!caught_up.ok()) return LiveFailed(caught_up.status());
+  const auto labels = client.EditRun(edit, options.timeout_seconds);
+  if (!labels.ok()) return LiveFailed(labels.status());
+  return LivePrint(options.format == "json"
+                       ? absl::StrCat("{\"run\":", JsonString(edit.run()),
+                                      ",\"labels\":", LabelsJson(*labels), "}\n")
+                       : absl::StrCat("run ", Printable(edit.run()), ":\n",
+                                      LabelsText(*labels).empty() ? "  no tags, no note\n"
+                                                                  : LabelsText(*labels)));
 }
 
 }  // namespace plumbline::audit

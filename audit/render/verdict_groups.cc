@@ -75,6 +75,12 @@ bool LossIsMissing(const AuditResult& result) {
   return unknown;
 }
 
+// Returns ", 2 looks in 60 steps"; empty if the rule judged every step, or several at once.
+std::string LooksText(const v1::Verdict& pass) {
+  if (pass.looks() == 0 || pass.looks() >= pass.run_steps()) return "";
+  return ", " + Plural(pass.looks(), "look") + " in " + Plural(pass.run_steps(), "step");
+}
+
 }  // namespace
 
 std::vector<VerdictGroup> InconclusiveGroups(const AuditResult& result) {
@@ -103,7 +109,7 @@ std::vector<VerdictGroup> PassedGroups(const AuditResult& result) {
       assumed += (assumed.empty() ? "assuming " : "; ") + assumption;
     VerdictGroup& group = groups[{verdict->rule(), assumed}];
     if (group.sites.empty()) group = {verdict->rule(), assumed, "", {}};
-    group.sites.push_back(SiteText(verdict->site()));
+    group.sites.push_back(SiteText(verdict->site()) + LooksText(*verdict));
   }
   return ListOf(std::move(groups));
 }

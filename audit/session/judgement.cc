@@ -167,6 +167,9 @@ absl::StatusOr<std::unique_ptr<Judgement>> Judgement::Create(const rules::Engine
       config, [j = judgement.get()](const v1::Verdict& verdict) { j->Take(verdict); });
   if (!engine.ok()) return engine.status();
   judgement->engine_ = *std::move(engine);
+  judgement->engine_->SetOnWhole([j = judgement.get()](const rules::RunSummary& run) {
+    return j->result_.report.NotLookedAtSince(run);
+  });
   if (collect_series) {
     judgement->engine_->SetOnSeries(
         [j = judgement.get()](const rules::StepSeries& step) { j->result_.series.Take(step); });

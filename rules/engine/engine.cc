@@ -245,6 +245,7 @@ Engine::~Engine() = default;
 void Engine::SetOnSeries(OnSeries on_series) { impl_->judge.host().series = std::move(on_series); }
 void Engine::SetOnLate(OnLate on_late) { impl_->judge.host().late = std::move(on_late); }
 void Engine::SetOnLost(OnLost on_lost) { impl_->judge.host().lost = std::move(on_lost); }
+void Engine::SetOnWhole(OnWhole on_whole) { impl_->judge.host().whole = std::move(on_whole); }
 void Engine::SetGuard(RunGuard* guard) { impl_->guard = guard; }
 void Engine::Expect(const v1::Source& source) { impl_->expected[source.run()].push_back(source); }
 
@@ -299,8 +300,10 @@ void Engine::MarkGone(const v1::Source& source, LateCause cause, EndKind way) {
   });
 }
 void Engine::MarkAbsent(const v1::Source& source) {
-  impl_->OfKnown(source.run(),
-                 [&](EngineRun& run) { run.state.MarkAbsent(source, impl_->judge.Judging(run)); });
+  impl_->OfKnown(source.run(), [&](EngineRun& run) {
+    run.state.MarkAbsent(source, impl_->judge.Judging(run));
+    impl_->judge.ReportAbsent(run);
+  });
 }
 void Engine::CloseThrough(const std::string& run, uint32_t attempt, v1::Role role,
                           int64_t through) {

@@ -104,6 +104,10 @@ class Engine {
   using OnLost =
       std::function<void(const std::string& run, const std::string& cause, uint64_t items)>;
   void SetOnLost(OnLost on_lost);
+  // Sets the callback at the end of a run of live processes, after its rules. It returns further
+  // verdicts (Report::NotLookedAtSince). Call before the first Add.
+  using OnWhole = std::function<std::vector<v1::Verdict>(const RunSummary& run)>;
+  void SetOnWhole(OnWhole on_whole);
   // Sets the guard, which is called before each run is judged, in every call below. It must outlive
   // this. Call before the first Add.
   void SetGuard(RunGuard* guard);

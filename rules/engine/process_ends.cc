@@ -155,6 +155,11 @@ void ProcessEnds::Gone(const v1::Source& source, EndKind way) {
   rank.way = way;
 }
 
+bool ProcessEnds::any_process() const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const auto& of) { return of.second.pid != 0; });
+}
+
 void ProcessEnds::List(v1::Role role, std::vector<ProcessEnd>* out) const {
   for (const auto& [number, rank] : ranks_) {
     if (rank.pid == 0 && rank.way != EndKind::kStated) continue;

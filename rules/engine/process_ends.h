@@ -32,6 +32,9 @@ class ProcessEnds {
   // arrives from it.
   void Gone(const v1::Source& source, EndKind way);
 
+  // Returns true if any source is a process, not a dump or a foreign file.
+  bool any_process() const;
+
   // Appends the known facts about processes, by rank. The caller fills in the steps.
   void List(v1::Role role, std::vector<ProcessEnd>* out) const;
 

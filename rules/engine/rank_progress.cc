@@ -130,6 +130,24 @@ LateCause RankProgress::late_cause(uint32_t rank) const {
   return known == ranks_.end() ? LateCause::kUnknown : known->second.cause;
 }
 
+uint64_t RankProgress::Unseen(uint32_t world, size_t most,
+                              std::vector<std::pair<uint32_t, uint32_t>>* ranges) const {
+  uint64_t unseen = 0;
+  uint32_t next = 0;
+  const auto add = [&](uint32_t until) {
+    if (until <= next) return;
+    unseen += until - next;
+    if (ranges->size() < most) ranges->emplace_back(next, until - 1);
+  };
+  for (const auto& [rank, state] : ranks_) {
+    if (rank >= world) break;
+    add(rank);
+    next = rank + 1;
+  }
+  add(world);
+  return unseen;
+}
+
 std::vector<uint32_t> RankProgress::After(int64_t step) const {
   std::vector<uint32_t> ranks;
   for (const auto& [complete_through, rank] : waiting_) {

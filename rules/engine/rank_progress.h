@@ -81,6 +81,11 @@ class RankProgress {
   std::vector<uint32_t> Missing(int64_t step, uint32_t world, const std::set<uint32_t>& present,
                                 size_t most) const;
 
+  // Returns the number of ranks below `world` that were never seen. Appends their ranges,
+  // ascending, to `ranges`, until it has `most`.
+  uint64_t Unseen(uint32_t world, size_t most,
+                  std::vector<std::pair<uint32_t, uint32_t>>* ranges) const;
+
   // Returns the awaited ranks that were seen and have not delivered all up to `step`, ascending.
   std::vector<uint32_t> After(int64_t step) const;
 

@@ -5,7 +5,9 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "analysis/frame/frame.h"
+#include "analysis/processes/processes.h"
 #include "rules/analysis_names.h"
 
 namespace plumbline::rules {
@@ -48,6 +50,39 @@ bool HasKind(const v1::Finding& finding) {
          finding.details().fields().contains("kind");
 }
 
+// Returns the number of steps from the first to the last.
+uint64_t StepsOf(int64_t first, int64_t last) {
+  return static_cast<uint64_t>(last) - static_cast<uint64_t>(first) + 1;
+}
+
+// Counts a step that was judged by itself. A rule may have counted them (StepLooks). Call before
+// the line is widened.
+void CountLook(const v1::Verdict& pass, bool fresh, v1::Verdict* line) {
+  const v1::FindingSite& site = pass.site();
+  const bool single = site.step_first() == site.step_last();
+  if (pass.rule() == kRunDiedRule || pass.rule().starts_with("meta/")) {
+    line->set_looks(0);  // about the run as a whole
+  } else if (pass.looks() > 0) {
+    line->set_looks(std::max(pass.looks(), line->looks()));
+  } else if (fresh || !single) {
+    line->set_looks(fresh && single ? 1 : 0);
+  } else if (line->looks() > 0 && site.step_first() > line->site().step_last()) {
+    line->set_looks(line->looks() + 1);
+  }
+}
+
+// Returns true if the steps after the last look are a tenth of the run or more, and more than two
+// looks are apart on average.
+bool IsOverdue(const v1::Verdict& pass, uint64_t looks, int64_t run_last) {
+  const v1::FindingSite& site = pass.site();
+  if (site.step_last() >= run_last) return false;
+  const uint64_t since = StepsOf(site.step_last(), run_last) - 1;
+  const uint64_t tenth = pass.run_steps() / 10;
+  if (tenth == 0 || since < tenth) return false;
+  if (looks < 2) return true;
+  return since > (StepsOf(site.step_first(), site.step_last()) - 1) / (looks - 1);
+}
+
 std::pair<int64_t, uint32_t> PlaceOf(const v1::FindingSite& site) {
   const auto first = std::min_element(site.ranks().begin(), site.ranks().end());
   return {site.step_first(), first == site.ranks().end() ? 0 : *first};
@@ -66,9 +101,10 @@ Report::Change Report::Add(const v1::Verdict& verdict) {
   auto [line, fresh] = verdicts_.try_emplace(std::move(key), verdict);
   if (fresh) {
     line->second.clear_finding();
-  } else {
-    Widen(site, *line->second.mutable_site());
+    fresh = !Continues(line->first, &line->second);
   }
+  if (verdict.kind() == v1::Verdict::KIND_PASS) CountLook(verdict, fresh, &line->second);
+  if (!fresh) Widen(site, *line->second.mutable_site());
   if (verdict.kind() != v1::Verdict::KIND_FINDING) return {};
 
   Entry& entry = findings_[verdict.finding().fingerprint()];
@@ -98,6 +134,52 @@ Report::Change Report::Add(const v1::Verdict& verdict) {
   change.count = ++entry.count;
   change.finding = &entry.finding;
   return change;
+}
+
+// An inconclusive line kNotLookedAtSince replaces the pass of its site, and a later pass replaces
+// that line. Returns true if the new `line` is a pass that took over the steps of the former one.
+bool Report::Continues(const Lines::key_type& key, v1::Verdict* line) {
+  Lines::key_type other = key;
+  if (line->kind() == v1::Verdict::KIND_PASS) {
+    std::get<4>(other) = v1::Verdict::KIND_INCONCLUSIVE;
+    std::get<5>(other) = kNotLookedAtSince;
+  } else if (std::get<5>(key) == kNotLookedAtSince) {
+    std::get<4>(other) = v1::Verdict::KIND_PASS;
+    std::get<5>(other) = "";
+  } else {
+    return false;
+  }
+  const auto former = verdicts_.extract(other);
+  if (former.empty() || line->kind() != v1::Verdict::KIND_PASS) return false;
+  *line->mutable_site() = former.mapped().site();
+  line->set_looks(former.mapped().looks());
+  return true;
+}
+
+std::vector<v1::Verdict> Report::NotLookedAtSince(const analysis::RunSummary& run) {
+  std::vector<v1::Verdict> out;
+  for (auto& [key, line] : verdicts_) {
+    const v1::FindingSite& site = line.site();
+    if (line.kind() != v1::Verdict::KIND_PASS || site.run() != run.run) continue;
+    line.set_run_steps(StepsOf(run.step_first, run.step_last));
+    const auto counted = run.sites.find({site.layer(), site.op()});
+    const uint64_t items = counted == run.sites.end() ? 0 : counted->second.evidence;
+    const uint64_t ranks = std::max<uint64_t>(1, run.ranks.size());
+    const uint64_t looks = line.looks() > 0 ? line.looks() : items / ranks;
+    if (line.rule().starts_with("meta/") || line.rule() == kRunDiedRule ||
+        !IsOverdue(line, looks, run.step_last))
+      continue;
+    v1::Verdict& verdict = out.emplace_back(line);
+    verdict.set_kind(v1::Verdict::KIND_INCONCLUSIVE);
+    const std::string seen =
+        line.looks() == 0
+            ? absl::StrCat("steps ", site.step_first(), " to ", site.step_last(), " passed")
+            : absl::StrCat(line.looks(), line.looks() == 1 ? " look" : " looks", " in ",
+                           line.run_steps(), " steps passed");
+    verdict.set_reason(absl::StrCat(kNotLookedAtSince, ": ", seen, "; the last look was in step ",
+                                    site.step_last(), ", the run ended in step ", run.step_last));
+  }
+  return out;
 }
 
 // Each finding also has a line.

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/frame/frame.h"
 #include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"
 
@@ -61,6 +62,13 @@ class Report {
     for (auto& [fingerprint, entry] : findings_) change(&entry.finding);
   }
 
+  // Called when the run is over. Sets the run's steps in its passes. Returns the verdicts that the
+  // host must add next: a pass whose last look is before the last tenth of the run, although more
+  // looks were due, becomes inconclusive (kNotLookedAtSince). A later pass of the same site
+  // restores it.
+  std::vector<v1::Verdict> NotLookedAtSince(const analysis::RunSummary& run);
+  static constexpr char kNotLookedAtSince[] = "not-looked-at-since";
+
   // Stores or reads everything merged so far. The host sets most_findings_ and most_lines_;
   // left_out_ belongs to this process.
   void Persist(Archive& archive);
@@ -86,14 +94,16 @@ class Report {
     bool Take(const v1::Finding& other, const Place& at);  // true: the text shown changed
     void Persist(Archive& archive);
   };
+  using Lines =
+      std::map<std::tuple<std::string, std::string, std::string, std::string, int, std::string>,
+               v1::Verdict>;  // by rule, run, layer, op, kind, reason
   bool Full(const v1::Verdict& verdict) const;
+  bool Continues(const Lines::key_type& key, v1::Verdict* line);
 
   size_t most_findings_ = SIZE_MAX, most_lines_ = SIZE_MAX;
   uint64_t left_out_ = 0;                  // since this process began
   std::map<std::string, Entry> findings_;  // by fingerprint
-  std::map<std::tuple<std::string, std::string, std::string, std::string, int, std::string>,
-           v1::Verdict>
-      verdicts_;  // by rule, run, layer, op, kind, reason
+  Lines verdicts_;
 };
 
 }  // namespace plumbline::rules

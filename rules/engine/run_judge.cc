@@ -156,10 +156,18 @@ RunRules::OnSetAside RunJudge::SettingAside(EngineRun& run) {
 
 void RunJudge::JudgeWhole(EngineRun& run, bool over) {
   run.state.CloseAll(Judging(run));
-  ReportEnds(run, run.state.Ends(over), false);
+  const RunEnds ends = run.state.Ends(over);
+  ReportEnds(run, ends, false);
   for (const JudgedSeries::LeftOut& of : run.rules.series().AllLeftOut())
     ReportSeries(run, of, SeriesLimitReason(of.role, most_series_, of.count));
   Each(run, nullptr, [&](Rule& rule, Sink& sink) { rule.JudgeRun(run.state.Summarize(), sink); });
+  // A foreign log may count the steps of its series differently, so only a process can be overdue.
+  if (host_.whole && !ends.ends.empty()) {
+    for (v1::Verdict& verdict : host_.whole(run.state.Summarize())) {
+      const std::string rule = verdict.rule();
+      Add(run, rule.c_str(), std::move(verdict));
+    }
+  }
   const auto ran = [&](const std::string& glob) {
     for (size_t i = 0; i < run.rules.size(); ++i) {
       const Rule* rule = run.rules.At(i);
@@ -182,6 +190,13 @@ void RunJudge::ReportEnds(EngineRun& run, const RunEnds& ends, bool findings) {
   auto verdict = IsActive(kRunDiedRule) ? DiedVerdict(ends) : std::nullopt;
   if (!verdict || (findings && verdict->kind() != v1::Verdict::KIND_FINDING)) return;
   Add(run, kRunDiedRule, *std::move(verdict));
+}
+
+void RunJudge::ReportAbsent(EngineRun& run) {
+  if (!IsActive(kAbsentRule)) return;
+  const RunSummary& summary = run.state.Summarize();
+  for (const RunSummary::AbsentRanks& absent : summary.absent)
+    Add(run, kAbsentRule, AbsentVerdict(summary, absent));
 }
 
 // Each rule that reads such series reports once that it judges no more of them.

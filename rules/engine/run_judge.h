@@ -26,6 +26,7 @@ class RunJudge {
     Engine::OnSeries series;
     Engine::OnLate late;
     Engine::OnLost lost;
+    Engine::OnWhole whole;
   };
 
   // `active` must outlive this. The rules of a run judge `most_series` series of a role.
@@ -45,6 +46,8 @@ class RunJudge {
   void JudgeWhole(EngineRun& run, bool over);
   // Reports how processes ended. `findings`: only if that is a finding.
   void ReportEnds(EngineRun& run, const RunEnds& ends, bool findings);
+  // Reports ranks that sent nothing so far (meta/probe-coverage).
+  void ReportAbsent(EngineRun& run);
   void ReportExpiredSuppressions(EngineRun& run);
   // Adds a verdict of a rule on no single step.
   void Add(EngineRun& run, const char* rule, v1::Verdict verdict);

@@ -34,6 +34,16 @@ RunState::Group& RunState::GroupOf(const v1::Source& source) {
 
 RunSummary& RunState::Summarize() {
   summary_.ranks.assign(ranks_seen_.begin(), ranks_seen_.end());
+  summary_.absent.clear();
+  for (const auto& [key, group] : groups_) {
+    if (key.first != newest_attempt_ || group.progress.seen() >= group.world_size ||
+        !group.endings.any_process())
+      continue;
+    RunSummary::AbsentRanks absent{.rollout = key.second == v1::ROLE_ROLLOUT,
+                                   .world = group.world_size};
+    absent.count = group.progress.Unseen(absent.world, absent.kMostRanges, &absent.ranges);
+    if (absent.count > 0) summary_.absent.push_back(std::move(absent));
+  }
   return summary_;
 }
 

@@ -110,6 +110,7 @@ class BatchFacts : public ScalarRule {
 
   bool judges_unseen_steps() const override { return false; }
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    if (!open_.empty()) looks_.See(step.step);
     for (const auto& [rank, values] : open_) {
       ++batches_;
       for (size_t i = 0; i < kBatchFacts.size(); ++i) {
@@ -130,13 +131,15 @@ class BatchFacts : public ScalarRule {
                               ? Inconclusive("poisoned: a count is NaN or infinite")
                               : Pass(absl::StrFormat("%d batches were checked", batches_));
     SetPlace(verdict, "", "batch", run.step_first, run.step_last, std::vector<uint32_t>{});
+    if (looks_.any()) looks_.Put(&verdict);
     out.Add(std::move(verdict));
   }
 
   // Between steps open_ is empty.
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    const uint32_t version = archive.Version(2, 1);
     archive(reported_, batches_, unusable_);
+    if (version >= 2) archive(looks_);
   }
 
  private:
@@ -164,6 +167,7 @@ class BatchFacts : public ScalarRule {
 
   std::map<uint32_t, std::map<std::string, double>> open_;  // rank -> series, of this step
   uint64_t reported_ = 0;                                   // one bit per fact
+  StepLooks looks_;
   uint64_t batches_ = 0, unusable_ = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "analysis/frame/frame.h"
+#include "analysis/processes/processes.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -25,12 +26,14 @@ site is declared in step 0 and never seen again.
 **How to fix it.** `plumb doctor` lists what can be hooked here. Move the observation to code that runs
 in every step, and call it on the values the trainer really uses.
 
-**What it checks.** Three things, at the end of a run. No rule gave a verdict, not even
+**What it checks.** Four things, at the end of a run. No rule gave a verdict, not even
 `inconclusive`: error. A site was declared and then never sent evidence, though the run went on for
 `quiet-steps` steps or more: warning. And modules that `run.watch` could not hook (for example, sharded parameters):
 warning, with what would make it possible; sums of several processes that no wrapper makes, which a trainer may do by
 itself: note. A run of
-3 updates or more in which no rank's loss was seen (`the loss`): note, for no rule on losses judges it.
+3 updates or more in which no rank's loss was seen (`the loss`): note, for no rule on losses judges it. And processes
+that reported fewer ranks than their world has: warning, with the ranges of the ranks that sent nothing. plumbd reports
+it as soon as it no longer waits for them.
 
 **What it cannot see.** Code that no probe was ever placed in. A site of micro-batches (`accumulation`) may be silent:
 one micro-batch per step is not a sum.
@@ -95,6 +98,7 @@ class ProbeCoverage : public Rule {
       if (site.evidence == 0 && site.declared_ranks > 0 && !may_be_silent)
         SilentSite(run, key, site, out);
     }
+    for (const RunSummary::AbsentRanks& absent : run.absent) out.Add(AbsentVerdict(run, absent));
     if (run.verdicts == 0 && !run.meta_alone) NoVerdict(run, evidence, out);
   }
 

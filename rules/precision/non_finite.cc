@@ -127,7 +127,10 @@ class NonFinite : public ScalarRule {
     for (const auto& [site, finite] : group.trace.looked_at()) {
       if (finite) group.finite[site] = step.step;
     }
-    if (group.trace.observations() > 0) group.looked = step.step;
+    if (group.trace.observations() > 0) {
+      group.looked = step.step;
+      looks_.See(step.step);
+    }
     if (group.trace.weights_finite()) group.weights = step.step;
     group.trace.Clear();
   }
@@ -148,16 +151,21 @@ class NonFinite : public ScalarRule {
         : masks_     ? Inconclusive(
                            "masks: only -inf, or rows of NaN, among finite values; masks produce these")
                  : Pass("every observed value is finite");
-    verdict.mutable_site()->set_step_first(run.step_first);
-    verdict.mutable_site()->set_step_last(run.step_last);
+    if (looks_.any()) {
+      looks_.Put(&verdict);
+    } else {  // late evidence alone
+      verdict.mutable_site()->set_step_first(run.step_first);
+      verdict.mutable_site()->set_step_last(run.step_last);
+    }
     Put(*verdict.mutable_details(), "observations", static_cast<double>(observations_));
     Put(*verdict.mutable_details(), "values", static_cast<double>(values_));
     out.Add(std::move(verdict));
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(5, 5);  // late_ is empty here
+    const uint32_t version = archive.Version(6, 5);  // late_ is empty here
     archive(groups_, noted_, observations_, values_, masks_, found_, late_memory_);
+    if (version >= 6) archive(looks_);
   }
 
  private:
@@ -300,6 +308,7 @@ class NonFinite : public ScalarRule {
   LateSteps late_;
   std::map<std::pair<uint32_t, v1::Role>, LateMemory> late_memory_;
   std::set<std::pair<std::string, std::string>> noted_;
+  StepLooks looks_;
   uint64_t observations_ = 0, values_ = 0;
   bool masks_ = false;
   bool found_ = false;

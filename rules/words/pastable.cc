@@ -112,8 +112,8 @@ bool IsEntry(std::string_view text) {
 }  // namespace
 
 bool IsProgram(std::string_view word) {
-  constexpr std::string_view kPrograms[] = {"py-spy", "nvidia-smi", "dcgmi", "dmesg",
-                                            "plumb",  "curl",       "python"};
+  constexpr std::string_view kPrograms[] = {"ssh",   "py-spy", "nvidia-smi", "dcgmi",
+                                            "dmesg", "plumb",  "curl",       "python"};
   return std::find(std::begin(kPrograms), std::end(kPrograms), word) != std::end(kPrograms);
 }
 

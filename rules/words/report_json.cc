@@ -67,11 +67,14 @@ Json FindingValue(const v1::Finding& finding) {
 }
 
 Json VerdictValue(const v1::Verdict& verdict) {
-  return {{"rule", Valid(verdict.rule())},
-          {"site", FromSite(verdict.site())},
-          {"verdict", VerdictName(verdict.kind())},
-          {"reason", Valid(verdict.reason())},
-          {"details", StructJson(verdict.details())}};
+  Json json = {{"rule", Valid(verdict.rule())},
+               {"site", FromSite(verdict.site())},
+               {"verdict", VerdictName(verdict.kind())},
+               {"reason", Valid(verdict.reason())},
+               {"details", StructJson(verdict.details())}};
+  if (verdict.looks() > 0) json["looks"] = verdict.looks();
+  if (verdict.run_steps() > 0) json["run_steps"] = verdict.run_steps();
+  return json;
 }
 
 }  // namespace plumbline::rules

@@ -129,10 +129,12 @@ int ReadHeader(std::string_view line, Seen* seen, RequestHead* head) {
 // Returns true if a method that changes state is allowed for the path.
 bool MayChange(std::string_view method, std::string_view path) {
   if (path == kSessionPath) return method == "POST" || method == "DELETE";
-  const size_t name = kIncidentsPath.size();
-  return method == "POST" && path.size() > name + kStateEnd.size() &&
-         path.substr(0, name) == kIncidentsPath &&
-         path.substr(path.size() - kStateEnd.size()) == kStateEnd;
+  const auto names = [path](std::string_view begin, std::string_view end) {
+    return path.size() > begin.size() + end.size() && path.starts_with(begin) &&
+           path.ends_with(end);
+  };
+  return method == "POST" &&
+         (names(kIncidentsPath, kStateEnd) || names("/api/v1/runs/", "/labels"));
 }
 
 int ReadRequestLine(std::string_view line, bool* one_zero, RequestHead* head) {
@@ -186,7 +188,7 @@ std::string RefusalOf(int status) {
       {400, "Bad Request", "this is not a valid HTTP request"},
       {405, "Method Not Allowed",
        "this server answers GET and HEAD, POST and DELETE of a session, and POST of an incident's "
-       "state"},
+       "state or a run's labels"},
       {408, "Request Timeout", "a request must be complete within 5 s"},
       {413, "Content Too Large", "this server accepts no request with a body"},
       {414, "URI Too Long", "a path may have at most 8 KiB"},

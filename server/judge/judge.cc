@@ -69,6 +69,10 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
         const MutexLock lock(j->mutex_);
         j->runs_.AddLost(run, cause, items);
       });
+  judge->engine_->SetOnWhole([j = judge.get()](const rules::RunSummary& run) {
+    const MutexLock lock(j->mutex_);
+    return j->reports_.NotLookedAtSince(run);
+  });
   return judge;
 }
 
@@ -311,6 +315,12 @@ std::vector<KnownRank> Judge::Ranks() const {
   return runs_.Ranks();
 }
 
+std::vector<KnownRank> Judge::RanksOf(const std::string& run,
+                                      std::map<int, uint32_t>* worlds) const {
+  const MutexLock lock(mutex_);
+  return runs_.RanksOf(run, worlds);
+}
+
 std::vector<v1::RunInfo> Judge::Runs() const {
   std::vector<v1::RunInfo> list;
   {
@@ -327,6 +337,7 @@ std::vector<v1::RunInfo> Judge::Runs() const {
     *info->mutable_quarantined() = std::move(run);
   }
   for (v1::RunInfo& info : list) {
+    *info.mutable_labels() = LabelsOf(info.run());
     info.set_open_incidents(incident_table_->OpenIn(info.run()));
     info.set_series_not_judged(engine_->series_left_out(info.run()));
     for (const auto& [state, n] : liveness_.States(info.run(), JudgeQueue::Clock::now())) {
@@ -375,24 +386,6 @@ void Judge::SetOnOver(std::function<void(const std::string& run)> on_over) {
 void Judge::SetKnownStreams(std::function<bool(uint64_t stream_id)> known) {
   const MutexLock lock(owners_mutex_);
   known_stream_ = std::move(known);
-}
-
-// Records the names of the runs in progress, which came from a checkpoint and the journal.
-void Judge::NoteNames() {
-  std::vector<KnownName> names;
-  for (const std::string& run : engine_->Runs()) {
-    engine_->ForEachName(
-        run, [&](const std::string& layer, const std::string& op, const std::string& cause) {
-          names.push_back({run, layer, op, cause});
-        });
-  }
-  const MutexLock lock(owners_mutex_);
-  names_ = std::move(names);
-}
-
-std::vector<KnownName> Judge::TakeNames() {
-  const MutexLock lock(owners_mutex_);
-  return std::exchange(names_, {});
 }
 
 }  // namespace plumbline::server

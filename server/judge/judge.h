@@ -31,6 +31,7 @@
 #include "rules/engine/close_events.h"
 #include "rules/engine/engine.h"
 #include "server/incidents/incident_table.h"
+#include "server/incidents/run_edits.h"
 #include "server/journal/checkpointer.h"
 #include "server/journal/gap_table.h"
 #include "server/journal/journal.h"
@@ -192,6 +193,11 @@ class Judge : private HeldRuns::Judging, private MemoryLimits::Judging {
   RunKnown Known(const std::string& run) const;
   // Returns the ranks of runs in progress, as of the judged entries.
   std::vector<KnownRank> Ranks() const;
+  // Returns what people added to a run, and the runs that they deleted.
+  v1::RunLabels LabelsOf(const std::string& run) const;
+  std::set<std::string> DeletedRuns() const;
+  // Returns the ranks of one run (RunTable::RanksOf).
+  std::vector<KnownRank> RanksOf(const std::string& run, std::map<int, uint32_t>* worlds) const;
   v1::ListVerdictsResponse Verdicts(const std::string& run) const;
   using Judged = RunReports::Judged;
   // Returns only the counts of Verdicts, of every run that was judged.
@@ -340,6 +346,7 @@ class Judge : private HeldRuns::Judging, private MemoryLimits::Judging {
   mutable Mutex mutex_;  // guards the following members, which queries read
   RunTable runs_ PLUMB_GUARDED_BY(mutex_);
   RunReports reports_ PLUMB_GUARDED_BY(mutex_);
+  RunEdits edits_ PLUMB_GUARDED_BY(mutex_);
   OverRuns over_runs_ PLUMB_GUARDED_BY(mutex_);
   mutable Mutex owners_mutex_;
   MemoryBudget::OwnerOf owner_of_ PLUMB_GUARDED_BY(owners_mutex_);

@@ -32,10 +32,11 @@ std::string Encode(std::map<std::string, uint64_t> ahead) {
 }  // namespace
 
 void Judge::PersistReports(Archive& archive) {
-  archive.Version(1);
+  const uint32_t version = archive.Version(2, 1);
   // Pointers, because Section cannot know the lock with which it is called.
   auto* runs = &runs_;
   auto* reports = &reports_;
+  auto* edits = &edits_;
   archive.Section("runs", [&] { archive(*runs); });
   archive.Section("reports", [&] { archive(*reports); });
   archive.Section("incidents", [&] {
@@ -44,6 +45,17 @@ void Judge::PersistReports(Archive& archive) {
     archive(state);
     if (archive.reading() && archive.ok()) incident_table_->Restore(state);
   });
+  if (version >= 2) archive.Section("edits", [&] { archive(*edits); });
+}
+
+v1::RunLabels Judge::LabelsOf(const std::string& run) const {
+  const MutexLock lock(mutex_);
+  return edits_.Of(run);
+}
+
+std::set<std::string> Judge::DeletedRuns() const {
+  const MutexLock lock(mutex_);
+  return edits_.Deleted();
 }
 
 void Judge::TakeCheckpoint(CheckpointSink* sink) {
@@ -192,6 +204,24 @@ void Judge::HandInCheckpoint() {
   if (taken.valid()) taken.wait();
   const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
   LogDebug("checkpoint at entry {}: judging was blocked for {:.3f} s", at.entry, took.count());
+}
+
+// Records the names of the runs in progress, which came from a checkpoint and the journal.
+void Judge::NoteNames() {
+  std::vector<KnownName> names;
+  for (const std::string& run : engine_->Runs()) {
+    engine_->ForEachName(
+        run, [&](const std::string& layer, const std::string& op, const std::string& cause) {
+          names.push_back({run, layer, op, cause});
+        });
+  }
+  const MutexLock lock(owners_mutex_);
+  names_ = std::move(names);
+}
+
+std::vector<KnownName> Judge::TakeNames() {
+  const MutexLock lock(owners_mutex_);
+  return std::exchange(names_, {});
 }
 
 }  // namespace plumbline::server

@@ -43,6 +43,7 @@ std::string Judge::RunOf(const v1::JudgeEvent& event) const {
   if (event.has_make_room()) return event.make_room().run();
   if (event.has_ended()) return event.ended().run();
   if (event.has_incident()) {
+    if (const auto edit = RunEdits::EditOf(event.incident())) return edit->run();
     const auto incident = incident_table_->Get(event.incident().fingerprint());
     if (incident.ok()) return incident->incident.finding().site().run();
   }
@@ -109,6 +110,9 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   // It was checked before it was written; a replay applies it again in the same order.
   if (const auto opened = analysis::QuarantineOpened(event)) {
     OnVerdict(*opened);
+  } else if (const auto edit = RunEdits::EditOf(event.incident())) {
+    const MutexLock lock(mutex_);
+    edits_.Apply(*edit, event.incident().who(), event.unix_ns());
   } else if (event.has_incident()) {
     incident_table_->Apply(event.incident()).IgnoreError();
   }

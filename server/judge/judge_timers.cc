@@ -221,6 +221,7 @@ void Judge::ForgetRun(const std::string& run) {
   const MutexLock lock(mutex_);
   runs_.Erase(run);
   reports_.Forget(run);
+  edits_.Forget(run);
   over_runs_.Forgotten(run, JudgeQueue::Clock::now());
 }
 

@@ -37,6 +37,12 @@ void RunReports::Forget(const std::string& run) {
   if (const auto entry = entries_.extract(run)) lines_ -= entry.mapped().report.size();
 }
 
+std::vector<v1::Verdict> RunReports::NotLookedAtSince(const analysis::RunSummary& run) {
+  const auto entry = entries_.find(run.run);
+  if (entry == entries_.end()) return {};
+  return entry->second.report.NotLookedAtSince(run);
+}
+
 void RunReports::List(const std::string& run, v1::ListVerdictsResponse* response) const {
   for (const auto& [name, entry] : entries_) {
     if (!run.empty() && run != name) continue;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/archive.h"
 #include "plumbline/v1/query.pb.h"
@@ -20,6 +21,7 @@ class RunReports {
 
   rules::Report::Change Add(const v1::Verdict& verdict);
   void Forget(const std::string& run);
+  std::vector<v1::Verdict> NotLookedAtSince(const analysis::RunSummary& run);  // see rules::Report
 
   // Adds the verdicts and counts of a run to the response; of all runs if the name is empty.
   void List(const std::string& run, v1::ListVerdictsResponse* response) const;

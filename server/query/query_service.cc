@@ -116,10 +116,12 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
 
   grpc::ServerUnaryReactor* UpdateRun(grpc::CallbackServerContext* context,
                                       const v1::UpdateRunRequest* request,
-                                      v1::UpdateRunResponse* /*response*/) override {
+                                      v1::UpdateRunResponse* response) override {
     const auto lease = Enter(context);
-    const absl::Status status = lease->Check(Scope::kAdmin, request->run());
+    const std::string& named = request->has_edit() ? request->edit().run() : request->run();
+    const absl::Status status = lease->Check(Scope::kAdmin, named);
     if (!status.ok()) return Done(context, status);
+    if (request->has_edit()) return EditRun(context, *lease, request->edit(), response);
     if (sources_.update_run == nullptr) {
       return Done(context, absl::NotFoundError(
                                absl::StrCat("run \"", request->run(), "\" is not in quarantine")));
@@ -132,6 +134,23 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
                           call->Finish([&] { return ToGrpc(done); });
                           pending_.Remove(call);
                         });
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* EditRun(grpc::CallbackServerContext* context, const Lease& lease,
+                                    const v1::RunEdit& edit, v1::UpdateRunResponse* response) {
+    const absl::Status status = CheckEditOf(*sources_.judge, edit);
+    if (!status.ok()) return Done(context, status);
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    const auto call = pending_.Add(reactor);
+    sources_.update(RunEdits::UpdateOf(edit, WhoOf(lease, edit.who())),
+                    [this, call, response, run = edit.run()](const absl::Status& done) {
+                      call->Finish([&] {
+                        *response->mutable_labels() = sources_.judge->LabelsOf(run);
+                        return ToGrpc(done);
+                      });
+                      pending_.Remove(call);
+                    });
     return reactor;
   }
 
@@ -149,9 +168,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     }
     if (status.ok()) status = CheckIncident(*lease, Scope::kAdmin, update.fingerprint());
     // The caller chooses the name; the access entry is verified.
-    if (const std::string entry = lease->Names(); !entry.empty()) {
-      update.set_who(absl::StrCat(update.who(), " (", entry, ")"));
-    }
+    update.set_who(WhoOf(*lease, update.who()));
     if (!status.ok()) {
       reactor->Finish(ToGrpc(status));
       return reactor;

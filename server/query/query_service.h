@@ -45,6 +45,12 @@ struct QuerySources {
   std::function<std::vector<v1::AlertDelivery>(const std::string& fingerprint)> alerts;
 };
 
+// Returns the name that a caller chose, with the access entry that was verified.
+std::string WhoOf(const Lease& lease, const std::string& who);
+// Returns InvalidArgument (see CheckEdit), NotFound, or FailedPrecondition if a run in progress
+// would be deleted.
+absl::Status CheckEditOf(const Judge& judge, const v1::RunEdit& edit);
+
 class QueryService {
  public:
   virtual ~QueryService() = default;

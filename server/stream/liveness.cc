@@ -316,6 +316,7 @@ bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::Ranks
   }
   std::sort(out->mutable_ranks()->begin(), out->mutable_ranks()->end());
   std::sort(out->mutable_waiting()->begin(), out->mutable_waiting()->end());
+  NamePlace(members, out);
   out->set_cause(cause);
   out->set_step(std::max<int64_t>(step, 0));
   out->set_still_ns(static_cast<uint64_t>(std::max<int64_t>(still.count(), 0)));

@@ -122,6 +122,7 @@ class Liveness {
   static bool Sort(const Members& members, Time now, Standing* out);
   bool Judge(const Key& key, const Members& members, Time now, v1::RanksHung* out) const
       PLUMB_REQUIRES(mutex_);
+  static void NamePlace(const Members& members, v1::RanksHung* out);
   void SetLimits(const Group& group, v1::RanksHung* out) const;
   static double MedianStep(const Group& group);
   // Reports a run that stopped between two steps (liveness_between.cc).

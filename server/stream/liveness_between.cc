@@ -85,4 +85,18 @@ void Liveness::SetBetweenLimits(const Members& members, v1::StepsStopped* out) c
   out->set_step_ns(Count(NanosOf(median)));
 }
 
+// Sets the host and the process of the first rank that is named.
+void Liveness::NamePlace(const Members& members, v1::RanksHung* out) {
+  const auto& ranks = out->ranks().empty() ? out->waiting() : out->ranks();
+  if (ranks.empty()) return;
+  for (const Process* p : members.all) {
+    for (const v1::Source& source : p->sources) {
+      if (source.rank() != ranks.Get(0)) continue;
+      if (source.host().size() <= kMostHost) out->set_host(source.host());
+      out->set_pid(source.pid());
+      return;
+    }
+  }
+}
+
 }  // namespace plumbline::server

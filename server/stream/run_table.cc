@@ -449,7 +449,7 @@ std::vector<KnownRank> RunTable::Ranks() const {
   for (const auto& [name, run] : runs_) {
     if (run.ended) continue;
     for (const auto& [key, rank] : run.ranks)
-      list.push_back({rank.stream_id, rank.source, rank.through, rank.over(),
+      list.push_back({rank.stream_id, rank.source, rank.through, rank.over(), rank.connected,
                       run.roles.at(key.first).absent_gone});
   }
   return list;

@@ -40,7 +40,8 @@ struct KnownRank {
   v1::Source source;
   int64_t through = 0;  // complete up to here; the least int64: nothing is
   bool over = false;    // true if the server no longer waits for this rank
-  bool alone = false;   // true if it no longer waits for ranks of its world that never came
+  bool connected = false;
+  bool alone = false;  // true if it no longer waits for ranks of its world that never came
 };
 
 // Not thread-safe.
@@ -134,6 +135,9 @@ class RunTable {
   bool Ended(const std::string& run) const;  // true also for an unknown run
   // Returns the ranks of runs in progress.
   std::vector<KnownRank> Ranks() const;
+  // Returns the ranks of one run, also if it is over, and `worlds`, the declared number of ranks by
+  // role. Empty if the run is unknown.
+  std::vector<KnownRank> RanksOf(const std::string& run, std::map<int, uint32_t>* worlds) const;
   void SetClosedStep(const std::string& run, int64_t step);
   void SetAllClosed(const std::string& run);  // the run is over: every step has been judged
   // Counts evidence that arrived after its step was closed.

@@ -47,4 +47,15 @@ std::vector<RunTable::Left> RunTable::Over(size_t young) const {
   return list;
 }
 
+std::vector<KnownRank> RunTable::RanksOf(const std::string& run,
+                                         std::map<int, uint32_t>* worlds) const {
+  std::vector<KnownRank> list;
+  const auto found = runs_.find(run);
+  if (found == runs_.end()) return list;
+  for (const auto& [key, rank] : found->second.ranks)
+    list.push_back({rank.stream_id, rank.source, rank.through, rank.over(), rank.connected, false});
+  for (const auto& [id, role] : found->second.roles) (*worlds)[id] = role.world;
+  return list;
+}
+
 }  // namespace plumbline::server

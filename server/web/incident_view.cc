@@ -133,7 +133,9 @@ std::vector<IncidentTable::Change> WebViews::IncidentsSeen(const Lease& lease,
   IncidentFilter filter;
   filter.run = run;
   filter.rule_glob = rule;
-  filter.visible = [&lease](const std::string& of) { return lease.Over(Scope::kRead, of); };
+  filter.visible = [&lease, deleted = sources_.query.judge->DeletedRuns()](const std::string& of) {
+    return lease.Over(Scope::kRead, of) && !deleted.contains(of);
+  };
   return sources_.query.incident_table->List(filter);
 }
 

@@ -1,6 +1,7 @@
 // A list of runs, worst first, and the view of a single run.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <tuple>
 
@@ -65,6 +66,48 @@ double StepSeconds(const v1::RunInfo& run) {
   return steps < 2 || ns < 1e9 ? 0 : ns / 1e9 / steps;
 }
 
+Json LabelsJson(const v1::RunLabels& labels) {
+  Json tags = Json::array();
+  for (const std::string& tag : labels.tags()) tags.push_back(tag);
+  return {{"tags", std::move(tags)},         {"note", labels.note()},       {"name", labels.name()},
+          {"archived", labels.archived()},   {"deleted", labels.deleted()}, {"who", labels.who()},
+          {"time", NsText(labels.unix_ns())}};
+}
+
+// Reads texts of a list; other values are left out.
+void TakeTexts(const Json& edit, const char* name,
+               google::protobuf::RepeatedPtrField<std::string>* out) {
+  const auto found = edit.find(name);
+  if (found == edit.end() || !found->is_array()) return;
+  for (const Json& one : *found) {
+    if (one.is_string()) *out->Add() = one.get<std::string>();
+  }
+}
+
+v1::RunEdit EditOf(const Json& json, const std::string& run) {
+  v1::RunEdit edit;
+  edit.set_run(run);
+  TakeTexts(json, "add_tags", edit.mutable_add_tags());
+  TakeTexts(json, "remove_tags", edit.mutable_remove_tags());
+  const auto text = [&json](const char* name) -> std::optional<std::string> {
+    const auto found = json.find(name);
+    if (found == json.end() || !found->is_string()) return std::nullopt;
+    return found->get<std::string>();
+  };
+  const auto flag = [&json](const char* name) -> std::optional<bool> {
+    const auto found = json.find(name);
+    if (found == json.end() || !found->is_boolean()) return std::nullopt;
+    return found->get<bool>();
+  };
+  if (const auto who = text("who")) edit.set_who(*who);
+  if (const auto note = text("note")) edit.set_note(*note);
+  if (const auto name = text("name")) edit.set_name(*name);
+  if (const auto archived = flag("archived")) edit.set_archived(*archived);
+  if (const auto deleted = flag("deleted")) edit.set_deleted(*deleted);
+  edit.set_undo(flag("undo").value_or(false));
+  return edit;
+}
+
 Json RunRow(const v1::RunInfo& run, const Judge::Judged& judged, const std::vector<Change>& open) {
   Json by_level = {{"error", 0}, {"warning", 0}, {"note", 0}};
   uint64_t put_aside = 0;
@@ -105,6 +148,7 @@ Json RunRow(const v1::RunInfo& run, const Judge::Judged& judged, const std::vect
               {"late", run.late()},
               {"series_not_judged", run.series_not_judged()},
               {"liveness", MapJson(run.liveness())}};
+  row["labels"] = LabelsJson(run.labels());
   row["worst"] = worst == nullptr ? Json(nullptr) : symptoms.Row(*worst);
   if (run.has_quarantined()) row["quarantined"] = run.quarantined().reason();
   return row;
@@ -286,6 +330,21 @@ absl::StatusOr<Json> WebViews::Coverage(const Lease& lease, const std::string& r
     out["liveness"] = MapJson(info.liveness());
   }
   return out;
+}
+
+absl::StatusOr<Json> WebViews::EditRun(const Lease& lease, const std::string& run,
+                                       const std::string& text) const {
+  if (auto s = CheckRun(lease, run); !s.ok()) return s;
+  if (!lease.Over(Scope::kAdmin, run)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the access entry ", lease.Names(), " does not grant admin on this run"));
+  }
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return absl::InvalidArgumentError("expected an edit as a JSON object");
+  const v1::RunEdit edit = EditOf(json, run);
+  if (auto s = CheckEditOf(*sources_.query.judge, edit); !s.ok()) return s;
+  if (auto s = Decide(RunEdits::UpdateOf(edit, WhoOf(lease, edit.who()))); !s.ok()) return s;
+  return LabelsJson(sources_.query.judge->LabelsOf(run));
 }
 
 }  // namespace plumbline::server

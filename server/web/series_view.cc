@@ -22,6 +22,8 @@ constexpr size_t kMostListed = 500, kFirstOfGroup = 3, kMostAlone = 16;
 constexpr int64_t kSparkColumns = 120;
 constexpr uint64_t kMostCells = 1'000'000;
 
+constexpr char kFirstGroup[] = "Loss and schedule";
+
 const char* GroupOfRole(SeriesRole role) {
   switch (role) {
     case SeriesRole::kTokens:
@@ -31,12 +33,35 @@ const char* GroupOfRole(SeriesRole role) {
     case SeriesRole::kNone:
       return "Others";
     default:
-      return "Loss and schedule";
+      return kFirstGroup;
   }
 }
 
-// Returns "layers.17" for "layers.17.mlp.up"; without a layer, a group by the meaning of the name.
-std::string GroupOf(const v1::Site& site) {
+// Returns the place of a series in the first group: the loss, its rate, its gradient norm, the
+// others.
+int PlaceOf(const v1::SeriesInfo& info) {
+  switch (RoleByName(info.site().op())) {
+    case SeriesRole::kLoss:
+      return 0;
+    case SeriesRole::kRate:
+      return 1;
+    case SeriesRole::kGradientNorm:
+      return 2;
+    default:
+      return 3;
+  }
+}
+
+// Returns the group of a series. The loss, the rate and the global gradient norm are in the first
+// group. Other names are grouped by their prefix up to the last slash ("eval/math" of
+// "eval/math/pass"), or, if there is none, by their meaning. Layers are grouped by their number:
+// "layers.17" for "layers.17.mlp.up".
+std::string GroupOf(const v1::SeriesInfo& info) {
+  const v1::Site& site = info.site();
+  const std::string& name = site.layer().empty() ? site.op() : site.layer();
+  const bool first = site.layer().empty() && PlaceOf(info) < 3;
+  if (const size_t slash = name.rfind('/'); !first && slash != std::string::npos && slash > 0)
+    return name.substr(0, slash);
   if (site.layer().empty()) return GroupOfRole(RoleByName(site.op()));
   const std::string& layer = site.layer();
   size_t end = layer.find('.');
@@ -51,7 +76,7 @@ std::string GroupOf(const v1::Site& site) {
 // Sorts loss and schedule first, then layers in the order of their numbers.
 bool GroupBefore(const std::string& a, const std::string& b) {
   const auto key = [](const std::string& group) {
-    static constexpr const char* kFirst[] = {"Loss and schedule", "Time and memory", "Others"};
+    static constexpr const char* kFirst[] = {kFirstGroup, "Time and memory", "Others"};
     int64_t place = 3, number = -1;
     for (int i = 0; i < 3; ++i) {
       if (group == kFirst[i]) place = i;
@@ -161,25 +186,28 @@ absl::StatusOr<Json> WebViews::Series(const Lease& lease, const std::string& run
     return s;
   }
   const std::string wanted = ParamOf(params, "group"), filter = ParamOf(params, "filter");
-  std::map<std::string, std::pair<uint64_t, Json>, decltype(&GroupBefore)> groups(&GroupBefore);
+  std::map<std::string, std::vector<const v1::SeriesInfo*>, decltype(&GroupBefore)> groups(
+      &GroupBefore);
   uint64_t matching = 0;
   for (const v1::SeriesInfo& info : all.series()) {
     if (!filter.empty() && !Contains(SeriesText(info.site().layer(), info.site().op()), filter)) {
       continue;
     }
     ++matching;
-    const std::string name = GroupOf(info.site());
-    auto& [count, listed] = groups[name];
-    if (listed.is_null()) listed = Json::array();
-    ++count;
-    const size_t most = name == wanted ? kMostListed : kFirstOfGroup;
-    if (listed.size() < most) listed.push_back(SeriesJson(info));
+    groups[GroupOf(info)].push_back(&info);
   }
   Json out = {{"count", all.series_size()}, {"matching", matching}, {"groups", Json::array()}};
   for (auto& [name, group] : groups) {
     if (out["groups"].size() == kMostListed) break;
+    if (name == kFirstGroup)
+      std::stable_sort(group.begin(), group.end(),
+                       [](const auto* a, const auto* b) { return PlaceOf(*a) < PlaceOf(*b); });
+    Json listed = Json::array();
+    const size_t most = name == wanted ? kMostListed : kFirstOfGroup;
+    for (size_t i = 0; i < std::min(most, group.size()); ++i)
+      listed.push_back(SeriesJson(*group[i]));
     out["groups"].push_back(
-        {{"group", name}, {"count", group.first}, {"series", std::move(group.second)}});
+        {{"group", name}, {"count", group.size()}, {"series", std::move(listed)}});
   }
   out["more_groups"] = groups.size() - out["groups"].size();
   return out;

@@ -39,6 +39,10 @@ class WebViews {
   // Returns the checks, the results, and the losses.
   absl::StatusOr<Json> Coverage(const Lease& lease, const std::string& run) const;
 
+  // Applies an edit of the run that the page sends (RunEdit as JSON). Returns its labels.
+  absl::StatusOr<Json> EditRun(const Lease& lease, const std::string& run,
+                               const std::string& edit) const;
+
   // series_view.cc
   // Returns groups with their number of series; for `group` (or if `filter` is given), the series
   // too.
@@ -53,6 +57,12 @@ class WebViews {
   // Returns ranks by steps: a line of JSON, then one byte per cell, row by row (cells.h).
   absl::StatusOr<std::string> Cells(const Lease& lease, const std::string& run,
                                     const Params& params) const;
+
+  // ranks_view.cc
+  // Returns the ranks of the run by host: what each last completed, and the mean of `series` in its
+  // newest steps.
+  absl::StatusOr<Json> Ranks(const Lease& lease, const std::string& run,
+                             const Params& params) const;
 
   // incident_view.cc
   Json Incidents(const Lease& lease, const Params& params) const;

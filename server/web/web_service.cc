@@ -170,6 +170,24 @@ WebAnswer Asset(const WebRequest& request) {
   return Failed(absl::NotFoundError("this server has no such address"));
 }
 
+// Returns the change that a request carries in its header, which other sites' pages cannot send.
+absl::StatusOr<std::string> UpdateIn(const WebRequest& request) {
+  if (request.update.empty() || request.update.size() > kMostUpdateBytes) {
+    return absl::InvalidArgumentError(
+        "expected the update in the header Plumbline-Update, as JSON in percent encoding, or as "
+        "\"b64.\" and base64url");
+  }
+  // With percent encoding, non-Latin text would take three times its size, more than a header may
+  // have.
+  constexpr std::string_view kBase64 = "b64.";
+  std::string update = Decoded(request.update);
+  if (update.compare(0, kBase64.size(), kBase64) == 0 &&
+      !absl::WebSafeBase64Unescape(update.substr(kBase64.size()), &update)) {
+    return absl::InvalidArgumentError("Plumbline-Update: expected base64url after b64.");
+  }
+  return update;
+}
+
 }  // namespace
 
 std::string ParamOf(const WebViews::Params& params, std::string_view name) {
@@ -248,6 +266,11 @@ WebAnswer WebService::Api(const WebRequest& request) {
       PartsOf(std::string_view(request.path).substr(kApi.size()));
   const std::string& first = parts.empty() ? "" : parts[0];
   if (first == "incidents" && parts.size() > 1) return OfIncident(**lease, request, parts);
+  if (changes && first == "runs" && parts.size() == 3 && parts[2] == "labels") {
+    const auto update = UpdateIn(request);
+    if (!update.ok()) return Failed(update.status());
+    return OfResult(views_.EditRun(**lease, parts[1], *update));
+  }
   if (changes) return Failed(absl::NotFoundError("this server has no such address"));
   if (first == "runs" && parts.size() > 1) return OfRun(**lease, request, parts);
   if (first == "rules" && parts.size() == 3) {
@@ -286,6 +309,7 @@ WebAnswer WebService::OfRun(const Lease& lease, const WebRequest& request,
     if (what == "coverage") return OfResult(views_.Coverage(lease, run));
     if (what == "series") return OfResult(views_.Series(lease, run, request.params));
     if (what == "points") return OfResult(views_.Points(lease, run, request.params));
+    if (what == "ranks") return OfResult(views_.Ranks(lease, run, request.params));
     if (what == "spark") return OfResult(views_.Spark(lease, run));
     if (what == "cells") {
       auto cells = views_.Cells(lease, run, request.params);
@@ -307,20 +331,9 @@ WebAnswer WebService::OfIncident(const Lease& lease, const WebRequest& request,
     if (parts.size() == 3 && parts[2] == "capsule") return OfCapsule(views_.Capsule(lease, name));
     return Failed(absl::NotFoundError("this server has no such address"));
   }
-  if (request.update.empty() || request.update.size() > kMostUpdateBytes) {
-    return Failed(
-        absl::InvalidArgumentError("expected the update in the header Plumbline-Update, as JSON in "
-                                   "percent encoding, or as \"b64.\" and base64url"));
-  }
-  // With percent encoding, non-Latin text would take three times its size, more than a header may
-  // have.
-  constexpr std::string_view kBase64 = "b64.";
-  std::string update = Decoded(request.update);
-  if (update.compare(0, kBase64.size(), kBase64) == 0 &&
-      !absl::WebSafeBase64Unescape(update.substr(kBase64.size()), &update)) {
-    return Failed(absl::InvalidArgumentError("Plumbline-Update: expected base64url after b64."));
-  }
-  return OfResult(views_.SetState(lease, name, update));
+  const auto update = UpdateIn(request);
+  if (!update.ok()) return Failed(update.status());
+  return OfResult(views_.SetState(lease, name, *update));
 }
 
 }  // namespace plumbline::server

@@ -354,7 +354,8 @@ TEST_F(Cli, WrongUsageExitsTwoWithTheReason) {
   } cases[] = {
       {{}, "expected a subcommand"},
       {{"frobnicate"},
-       "fingerprint, ledger, diff, plan, watch, runs, query, capsule, doctor, spool, mcp, "
+       "fingerprint, ledger, diff, plan, watch, runs, run-edit, query, capsule, doctor, spool, "
+       "mcp, "
        "completion), "
        "found"},
       {{"adit"}, "expected a subcommand (audit, rules"},

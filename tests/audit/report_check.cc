@@ -97,7 +97,8 @@ void CheckIncidents(const Json& report) {
 }
 
 void CheckVerdict(const std::string& where, const Json& verdict) {
-  CheckKeys(where, verdict, {"rule", "site", "verdict", "reason", "details"});
+  CheckKeys(where, verdict, {"rule", "site", "verdict", "reason", "details", "looks", "run_steps"},
+            {"looks", "run_steps"});
   const std::set<std::string> kinds = {"pass", "finding", "inconclusive"};
   EXPECT_EQ(kinds.count(verdict["verdict"]), 1u) << where;
   CheckSite(where + ".site", verdict["site"]);

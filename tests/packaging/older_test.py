@@ -126,7 +126,7 @@ class PyPy(InRoot):
     def test_the_wheel(self):
         self.enter(older_root(PYPY, (*PACKAGES, "pypy3"), release=codename()))
         done = self.ok(self.python(pythons.TRAINER, "/tmp/run", python="pypy3"))
-        self.assertEqual(done.stderr, "")
+        self.assertRegex(done.stderr, r"\A(plumbline: recorded in .*\n)*\Z")
         self.assertEqual(done.stdout.strip(), "/site/plumbline/lib/libplumbline.so")
         self.ok(self.root.run("/site/plumbline/bin/plumb", "audit", "/tmp/run", "--quiet"))
 

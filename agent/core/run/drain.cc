@@ -183,6 +183,7 @@ void Drain::Handle(const SlotHead& head, const std::byte* body) {
   std::memcpy(&value, body, sizeof(value));
   builder_.AddScalar(head.step, {head.site, head.call, head.order, value});
   run_->exit_report.Value(head.site, head.step, value);
+  run_->first_non_finite.Value(head.site, head.step, value);
 }
 
 // The call's scores are in the ring: they are measured on this thread, not on the trainer's.

@@ -44,6 +44,7 @@ void Drain::AddStep(const plumbline_step_facts_t& facts) {
     }
     builder_.AddScalar(facts.step, {site, 0, k + 1, facts.value[k]});
     run_->exit_report.Value(site, facts.step, facts.value[k]);
+    run_->first_non_finite.Value(site, facts.step, facts.value[k]);
   }
   // Updates the loop's heartbeat, as StepBegin and StepEnd do.
   int64_t newest = run_->newest_step.load(std::memory_order_relaxed);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdio>
 #include <new>
 #include <optional>
 #include <random>
@@ -15,6 +16,7 @@
 
 #include "agent/core/shared/error.h"
 #include "base/clock.h"
+#include "base/printable.h"
 #include "base/version/build_version.h"
 
 namespace plumbline::agent {
@@ -275,7 +277,17 @@ plumbline_status_t Run::Close(uint32_t timeout_ms, plumbline_error_t* error) {
                     Undelivered(*outbox_) + within + WhereSpooled(*outbox_));
   }
   if (!written.ok()) return Unwritten("close", written, error);
+  PrintRecord();
   return NotTaken(error);
+}
+
+// Prints where the record is and which command judges it, once per job.
+void Run::PrintRecord() const {
+  const AgentOptions& options = state_->options;
+  if (options.record_dir.empty() || options.rank != 0 || state_->newest_step.load() < 0) return;
+  std::fprintf(stderr, "plumbline: recorded in %s. To judge it: plumb audit %s\n",
+               Printable(options.record_dir).c_str(),
+               Printable(ShellPath(options.record_dir)).c_str());
 }
 
 // Returns an error if the server refused batches, or if there was no space for batches while the

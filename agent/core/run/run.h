@@ -87,6 +87,7 @@ class Run {
 
  private:
   plumbline_status_t NotTaken(plumbline_error_t* error) const;
+  void PrintRecord() const;
   Run() = default;
   void Govern(int64_t step);
   void BeginGraphs(int64_t step);

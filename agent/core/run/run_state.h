@@ -12,6 +12,7 @@
 
 #include "agent/core/devices/devices.h"
 #include "agent/core/run/exit_report.h"
+#include "agent/core/run/first_non_finite.h"
 #include "agent/core/run/stop_order.h"
 #include "agent/core/shared/options.h"
 #include "agent/core/sites/cadence.h"
@@ -68,6 +69,7 @@ struct RunState {
   std::atomic<plumbline_steps_t*> steps{nullptr};
   std::vector<std::string> step_series;
   ExitReport exit_report;
+  FirstNonFinite first_non_finite{options};
   StopOrder stop_order;
   Cadence cadence;
   Governor governor;

@@ -66,8 +66,14 @@ export interface RunRow {
   late: number;
   liveness: Record<string, number>;
   worst: IncidentRow | null;
+  labels: Labels;
   quarantined?: string;
 }
+
+// What people added to a run.
+export interface Labels { tags: string[]; note: string; name: string; archived: boolean; deleted: boolean; who: string; time: string }
+// Each part that is set replaces the former one; `undo` alone.
+export interface RunEdit { who?: string; add_tags?: string[]; remove_tags?: string[]; note?: string; name?: string; archived?: boolean; deleted?: boolean; undo?: boolean }
 
 export interface Gap { attempt: number; step_first: number; step_last: number; items: number; reason: string }
 
@@ -132,6 +138,19 @@ export interface Points {
 }
 
 export interface SeriesRow { series: string; role: string; is: string; ranks: number; step_first: number; step_last: number; samples: number }
+export interface Ranks {
+  world: number;
+  seen: number;
+  missing: number;
+  missing_ranges: [number, number][];
+  left_out: number;
+  hosts: string[];
+  rank: number[];
+  host: number[];  // index in `hosts`
+  through: number[];  // last complete step; -1: none
+  state: ('connected' | 'away' | 'over')[];
+  value: (number | string | null)[];
+}
 export interface SeriesList {
   count: number;
   matching: number;
@@ -281,10 +300,12 @@ function base64(text: string): string {
 }
 
 // A change has no body: it is in a header that pages of other sites cannot send.
-export async function setState(fingerprint: string, update: Record<string, unknown>): Promise<IncidentPage> {
+function change<T>(address: string, update: object): Promise<T> {
   const headers = { 'Plumbline-Update': 'b64.' + base64(JSON.stringify(update)) };
-  return ask((signal) => fetch(BASE + path('incidents', fingerprint, 'state'), { method: 'POST', headers, signal, credentials: 'same-origin' }), (answer) => answer.json() as Promise<IncidentPage>);
+  return ask((signal) => fetch(BASE + address, { method: 'POST', headers, signal, credentials: 'same-origin' }), (answer) => answer.json() as Promise<T>);
 }
+export const setState = (fingerprint: string, update: Record<string, unknown>): Promise<IncidentPage> => change(path('incidents', fingerprint, 'state'), update);
+export const editRun = (run: string, edit: RunEdit): Promise<Labels> => change(path('runs', run, 'labels'), edit);
 
 // The token is sent in a header once; the result is a cookie that no script can read.
 export async function signIn(token: string): Promise<void> {

@@ -95,7 +95,7 @@ export function compareView(rest: string[], params: URLSearchParams): View {
     const rows: [string, (one: RunPage) => string][] = [['State', (one) => one.word], ['Steps', (one) => whole(one.newest_step + 1)], ['Ranks', (one) => whole(one.world)], ['Attempts', (one) => whole(one.attempt + 1)], ['Time', (one) => seconds(one.step_seconds) || 'not known'],
       ['Open incidents', (one) => whole(one.incidents.filter((row) => row.state === 'open').length)]];
     const differ = rows.filter(([, of]) => new Set(pages.map(of)).size > 1);
-    return card('What differs', `of ${rows.length} facts`, differ.length ? scrolls(h('div', { class: 'bd scrollx' }, h('table', {}, h('thead', {}, h('tr', {}, h('th', {}, ''), ...pages.map((_, i) => h('th', { class: 'num' }, LETTERS[i])))),
+    return card('What differs', `of ${rows.length} facts`, differ.length ? scrolls(h('div', { class: 'bd scrollx' }, h('table', {}, h('thead', {}, h('tr', {}, h('td', {}), ...pages.map((_, i) => h('th', { class: 'num' }, LETTERS[i])))),
       h('tbody', {}, ...differ.map(([name, of]) => h('tr', {}, h('td', {}, name), ...pages.map((one) => h('td', { class: 'num nowrap' }, of(one)))))))), 'What differs') : h('p', { class: 'bd small muted' }, 'None.'));
   }
   function findings(pages: RunPage[]): HTMLElement {

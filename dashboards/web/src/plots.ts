@@ -158,9 +158,20 @@ export function parseCells(body: Uint8Array): Cells {
 export const BAD = 255;
 export const NO_EVIDENCE = 254;
 
-function rgb(name: string): [number, number, number] {
+export function rgb(name: string): [number, number, number] {
   const text = css(name).replace('#', '');
   return [0, 2, 4].map((i) => parseInt(text.slice(i, i + 2), 16)) as [number, number, number];
+}
+
+// Returns the heat scale of the theme, from a share (0 to 1) to a colour.
+export function heatScale(): (share: number) => [number, number, number] {
+  const ramp = [0, 1, 2, 3, 4].map((i) => rgb('--h' + i));
+  return (share) => {
+    const at = share * 4;
+    const low = ramp[Math.floor(at)];
+    const high = ramp[Math.min(4, Math.floor(at) + 1)];
+    return low.map((v, i) => Math.round(v + (high[i] - v) * (at - Math.floor(at)))) as [number, number, number];
+  };
 }
 
 // Draws one pixel per cell, or several if there are few: the browser stretches the picture.
@@ -177,16 +188,13 @@ export function heatMap(cells: Cells, from: number, to: number): HTMLElement {
   canvas.style.height = height + 'px';
   const context = canvas.getContext('2d')!;
   const image = context.createImageData(canvas.width, canvas.height);
-  const ramp = [0, 1, 2, 3, 4].map((i) => rgb('--h' + i));
+  const scaled = heatScale();
   const [surface, none, hatch, hatchBg] = ['--surface', '--none', '--hatch', '--error-bg'].map(rgb);
   const stripe = hatch.map((v, i) => Math.round(0.62 * v + 0.38 * hatchBg[i])) as [number, number, number];
   const colour = (byte: number, x: number, y: number): [number, number, number] => {
     if (byte === BAD) return (x + y) % 7 < 2 ? stripe : hatchBg;
     if (byte === NO_EVIDENCE) return x % 4 === 1 && y % 4 === 1 ? none : surface;
-    const at = (byte / 253) * 4;
-    const low = ramp[Math.floor(at)];
-    const high = ramp[Math.min(4, Math.floor(at) + 1)];
-    return low.map((v, i) => Math.round(v + (high[i] - v) * (at - Math.floor(at)))) as [number, number, number];
+    return scaled(byte / 253);
   };
   const columnOf = new Int32Array(wide).fill(-1);
   cells.step.forEach((step, i) => {

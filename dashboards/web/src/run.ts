@@ -8,6 +8,7 @@ import { GUTTER, RIGHT, parseCells, type Cells } from './plots';
 import { drawLanes, drawMini, type Range } from './run_axis';
 import { runCurves } from './run_curves';
 import { drawHeat } from './run_heat';
+import { ranksCard } from './run_ranks';
 import { drawRail, drawTop } from './run_rail';
 import { seriesCard } from './run_series';
 import { gone, runAddress, type View } from './view';
@@ -65,6 +66,7 @@ export function runView(name: string, params: URLSearchParams): View {
     if (chosen) set.set('series', chosen);
     if (heat) set.set('heat', heat);
     if (filter) set.set('filter', filter);
+    if (ranksOf) set.set('ranks', ranksOf);
     if (range && !follows) {
       set.set('from', String(range.from));
       set.set('to', String(range.to));
@@ -215,6 +217,12 @@ export function runView(name: string, params: URLSearchParams): View {
     },
   });
 
+  let ranksOf = params.get('ranks') ?? '';
+  const ranks = ranksCard(name, ranksOf, (series) => {
+    ranksOf = series;
+    address();
+  });
+
   async function loadRun(): Promise<void> {
     try {
       [run, coverage] = await Promise.all([get<RunPage>(path('runs', name)), get<Coverage>(path('runs', name, 'coverage'))]);
@@ -242,6 +250,7 @@ export function runView(name: string, params: URLSearchParams): View {
     if (!shown) return;
     drawAxis();
     plot.resize();
+    ranks.resize();
     showHeat(window_());
   });
 
@@ -264,6 +273,7 @@ export function runView(name: string, params: URLSearchParams): View {
       heat = (wide.find((one) => one.series === chosen) ?? wide[0])?.series ?? '';
     }
     if (main) await loadWindow();
+    if (main && run && Math.max(run.world, run.seen) > 1) await ranks.load(all);
   }
 
   return {
@@ -278,7 +288,7 @@ export function runView(name: string, params: URLSearchParams): View {
       const timeline = h('section', { class: 'card', 'aria-label': 'Timeline' },
         h('div', { class: 'hd' }, h('h2', {}, 'Timeline'), h('span', { class: 'muted small hide-s' }, 'drag to choose steps, [ and ] move between findings'), h('span', { class: 'grow' }), rangeBar),
         h('div', { class: 'plotpad' }, mini, lanes, plotTitle, curves.element, readout, heatTitle, heatBox));
-      parts = [top, h('div', { class: 'cols' }, h('div', { class: 'stack' }, timeline, list.element), rail)];
+      parts = [top, h('div', { class: 'cols' }, h('div', { class: 'stack' }, timeline, ranks.element, list.element), rail)];
       main.replaceChildren(...parts);
       drawAll();
       // After the facts: the data of curves is as large as all the rest.
@@ -313,6 +323,7 @@ export function runView(name: string, params: URLSearchParams): View {
     },
     onTheme() {
       plot.resize();
+      ranks.draw();
       showHeat(window_());
     },
     leave() {

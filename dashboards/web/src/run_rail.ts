@@ -5,6 +5,7 @@ import { compareAddress } from './compare';
 import { card, copy, h, mark, tag, time } from './dom';
 import { at, clean, count, ms, num, reasonName, steps, whole } from './format';
 import { rate, runNote, waste } from './runs';
+import { nameOf, tagsOf } from './run_edit';
 import { breaking } from './runs_list';
 import { alarm, incidentRow, isCalm } from './view';
 
@@ -12,8 +13,10 @@ export function drawTop(top: HTMLElement, r: RunPage): void {
   const worst = r.worst;
   top.replaceChildren(
     h('div', { class: 'crumbs' }, h('a', { href: '#/' }, 'Runs'), h('span', {}, '/'), h('span', { class: 'clip' }, clean(r.run, 120)), h('span', { class: 'grow' }), h('a', { class: 'btn hide-s', href: compareAddress(r.run) }, 'Compare with…'), h('button', { class: 'hide-s', onclick: () => void copy(location.href) }, 'Copy link')),
-    h('div', { class: 'sumline runhead' }, h('h1', { title: clean(r.run, 2000) }, ...breaking(r.run, 200)), tag(r.state, r.word), h('span', { class: 'sub' }, 'step ', h('b', {}, whole(r.newest_step)), ', ', time(r.last_seen)),
+    h('div', { class: 'sumline runhead' }, h('h1', { title: clean(r.run, 2000) }, ...breaking(nameOf(r), 200)), tag(r.state, r.word), ...tagsOf(r), h('span', { class: 'sub' }, 'step ', h('b', {}, whole(r.newest_step)), ', ', time(r.last_seen)),
       rate(r) ? h('span', { class: 'sub' }, rate(r)) : null, h('span', { class: 'sub' }, count(r.world, 'rank')), h('span', { class: 'sub hide-s', title: at(ms(r.first_seen)) }, `attempt\u00a0${whole(r.attempt)}, first seen `, time(r.first_seen))),
+    ...(r.labels.deleted ? [h('div', { class: 'banner note' }, mark('note'), h('div', { class: 'grow' }, h('b', {}, 'This run is deleted. '), `By ${clean(r.labels.who, 80)}. Its data stay until the server's retention removes them: plumb run-edit RUN --undo restores it.`))] : []),
+    ...(r.labels.note ? [h('p', { class: 'sub wrapany runnote' }, clean(r.labels.note, 4096))] : []),
     ...(r.quarantined ? [h('div', { class: 'banner err' }, mark('error'), h('div', { class: 'grow' }, h('b', {}, 'This run is in quarantine: it could not be judged. '), clean(r.quarantined, 400), h('div', { class: 'small sub' }, 'Its evidence is stored. plumb runs --retry judges it again.')))] : []),
     ...(worst && !isCalm(worst) ? [alarm(worst, { run: r.run, runNote: runNote(r), waste: waste(r) }, { heading: 'h2', link: true })] : []));
 }

@@ -7,6 +7,7 @@ import { clean, count, seconds, sentence, span, whole, now, ms } from './format'
 import type { LiveEvent } from './live';
 import { spark } from './plots';
 import { breaking, chosenOf, chosenRuns, isQuiet, listBar, moreButton } from './runs_list';
+import { editButtons, nameOf, tagsOf } from './run_edit';
 import { alarm, incidentAddress, isCalm, runAddress, type Shell, type View } from './view';
 
 interface Answer { now: string; runs: RunRow[] }
@@ -51,7 +52,7 @@ function link(run: RunRow): HTMLElement {
   const dash = h('span', { class: 'muted hide-s' }, '–');
   return h('a', { class: 'rrow ' + (isQuiet(run) ? 'quiet compact' : quiet ? 'quiet' : ''), href: worst ? incidentAddress(worst.fingerprint) : runAddress(run.run), 'data-row': true, 'data-key': run.run },
     h('span', { class: 'st' }, tag(run.state, run.word)),
-    h('span', { class: 'nn' }, h('span', { class: 'n', title: clean(run.run, 2000) }, ...breaking(run.run)), lastSeen(run)),
+    h('span', { class: 'nn' }, h('span', { class: 'n', title: clean(run.run + (run.labels.note ? ': ' + run.labels.note : ''), 2000) }, ...breaking(nameOf(run))), lastSeen(run), ...tagsOf(run)),
     h('span', { class: 'w' }, worst ? [h('b', { title: clean(worst.title, 2000) }, sentence(clean(worst.title_short.endsWith('…') ? worst.title : worst.title_short, 140))), h('span', { class: 'small sub' }, h('span', { class: 'arrow' }, '→'), sentence(clean(worst.act, 160)))]
       : [h('b', { class: 'weight450' }, first), h('span', { class: 'small muted' }, second)]),
     h('span', { class: 'since' }, worst ? [time(worst.opened, 'span'), h('span', { class: 'l2' }, `step\u00a0${whole(worst.step_first)}`)] : dash.cloneNode(true)),
@@ -163,12 +164,17 @@ export function runsView(shell: Shell, params: URLSearchParams): View {
     const fits = names.length >= 2 && names.length <= MOST_RUNS;
     selection.replaceChildren(...(names.length === 0 ? [(data?.runs.length ?? 0) > 1 ? h('a', { class: 'small', href: '#/compare' }, 'Compare runs') : '']
       : [h('span', { class: 'small sub' }, `${names.length} selected `), fits ? h('a', { class: 'btn', href: compareAddress(...names) }, 'Compare') : h('span', { class: 'small muted' }, names.length < 2 ? 'select another one to compare ' : `at most ${MOST_RUNS} can be compared `),
+        ...editButtons(shell, data!.runs.filter((run) => names.includes(run.run)), () => void reload().catch(() => undefined)),
         h('button', { class: 'quiet small', onclick: () => {
           selected.clear();
           draw();
         } }, 'Clear')]));
   }
 
+  async function reload(): Promise<void> {
+    data = await get<Answer>('runs');
+    draw();
+  }
   async function load(): Promise<void> {
     data = await get<Answer>('runs');
     // Rows under the pointer stay in place: updates wait.

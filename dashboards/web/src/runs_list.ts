@@ -6,7 +6,7 @@ import { clean } from './format';
 export interface Chosen { text: string; state: string; sort: string; most: number }
 
 const PAGE = 100;
-const STATES: [string, string][] = [['', 'all states'], ['error', 'errors'], ['warning', 'warnings'], ['none', 'not judged'], ['ok', 'healthy'], ['done', 'finished']];
+const STATES: [string, string][] = [['', 'all states'], ['error', 'errors'], ['warning', 'warnings'], ['none', 'not judged'], ['ok', 'healthy'], ['done', 'finished'], ['archived', 'archived'], ['deleted', 'deleted']];
 const SORTS: [string, string][] = [['', 'severity'], ['name', 'name'], ['seen', 'last seen'], ['started', 'first seen'], ['step', 'newest step']];
 
 export const chosenOf = (params: URLSearchParams): Chosen => ({
@@ -25,10 +25,18 @@ export function chosenAddress(of: Chosen): string {
 
 export const isQuiet = (run: RunRow): boolean => !run.worst && (run.state === 'ok' || run.state === 'done');
 
+// Archived and deleted runs are listed only if their state is chosen.
+function inState(run: RunRow, state: string): boolean {
+  const { archived, deleted } = run.labels;
+  if (state === 'deleted') return deleted;
+  if (state === 'archived') return archived && !deleted;
+  return !archived && !deleted && (!state || run.state === state);
+}
+
 // Returns the runs of the filter, in its order. The server's order is by severity.
 export function chosenRuns(all: RunRow[], of: Chosen): RunRow[] {
   const words = of.text.toLowerCase().split(' ').filter(Boolean);
-  const hits = all.filter((run) => (!of.state || run.state === of.state) && words.every((word) => `${run.run} ${run.word} ${run.worst?.title ?? ''} ${run.worst?.rule ?? ''}`.toLowerCase().includes(word)));
+  const hits = all.filter((run) => inState(run, of.state) && words.every((word) => `${run.run} ${run.labels.name} ${run.labels.tags.map((tag) => '#' + tag).join(' ')} ${run.labels.note} ${run.word} ${run.worst?.title ?? ''} ${run.worst?.rule ?? ''}`.toLowerCase().includes(word)));
   const ns = (a: string, b: string): number => (BigInt(a) < BigInt(b) ? 1 : BigInt(a) > BigInt(b) ? -1 : 0);
   if (of.sort === 'name') hits.sort((a, b) => a.run.localeCompare(b.run, 'en', { numeric: true }));
   if (of.sort === 'seen') hits.sort((a, b) => ns(a.last_seen, b.last_seen));
@@ -52,7 +60,7 @@ export function listBar(of: Chosen, changed: () => void): HTMLElement {
     select.value = value;
     return select;
   };
-  const box = h('input', { type: 'text', class: 'filter', placeholder: 'Filter: run, finding', 'aria-label': 'Filter runs', value: of.text, oninput: () => {
+  const box = h('input', { type: 'text', class: 'filter', placeholder: 'Filter: run, #tag, finding', 'aria-label': 'Filter runs', value: of.text, oninput: () => {
     of.text = box.value.trim();
     put();
   } });

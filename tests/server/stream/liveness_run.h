@@ -37,6 +37,8 @@ class LivenessTest : public ::testing::Test {
     source.set_rank(rank);
     source.set_attempt(attempt);
     source.set_role(role_);
+    source.set_host(host_);
+    source.set_pid(4711 + rank);
     hello.mutable_state()->set_steps_ended(rank < ranks_.size() ? ranks_[rank].ended : 0);
     live_.Joined(hello, connection, now_);
   }
@@ -108,6 +110,7 @@ class LivenessTest : public ::testing::Test {
   std::vector<v1::RanksHung> reported_;
   std::vector<v1::StepsStopped> stopped_;
   v1::Role role_ = v1::ROLE_TRAINER;
+  std::string host_ = "node0";
 };
 
 }  // namespace plumbline::server

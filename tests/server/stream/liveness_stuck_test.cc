@@ -38,6 +38,42 @@ TEST_F(LivenessTest, TheRankThatStandsIsNamedAndTheOthersWait) {
   EXPECT_EQ(Of(reported_[1].ranks()), (std::vector<uint32_t>{1}));
 }
 
+// The command names the process of the first rank that is named. Any sender chooses its host's
+// name, so a name that is more than a name for a shell is in no command.
+TEST_F(LivenessTest, TheCommandHasTheRealHostAndProcess) {
+  const auto command = [this](const std::string& host) {
+    host_ = host;
+    Begin(4, "run-" + host);
+    Train(20);
+    Train(1, {2});
+    Pass(milliseconds(12000));
+    EXPECT_FALSE(reported_.empty());
+    const v1::Verdict verdict = analysis::HangVerdict(reported_.back());
+    const auto& details = verdict.details().fields();
+    const auto found = details.find("command");
+    return found == details.end() ? std::string() : found->second.string_value();
+  };
+  EXPECT_EQ(command("gpu-12.example.org"), "ssh gpu-12.example.org py-spy dump --pid 4713");
+}
+
+TEST_F(LivenessTest, AHostileHostIsInNoCommand) {
+  v1::RanksHung hung;
+  hung.set_cause(v1::RanksHung::CAUSE_STUCK);
+  hung.add_ranks(0);
+  hung.set_pid(7);
+  const auto has = [&hung](const std::string& host, int64_t pid = 7) {
+    hung.set_host(host);
+    hung.set_pid(pid);
+    return analysis::HangVerdict(hung).details().fields().contains("command");
+  };
+  EXPECT_TRUE(has("node0"));
+  for (const char* host :
+       {"", "$(reboot)", "a b", "-oProxyCommand=x", "a;b", "a`b`", "a\nb", "\u202e"})
+    EXPECT_FALSE(has(host)) << host;
+  EXPECT_FALSE(has("node0", 0));
+  EXPECT_FALSE(has("node0", -1));
+}
+
 TEST_F(LivenessTest, AllInOneStepNameNoneAndBecomeAnErrorLate) {
   Begin(2);
   Train(20);

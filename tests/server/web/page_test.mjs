@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import assert from 'node:assert/strict';
 import { axeSource, bin, endAll, eventually, feed, json, open, patient, settled, startBrowser, startServer } from './page_support.mjs';
 import { lifeTests } from './page_life.mjs';
+import { runTests } from './page_runs.mjs';
 
 const shots = process.env.PLUMB_PAGE_SHOTS ?? '';
 if (shots) mkdirSync(shots, { recursive: true });
@@ -498,6 +499,7 @@ async function main() {
     await fresh.close();
   });
 
+  await runTests(test, browser, server);
   await lifeTests(test, browser, server, { leak, run: 'dense-1b-baseline-12' });
 
   await test('a server that is gone and comes back', async () => {

@@ -1,0 +1,236 @@
+// Passes state what was looked at, and ranks that sent nothing are a finding.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "rules/engine/close_events.h"
+#include "rules/engine/engine.h"
+#include "rules/engine/report.h"
+#include "tests/support/batches.h"
+
+namespace plumbline::rules {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+v1::Verdict PassAt(int64_t first, int64_t last, const std::string& rule = "precision/non-finite") {
+  v1::Verdict verdict = Pass("");
+  verdict.set_rule(rule);
+  verdict.mutable_site()->set_run("run");
+  SetPlace(verdict, "w", "weight", first, last, std::vector<uint32_t>{0});
+  return verdict;
+}
+
+RunSummary RunOf(int64_t first, int64_t last) {
+  RunSummary run;
+  run.run = "run";
+  run.step_first = first;
+  run.step_last = last;
+  run.ranks = {0};
+  return run;
+}
+
+// Returns a report with looks in these steps, of a run with this many steps, and what became of it.
+struct Looked {
+  Report report;
+  std::vector<v1::Verdict> overdue;
+
+  Looked(const std::vector<int64_t>& looks, int64_t steps) {
+    for (const int64_t step : looks) report.Add(PassAt(step, step));
+    overdue = report.NotLookedAtSince(RunOf(0, steps - 1));
+    for (const v1::Verdict& verdict : overdue) report.Add(verdict);
+  }
+  const v1::Verdict& line() const { return *report.verdicts().at(0); }
+};
+
+TEST(Looks, APassStatesThem) {
+  const Looked looked({0, 30, 55}, 60);
+  ASSERT_TRUE(looked.overdue.empty());
+  EXPECT_EQ(looked.line().kind(), v1::Verdict::KIND_PASS);
+  EXPECT_EQ(looked.line().looks(), 3u);
+  EXPECT_EQ(looked.line().run_steps(), 60u);
+}
+
+TEST(Looks, APassOfTheFirstStepsAloneIsInconclusive) {
+  const Looked looked({0, 4}, 60);
+  ASSERT_EQ(looked.report.verdicts().size(), 1u) << "it replaces the pass";
+  EXPECT_EQ(looked.line().kind(), v1::Verdict::KIND_INCONCLUSIVE);
+  EXPECT_EQ(looked.line().reason(),
+            "not-looked-at-since: 2 looks in 60 steps passed; the last look was in step 4, the run "
+            "ended in step 59");
+  EXPECT_EQ(looked.line().site().step_last(), 4);
+}
+
+TEST(Looks, TheLastTenthDecides) {
+  const auto until = [](int64_t last) {
+    std::vector<int64_t> looks(static_cast<size_t>(last) + 1);
+    std::iota(looks.begin(), looks.end(), 0);
+    return looks;
+  };
+  for (const int64_t steps : {20, 60, 61, 69, 70, 1000}) {
+    const int64_t tenth = steps / 10;
+    EXPECT_TRUE(Looked(until(steps - tenth), steps).overdue.empty()) << steps;
+    EXPECT_FALSE(Looked(until(steps - tenth - 1), steps).overdue.empty()) << steps;
+  }
+  EXPECT_TRUE(Looked({0}, 9).overdue.empty()) << "a run without a tenth";
+  EXPECT_FALSE(Looked({0}, 10).overdue.empty());
+}
+
+TEST(Looks, NoLookIsDueWhereLooksAreFartherApart) {
+  EXPECT_TRUE(Looked({0, 25, 50}, 60).overdue.empty());
+  EXPECT_TRUE(Looked({0, 1000, 2000}, 2900).overdue.empty());
+  EXPECT_FALSE(Looked({0, 1000, 2000}, 3002).overdue.empty());
+  EXPECT_FALSE(Looked({0, 1, 2, 4, 8, 16, 32}, 60).overdue.empty()) << "they were closer before";
+}
+
+TEST(Looks, RangesCountNoLooksAndUseTheEvidenceOfTheSite) {
+  Report report;
+  report.Add(PassAt(0, 50));
+  RunSummary run = RunOf(0, 59);
+  EXPECT_EQ(report.NotLookedAtSince(run).size(), 1u);
+  run.sites[{"w", "weight"}].evidence = 3;  // one in 25 steps
+  EXPECT_TRUE(report.NotLookedAtSince(run).empty());
+  run.ranks = {0, 1, 2};  // one a rank
+  EXPECT_EQ(report.NotLookedAtSince(run).size(), 1u);
+  EXPECT_THAT(report.NotLookedAtSince(run).at(0).reason(), HasSubstr("steps 0 to 50 passed"));
+}
+
+TEST(Looks, OtherVerdictsAndRunsStay) {
+  Report report;
+  v1::Verdict other = PassAt(0, 0);
+  other.mutable_site()->set_run("other");
+  report.Add(other);
+  report.Add(PassAt(0, 0, "meta/probe-coverage"));
+  report.Add(PassAt(0, 0, kRunDiedRule));
+  v1::Verdict open = PassAt(0, 0);
+  open.set_kind(v1::Verdict::KIND_INCONCLUSIVE);
+  open.set_reason("few-steps: one step");
+  report.Add(open);
+  EXPECT_TRUE(report.NotLookedAtSince(RunOf(0, 59)).empty());
+}
+
+TEST(Looks, ALaterPassOfTheSiteRestoresIt) {
+  Looked looked({0, 4}, 60);
+  looked.report.Add(PassAt(70, 70));
+  ASSERT_EQ(looked.report.verdicts().size(), 1u);
+  EXPECT_EQ(looked.line().kind(), v1::Verdict::KIND_PASS);
+  EXPECT_EQ(looked.line().looks(), 3u);
+  EXPECT_EQ(looked.line().site().step_first(), 0);
+  EXPECT_EQ(looked.line().site().step_last(), 70);
+}
+
+// A job of processes of which only some report.
+class Job : public ::testing::Test {
+ protected:
+  static v1::Batch Batch(uint32_t rank, uint32_t world, int64_t pid, bool weight_last) {
+    v1::Source source = test::SourceOf("run", rank, world);
+    source.set_pid(pid);
+    v1::Batch batch = test::BatchOf(source);
+    for (int64_t step = 0; step < 60; ++step) {
+      test::AddScalar(&batch, "loss", step, 3);
+      if (step != 4 && step != 0 && !(weight_last && step > 54)) continue;
+      v1::Evidence& evidence = *batch.add_evidence();
+      evidence.mutable_site()->set_layer("w");
+      evidence.mutable_site()->set_op("weight");
+      evidence.set_step(step);
+      evidence.mutable_tensor()->set_role("weight");
+      evidence.mutable_tensor()->mutable_summary()->set_count(64);
+      evidence.mutable_tensor()->mutable_summary()->set_amax(3);
+    }
+    v1::Progress& progress = test::AddProgress(&batch, 59);
+    progress.set_finished(true);
+    return batch;
+  }
+  // Returns the report of a run of these ranks.
+  static Report Judge(const std::vector<uint32_t>& ranks, uint32_t world, int64_t pid = 7,
+                      bool weight_last = true) {
+    Report report;
+    auto engine =
+        Engine::Create({}, [&report](const v1::Verdict& verdict) { report.Add(verdict); });
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    (*engine)->SetOnWhole(
+        [&report](const RunSummary& run) { return report.NotLookedAtSince(run); });
+    for (const uint32_t rank : ranks)
+      EXPECT_TRUE((*engine)->Add(Batch(rank, world, pid == 0 ? 0 : pid + rank, weight_last)).ok());
+    (*engine)->Finish();
+    return report;
+  }
+  static const v1::Finding* AbsentIn(const Report& report) {
+    for (const v1::Finding* finding : report.findings()) {
+      if (finding->cause().id() == "ranks-absent") return finding;
+    }
+    return nullptr;
+  }
+  static std::string ReasonOf(const Report& report, const std::string& rule) {
+    for (const v1::Verdict* verdict : report.verdicts()) {
+      if (verdict->rule() == rule && verdict->kind() != v1::Verdict::KIND_PASS)
+        return verdict->reason();
+      if (verdict->rule() == rule) return "";
+    }
+    return "none";
+  }
+};
+
+TEST_F(Job, ATensorThatIsNoLongerLookedAtIsInconclusive) {
+  EXPECT_THAT(ReasonOf(Judge({0}, 1, 7, false), "precision/non-finite"),
+              HasSubstr("not-looked-at-since: 2 looks in 60 steps"));
+  EXPECT_EQ(ReasonOf(Judge({0}, 1), "precision/non-finite"), "");
+  // A file of another tool is no process: its series may count steps differently.
+  EXPECT_EQ(ReasonOf(Judge({0}, 1, 0, false), "precision/non-finite"), "");
+}
+
+TEST_F(Job, RanksThatSentNothingAreAWarningWithTheirRanges) {
+  const Report report = Judge({0, 1, 4}, 8);
+  const v1::Finding* const finding = AbsentIn(report);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->rule(), "meta/probe-coverage");
+  EXPECT_EQ(finding->level(), v1::LEVEL_WARNING);
+  EXPECT_THAT(finding->explanation(), HasSubstr("5 of 8 ranks sent nothing: ranks 2-3, 5-7."));
+  EXPECT_THAT(finding->site().ranks(), ElementsAre(2, 3, 5, 6, 7));
+}
+
+TEST_F(Job, AllRanksOrAFileOfOneRankAreNoFinding) {
+  EXPECT_EQ(AbsentIn(Judge({0, 1, 2}, 3)), nullptr);
+  EXPECT_EQ(AbsentIn(Judge({0}, 0)), nullptr) << "the size of the world is not known";
+  EXPECT_EQ(AbsentIn(Judge({0, 1}, 4, 0)), nullptr) << "files that were copied from some ranks";
+}
+
+TEST_F(Job, ManyRangesAreCounted) {
+  std::vector<uint32_t> even(2048);
+  for (uint32_t i = 0; i < even.size(); ++i) even[i] = 2 * i;
+  const Report report = Judge(even, 4096);
+  const v1::Finding* const finding = AbsentIn(report);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_THAT(finding->explanation(), HasSubstr("2048 of 4096 ranks sent nothing: ranks 1, 3, 5"));
+  EXPECT_THAT(finding->explanation(), HasSubstr("127 and 1984 more."));
+  EXPECT_LT(finding->explanation().size(), 600u);
+}
+
+// plumbd reports them once it no longer waits for them, not only at the end of the run.
+TEST_F(Job, AServerReportsThemWhenItStopsWaiting) {
+  Report report;
+  EngineConfig config;
+  config.hosted = true;
+  auto engine =
+      Engine::Create(config, [&report](const v1::Verdict& verdict) { report.Add(verdict); });
+  ASSERT_TRUE(engine.ok());
+  v1::Batch batch = Batch(0, 4096, 7, true);
+  batch.mutable_progress(0)->set_finished(false);
+  ASSERT_TRUE((*engine)->Add(batch).ok());
+  EXPECT_EQ(AbsentIn(report), nullptr);
+  v1::JudgeEvent event;
+  event.mutable_ranks_gone()->set_cause(v1::RanksGone::CAUSE_NEVER_CAME);
+  *event.mutable_ranks_gone()->add_sources() = batch.sources(0);
+  ApplyCloses(event, "", engine->get());
+  ASSERT_NE(AbsentIn(report), nullptr);
+  EXPECT_THAT(AbsentIn(report)->explanation(),
+              HasSubstr("4095 of 4096 ranks sent nothing: ranks 1-4095."));
+}
+
+}  // namespace
+}  // namespace plumbline::rules
