@@ -10,13 +10,14 @@ import tempfile
 
 import ending_families
 import part_families
+import power_families
 import verdict_families
 from verdict_families_test import audit, fault_of
 
 
 def main():
     seeds, names = range(int(sys.argv[1]), int(sys.argv[2])), sys.argv[3:]
-    known = verdict_families.FAMILIES + ending_families.FAMILIES + part_families.FAMILIES
+    known = verdict_families.FAMILIES + ending_families.FAMILIES + part_families.FAMILIES + power_families.FAMILIES
     seen, right = collections.Counter(), collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
         for case in verdict_families.cases(seeds, [f for f in known if f.__name__ in names]):
