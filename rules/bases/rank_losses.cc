@@ -114,11 +114,13 @@ v1::Verdict RankLossFinding(const std::string& layer, const std::string& op,
                                     "sixth below them since step %d.",
                           losses.onset()))
       .Cause(stands ? "rank-stands" : "rank-loss", 0.7)
-      .Measured("loss / median of the ranks", losses.value() / losses.others(), "times")
-      .Threshold(stands  ? 1
+      .Measured(stands ? "newest steps with one value" : "loss / median of the ranks",
+                stands ? static_cast<double>(losses.same()) : losses.value() / losses.others(),
+                stands ? "steps" : "times")
+      .Threshold(stands  ? static_cast<double>(kFewestConstant)
                  : above ? 1.5
                          : 0.5,
-                 stands ? "one value in ten steps"
+                 stands ? "in a row, while no other rank has one value in 3 steps"
                         : "median of the newest 8 steps, in each of which it is the farthest")
       .Samples(losses.steps())
       .Witness("step", static_cast<double>(losses.onset()))

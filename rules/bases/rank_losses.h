@@ -28,6 +28,8 @@ class RankLosses {
   int64_t onset() const { return onset_; }
   int64_t last() const { return last_; }
   uint64_t steps() const { return steps_; }
+  // Returns the number of newest steps in which that rank's value is the same.
+  uint64_t same() const { return ranks_.at(rank_).same; }
   void Persist(Archive& a) { a(ranks_, steps_, last_, left_, rank_, value_, others_, onset_); }
 
  private:

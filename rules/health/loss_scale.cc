@@ -361,7 +361,7 @@ class LossScale : public ScalarRule {
                                  : "it cannot become smaller"))
         .Cause("scale-floor", 0.9)
         .Measured("loss scale", s.newest.scale)
-        .Threshold(floor_, "option floor")
+        .Threshold(floor ? floor_ : kTinyScale, floor ? "option floor" : "customary")
         .Samples(s.points)
         .Witness("scale", s.newest.scale)
         .Witness("highest", s.highest)
