@@ -85,10 +85,10 @@ LastingRise SeriesDetector::FindLastingRise() const {
   return LookForLastingRise(NewestYs(), linear_);
 }
 
-RepeatFigures SeriesDetector::LookForRepeats() const {
+std::vector<SeriesDetector::Point> SeriesDetector::Newest() const {
   std::vector<Point> newest;
   for (size_t i = 0; i < newest_.size(); ++i) newest.push_back(newest_[i]);
-  return analysis::LookForRepeats(newest);
+  return newest;
 }
 
 EarlyBreak SeriesDetector::LookForEarlyBreak() const {

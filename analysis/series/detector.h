@@ -69,7 +69,9 @@ class SeriesDetector {
   ExplosionFigures LookForExplosion() const;
   // Short series without a restart of the rate; from kFewestForLasting points on.
   LastingRise FindLastingRise() const;
-  RepeatFigures LookForRepeats() const;  // of at most the newest 2,048 points
+  // Of at most the newest 2,048 points.
+  RepeatFigures LookForRepeats() const { return analysis::LookForRepeats(Newest()); }
+  FrozenFigures LookForFrozen() const { return analysis::LookForFrozen(Newest()); }
   EarlyBreak LookForEarlyBreak() const;  // of at most 2,048 points, above 0; else nothing breaks
   PlungeFigures LookForPlunge() const;   // of at most the newest 2,048 points
   LearningFigures LookForLearning() const { return now_.stall.LookForLearning(); }
@@ -100,6 +102,7 @@ class SeriesDetector {
   void Resume(int64_t step, std::vector<SeriesEvent>* events);
   void GoLinear(State* state, std::vector<SeriesEvent>* events);
   double Y(double value) const;
+  std::vector<Point> Newest() const;
   std::vector<Point> NewestYs() const;
 
   State now_;

@@ -37,19 +37,6 @@ uint32_t UniformClasses(double loss, double error) {
   return away <= std::min(kNearClasses * loss + kZeroErrors * error, 0.02) ? nearest : 0;
 }
 
-// Returns the number of significant digits of a value as a log prints it.
-int DigitsOf(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.11e", value);
-  int digits = 0;
-  for (int i = 0, at = 0; text[i] != '\0' && text[i] != 'e'; ++i) {
-    if (text[i] < '0' || text[i] > '9') continue;
-    ++at;
-    if (text[i] != '0') digits = at;
-  }
-  return digits;
-}
-
 // All points lie within 0.6 % of each other, and at ln k to 0.07 %: by chance one flat loss in
 // fifty.
 void LookForUniform(const std::vector<double>& values, LearningFigures* figures) {
@@ -78,12 +65,57 @@ void LookForConstant(const std::vector<double>& values, LearningFigures* figures
   if (!one) return;
   figures->level = values.front();
   const double loss = std::exp(figures->level);
-  if (DigitsOf(loss) < kConstantDigits) return;
+  if (SignificantDigits(loss) < kConstantDigits) return;
   figures->known = figures->flat = figures->constant = true;
   figures->classes = UniformClasses(loss, 0);
 }
 
+// Returns the unit of a value's last digit, as a log prints it.
+double UnitOf(double value) {
+  if (value == 0) return HUGE_VAL;
+  return std::pow(10, std::floor(std::log10(std::fabs(value))) - SignificantDigits(value) + 1);
+}
+
+// Returns the smallest move if all others are multiples of it, as those of values in bf16 are; else
+// `unit`.
+double GridOf(std::span<const double> moves, double unit) {
+  constexpr double kNear = 1e-3;
+  double least = HUGE_VAL;
+  for (const double move : moves) least = move > 0 ? std::min(least, move) : least;
+  const bool grid = std::all_of(moves.begin(), moves.end(), [least](double move) {
+    return std::fabs(move / least - std::round(move / least)) < kNear;
+  });
+  return grid ? std::max(unit, least) : unit;
+}
+
+// Returns true if the moves, oldest first, do not become ever smaller up to the last one: the
+// larger of the newest two is as large as usual, or both of them are far above the resolution.
+bool EndsAbruptly(std::span<const double> moves, double unit) {
+  constexpr size_t kCompared = 8, kFewest = 3;
+  constexpr double kUnits = 10, kManyUnits = 30, kAsUsual = 0.5, kShare = 0.15;
+  if (moves.size() < 2 + kFewest) return false;
+  const auto old = moves.first(moves.size() - 2);
+  const auto compared = old.last(std::min(kCompared, old.size()));
+  std::vector<double> usual(compared.begin(), compared.end());
+  const double median = MedianOf(usual), grid = GridOf(moves, unit);
+  const auto [less, more] = std::minmax(moves.back(), moves[moves.size() - 2]);
+  return (more >= kUnits * grid && more >= kAsUsual * median) ||
+         (less >= kManyUnits * grid && less >= kShare * median);
+}
+
 }  // namespace
+
+int SignificantDigits(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.11e", value);
+  int digits = 0;
+  for (int i = 0, at = 0; text[i] != '\0' && text[i] != 'e'; ++i) {
+    if (text[i] < '0' || text[i] > '9') continue;
+    ++at;
+    if (text[i] != '0') digits = at;
+  }
+  return digits;
+}
 
 RepeatFigures LookForRepeats(std::span<const std::pair<int64_t, double>> all) {
   constexpr size_t kFewestEqual = 10, kFewestValues = 3;
@@ -96,7 +128,7 @@ RepeatFigures LookForRepeats(std::span<const std::pair<int64_t, double>> all) {
     if (values.size() < kFewestValues) continue;
     // Of four digits that a log prints, some last ones are 0.
     const auto many = std::count_if(values.begin(), values.end(), [](double value) {
-      return DigitsOf(value) >= kConstantDigits - 1;
+      return SignificantDigits(value) >= kConstantDigits - 1;
     });
     const bool digits = 4 * static_cast<size_t>(many) >= 3 * values.size();
     // Half of a period is enough for digits that carry little.
@@ -104,6 +136,35 @@ RepeatFigures LookForRepeats(std::span<const std::pair<int64_t, double>> all) {
     return {true, period, all.size()};
   }
   return {};
+}
+
+FrozenFigures LookForFrozen(std::span<const std::pair<int64_t, double>> all) {
+  constexpr uint64_t kTimesBefore = 3;
+  FrozenFigures figures;
+  if (all.empty()) return figures;
+  std::vector<double> moves;  // up to the first of the equal values at the end
+  double unit = UnitOf(all[0].second);
+  uint64_t equal = 1;
+  for (size_t i = 1; i < all.size(); ++i) {
+    const double value = all[i].second, old = all[i - 1].second;
+    unit = std::min(unit, UnitOf(value));
+    if (value == old) {
+      ++equal;
+      continue;
+    }
+    moves.resize(moves.size() + equal - 1);
+    moves.push_back(std::fabs(value - old));
+    figures.before = std::max(figures.before, equal);
+    figures.rose |= value > old;
+    equal = 1;
+  }
+  figures.points = equal;
+  figures.step = all[all.size() - equal].first;
+  figures.value = all.back().second;
+  figures.frozen = equal >= kFewestConstant && equal >= kTimesBefore * figures.before &&
+                   std::fabs(figures.value) >= std::pow(10, kConstantDigits - 1) * unit &&
+                   EndsAbruptly(moves, unit);
+  return figures;
 }
 
 FallFigures LookForFall(const BlockMedians& all, uint64_t points) {

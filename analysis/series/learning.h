@@ -29,6 +29,9 @@ inline constexpr uint64_t kFewestForLearning = 60;
 inline constexpr uint64_t kFewestConstant = 10;
 inline constexpr int kConstantDigits = 4;
 
+// Returns the number of significant digits of a value as a log prints it.
+int SignificantDigits(double value);
+
 // Whether the last third lies below the first, beyond noise. Needs 8 points.
 struct FallFigures {
   bool known = false;
@@ -52,5 +55,20 @@ struct RepeatFigures {
 // `all` has the steps and values of the series. At least 10 values must equal those a period before
 // them, of at least 3 different ones.
 RepeatFigures LookForRepeats(std::span<const std::pair<int64_t, double>> all);
+
+// A series with noise that stands at one value, digit for digit, from some point to its end.
+struct FrozenFigures {
+  bool frozen = false;
+  bool rose = false;  // a value before is above the one before it: no running minimum
+  double value = 0;
+  int64_t step = 0;     // of the first of these points
+  uint64_t points = 0;  // number of these points
+  uint64_t before = 0;  // most equal values in a row before them
+};
+
+// The newest 10 values or more are equal, at least 3 times as many as ever before in a row, and
+// have 4 digits of the series' resolution. The moves before them do not become smaller, as those of
+// a series that converges do.
+FrozenFigures LookForFrozen(std::span<const std::pair<int64_t, double>> all);
 
 }  // namespace plumbline::analysis

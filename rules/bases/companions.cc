@@ -14,7 +14,7 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr size_t kMostCompanions = 32, kMostChanges = 64;
+constexpr size_t kMostCompanions = 64, kMostChanges = 64;
 
 bool NamesPhase(const PlainWords& words) {
   constexpr std::string_view kNames[] = {
@@ -79,8 +79,9 @@ bool HasAnyWord(const PlainWords& words, std::span<const std::string_view> any) 
 
 Companions::Kind Companions::KindOf(const std::string& op) {
   const SeriesRole role = RoleByName(op);
+  if (role == SeriesRole::kLoss) return Kind::kPart;
   if (role == SeriesRole::kAuxiliaryLoss)
-    return SideByName(op) == GameSide::kNone ? Kind::kTerm : Kind::kNone;
+    return SideByName(op) == GameSide::kNone ? Kind::kTerm : Kind::kPart;
   if (role != SeriesRole::kNone && role != SeriesRole::kAccuracy) return Kind::kNone;
   const PlainWords words = PlainWordsOf(op);
   return NamesPhase(words)     ? Kind::kPhase
@@ -90,13 +91,20 @@ Companions::Kind Companions::KindOf(const std::string& op) {
 }
 
 void Companions::Series::Take(int64_t step, double newest) {
+  constexpr uint64_t kFirst = 5;
   if (!std::isfinite(newest)) return;
+  if (points == 0) begin = step;
+  if (newest == 0 && ons == 0) ++zeros;
+  if ((newest != 0 || ons > 0) && ons < kFirst) {
+    if (ons++ == 0) on = step;
+    size = std::max(size, std::fabs(newest));
+  }
   if (points++ > 0 && value != newest) {
     ++(newest > value ? ups : downs);
     if (kind == Kind::kPhase && steps.size() < kMostChanges) steps.push_back(step);
   }
   value = newest;
-  if (kind != Kind::kPhase) course.Add(step, newest);
+  if (kind != Kind::kPhase && kind != Kind::kPart) course.Add(step, newest);
 }
 
 Companions::Series* Companions::Of(const std::string& op) {
@@ -151,6 +159,19 @@ std::pair<std::string, double> Companions::TermRose(int64_t step) const {
   return most;
 }
 
+std::optional<std::pair<std::string, double>> Companions::SwitchedOn(int64_t step, double within,
+                                                                     int64_t start) const {
+  constexpr uint64_t kFewestZeros = 3;
+  for (const auto& [op, loss] : series_) {
+    const bool late = static_cast<double>(loss.begin - start) > within;
+    if ((loss.kind != Kind::kPart && loss.kind != Kind::kTerm) || loss.ons == 0) continue;
+    if ((loss.zeros >= kFewestZeros || late) &&
+        std::fabs(static_cast<double>(loss.on - step)) <= within)
+      return std::pair(op, loss.size);
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> Companions::QualityImproved(int64_t onset, int64_t last) const {
   for (const auto& [op, quality] : series_) {
     if (quality.kind == Kind::kQuality && ImprovedSince(quality.course, 1, onset, last)) return op;
@@ -166,7 +187,8 @@ double RoseSince(const BlockMedians& course, int64_t step) {
   return MedianOfBlocks(blocks.last(newest)) - MedianOfBlocks(blocks.subspan(before - of, of));
 }
 
-bool ImprovedSince(const BlockMedians& course, double sign, int64_t onset, int64_t last) {
+bool ImprovedSince(const BlockMedians& course, double sign, int64_t onset, int64_t last,
+                   bool best_last) {
   constexpr size_t kFewest = 3, kMostBefore = 8;
   constexpr double kErrors = 3, kNearBest = 0.1;
   const std::span blocks(course.blocks());
@@ -185,7 +207,8 @@ bool ImprovedSince(const BlockMedians& course, double sign, int64_t onset, int64
       std::sqrt(noise.inflation / static_cast<double>(newest) + 1 / static_cast<double>(old));
   const double best = *std::max_element(values.begin(), values.end());
   return now - was > kErrors * error &&
-         best - now <= std::max(3 * noise.sigma, kNearBest * (best - values.front()));
+         (!best_last ||
+          best - now <= std::max(3 * noise.sigma, kNearBest * (best - values.front())));
 }
 
 }  // namespace plumbline::rules

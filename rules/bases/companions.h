@@ -32,6 +32,7 @@ class Companions {
     kWeight,   // kl_weight, beta, mixup
     kQuality,  // accuracy, mAP: higher is better
     kTerm,     // an auxiliary loss that is no side of a game
+    kPart,     // another loss: of training, or of a side of a game
   };
   static Kind KindOf(const std::string& op);
 
@@ -40,9 +41,16 @@ class Companions {
     double value = 0;  // the newest
     uint64_t points = 0, ups = 0, downs = 0;
     std::vector<int64_t> steps;  // of the first changes of a phase
-    BlockMedians course;
+    BlockMedians course;         // of a weight, a quality or a term
+    // Of a loss: its first step, the number of exact zeros at its beginning, the first step after
+    // them, and the largest of the first 5 values from there on.
+    int64_t begin = 0, on = 0;
+    uint64_t zeros = 0, ons = 0;
+    double size = 0;
     void Take(int64_t step, double value);
-    void Persist(Archive& a) { a(kind, value, points, ups, downs, steps, course); }
+    void Persist(Archive& a) {
+      a(kind, value, points, ups, downs, steps, course, begin, on, zeros, ons, size);
+    }
   };
   // Returns the series of that name; nullptr if there are too many. The pointer stays valid.
   Series* Of(const std::string& op);
@@ -56,6 +64,10 @@ class Companions {
                                          double until = HUGE_VAL) const;
   // Returns the term that rose most since a step, and by how much.
   std::pair<std::string, double> TermRose(int64_t step) const;
+  // Returns the loss that was switched on within `within` steps of a step: it left exactly 0 there,
+  // or began there, `within` steps or more after `start`. And its size then.
+  std::optional<std::pair<std::string, double>> SwitchedOn(int64_t step, double within,
+                                                           int64_t start) const;
   // Returns the quality that has improved since a step up to its end (ImprovedSince).
   std::optional<std::string> QualityImproved(int64_t onset, int64_t last) const;
 
@@ -69,7 +81,8 @@ class Companions {
 double RoseSince(const BlockMedians& course, int64_t step);
 // Returns true if `sign` times the values rises from before `onset` to the end, beyond noise, has
 // its best values at the end, and has 3 blocks since or more, the newest in the second half of the
-// steps from `onset` to `last`.
-bool ImprovedSince(const BlockMedians& course, double sign, int64_t onset, int64_t last);
+// steps from `onset` to `last`. `best_last`: the best values need not be at the end if it is false.
+bool ImprovedSince(const BlockMedians& course, double sign, int64_t onset, int64_t last,
+                   bool best_last = true);
 
 }  // namespace plumbline::rules

@@ -147,12 +147,24 @@ constexpr char kOtherData[] =
 
 }  // namespace
 
+bool LossRule::SoftenSwitchedOn(const LossSeries& series, int64_t onset, double rise,
+                                FindingBuilder* found) const {
+  const auto known = shared_.run().companions().find(series.of);
+  if (known == shared_.run().companions().end()) return false;
+  const auto on = known->second.SwitchedOn(onset, TwoRowsOf(series), series.step_first);
+  if (!on || (on->first != series.op && !(2 * on->second >= rise))) return false;
+  found->Level(v1::LEVEL_NOTE)
+      .Assume(on->first + " is 0 or absent up to there: a part of the loss is switched on");
+  return true;
+}
+
 void LossRule::SoftenExplained(const LossSeries& series, FindingBuilder* found) const {
   const auto& fields = found->finding().witness().fields();
   const auto at = fields.find(std::string("onset_step"));
   const auto known = shared_.run().companions().find(series.of);
   if (at == fields.end() || found->finding().level() == v1::LEVEL_NOTE) return;
   const auto onset = static_cast<int64_t>(at->second.number_value());
+  if (SoftenSwitchedOn(series, onset, RoseBy(series, onset), found)) return;
   std::optional<std::string> phase, weight, better;
   if (known != shared_.run().companions().end()) {
     const Companions& companions = known->second;
@@ -190,6 +202,7 @@ void LossRule::SoftenJump(const LossSeries& series, const Excursion& e,
   if (known == shared_.run().companions().end() || found->finding().level() == v1::LEVEL_NOTE)
     return;
   const double within = TwoRowsOf(series);
+  if (SoftenSwitchedOn(series, e.onset_step, e.peak_value - e.value(e.level), found)) return;
   const auto phase = known->second.PhaseNear(e.onset_step, within, series.detector.points());
   if (phase && e.kind != ExcursionKind::kDivergence) {
     found->Level(v1::LEVEL_NOTE).Assume(*phase + kOtherData);
@@ -205,7 +218,7 @@ void LossRule::SoftenJump(const LossSeries& series, const Excursion& e,
 }
 
 void LossRule::Persist(Archive& archive) {
-  archive.Version(10, 10);  // 8: ends of the run; 9: companions; 10: penalties
+  archive.Version(11, 11);  // 9: companions; 10: penalties; 11: parts that are switched on
   archive(shared_, stated_);
   by_number_.clear();
 }

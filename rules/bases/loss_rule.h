@@ -66,19 +66,27 @@ class LossRule : public ScalarRule {
   bool MayRise(const LossSeries& series) const { return shared_.run().MayRise(series, roles_); }
   // True if a training loss of the same processes falls to its end.
   bool TrainingFalls(const LossSeries& series) const { return shared_.run().AnotherFalls(series); }
+  bool TrainingFellSince(const LossSeries& series, int64_t step) const {
+    return shared_.run().TrainingFellSince(series, step);
+  }
   // Makes the finding a note, with the reason, for a series that may rise; a warning for a part
   // that ends a hundred times above its first values, in a run without rewards.
   void Soften(const LossSeries& series, FindingBuilder* found) const;
   // Lowers a rise's level, with the reason, if another series explains it (Companions): a note if a
-  // part of the loss falls, and a weight moves or a term accounts for half of the rise; else a
-  // warning, if a phase changes at its onset, a weight moves, or an evaluation improves to the end.
+  // part is switched on at its onset and accounts for half of the rise; or if a part of the loss
+  // falls, and a weight moves or a term accounts for half of the rise; else a warning, if a phase
+  // changes at its onset, a weight moves, or an evaluation improves to the end.
   void SoftenExplained(const LossSeries& series, FindingBuilder* found) const;
-  // Makes a jump a note if a phase changes there and the loss does not diverge, or if it is no jump
-  // and a weight moves.
+  // Makes a jump a note if a phase changes there and the loss does not diverge, if a part is
+  // switched on there, or if it is no jump and a weight moves.
   void SoftenJump(const LossSeries& series, const Excursion& excursion,
                   FindingBuilder* found) const;
 
  private:
+  // Makes the finding a note if a part is switched on at its onset and accounts for half of `rise`.
+  // Returns true if it does.
+  bool SoftenSwitchedOn(const LossSeries& series, int64_t onset, double rise,
+                        FindingBuilder* found) const;
   // Calls what with the state of the series, which it may change. The state is kept only if it is
   // not empty, because most series never have a finding.
   template <typename What>

@@ -126,8 +126,11 @@ class LossRun {
   bool MayRise(const LossSeries& series, const SeriesRoles& stated) const;
   // Returns true if another training loss of the same processes falls to its end.
   bool AnotherFalls(const LossSeries& series) const;
+  // Returns true if a training loss of the same processes falls from a step to its end.
+  bool TrainingFellSince(const LossSeries& series, int64_t step) const;
   // Returns true if a reward of episodes or a metric of rollouts is recorded.
-  bool IsPolicy() const { return sides_.contains(GameSide::kEpisodes); }
+  // Or an actor and a critic are (HasActorAndCritic).
+  bool IsPolicy() const { return sides_.contains(GameSide::kEpisodes) || HasActorAndCritic(); }
 
   // By the role of processes.
   const std::map<v1::Role, Companions>& companions() const { return companions_; }
@@ -189,6 +192,7 @@ class LossRun {
   const LossSeries* Training(v1::Role of);
   void KeepTraining(const LossSeries& series, uint64_t points_before);
   bool IsGame() const;
+  bool HasActorAndCritic() const;
   void NoteWhole(LossSeries* series);
 
   std::map<Key, LossSeries> series_;

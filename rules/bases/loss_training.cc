@@ -1,6 +1,8 @@
 // LossRun: which of a run's losses is the one that is trained, and which may rise.
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -39,7 +41,23 @@ void LossRun::Compare(double value, int64_t step, LossSeries* series) {
 // A discriminator or a generator has an opponent, whatever the name of its loss.
 bool LossRun::IsGame() const {
   return sides_.size() >= 2 || sides_.contains(GameSide::kEpisodes) ||
-         sides_.contains(GameSide::kDiscriminator) || sides_.contains(GameSide::kGenerator);
+         sides_.contains(GameSide::kDiscriminator) || sides_.contains(GameSide::kGenerator) ||
+         HasActorAndCritic();
+}
+
+// Returns true if there are losses of an actor and a critic by one letter: "loss_a" and "loss_c",
+// without "loss_b" or "loss_d" (of four tasks).
+bool LossRun::HasActorAndCritic() const {
+  constexpr size_t kMostSeries = 16;
+  if (series_.size() > kMostSeries) return false;
+  std::set<std::string> letters;
+  for (const auto& [key, series] : series_) {
+    if (series.role != SeriesRole::kLoss) continue;
+    for (const std::string& word : PlainWordsOf(series.op)) {
+      if (word.size() == 1) letters.insert(word);
+    }
+  }
+  return letters == std::set<std::string>{"a", "c"};
 }
 
 bool LossRun::MayRise(const LossSeries& series, const SeriesRoles& roles) const {
@@ -55,6 +73,13 @@ bool LossRun::AnotherFalls(const LossSeries& series) const {
   return std::any_of(series_.begin(), series_.end(), [&](const auto& other) {
     return &other.second != &series && other.second.of == series.of &&
            other.second.role == SeriesRole::kLoss && other.second.detector.LookForFall().stays;
+  });
+}
+
+bool LossRun::TrainingFellSince(const LossSeries& series, int64_t step) const {
+  return std::any_of(series_.begin(), series_.end(), [&](const auto& other) {
+    return other.second.of == series.of && other.second.role == SeriesRole::kLoss &&
+           ImprovedSince(other.second.detector.course(), -1, step, series.step_last, false);
   });
 }
 

@@ -76,7 +76,8 @@ are apart). Points count, not steps.
   point), which does not fall: a warning, because the first row may show something else. From 10 points on.
 - *What explains it.* An error is a warning that names the cause if a series `stage`, `task`, `round`, `level` or `seq_len` changes within two rows of the
   onset; if a weight (`kl_weight`, `beta`, `mixup`) has moved by a fifth of its span since; or if an evaluation loss or an accuracy improves from the onset
-  to the end (by 3 standard errors). It is a note if a part of the loss falls to its end, and a weight moves, or an auxiliary term (`vq_loss`) grew by half of the rise.
+  to the end (by 3 standard errors). It is a note if a part of the loss falls to its end, and a weight moves, or an auxiliary term (`vq_loss`) grew by half of the rise;
+  and if another loss leaves exactly 0, or begins, within two rows of the onset, and its first 5 values reach half of the rise (a term that is switched on).
 - An evaluation that rises while the training loss falls is `health/overfit`'s. One that jumped, and ends at twice its beginning or its
   lowest level or more, is a warning here.
 - *Two levels.* A loss that rose from its level to its peak (each to a quarter) three times before, and came back each time, and whose newest
@@ -106,7 +107,7 @@ auxiliary loss whose weight ramps in, a teacher that moves (BYOL, I-JEPA), if no
 finding until the ramp is over.
 - *Reinforcement learning, GANs.* Losses of policies, critics, generators, discriminators and the like (docs/scalars.md has the words) are auxiliary:
   they rise as rewards come or the other side learns. A plain `loss` in a run that has two of these sides, or series of what an
-  episode or an answer brought (`ep_rew_mean`, `episodic_return`, `reward`), is their sum: its rise is a note. Where
+  episode or an answer brought (`ep_rew_mean`, `episodic_return`, `reward`), is their sum: its rise is a note. `loss_a` and `loss_c` without `loss_b` are an actor's and a critic's. Where
   nothing of the kind is logged (a `loss` alone, of a DQN or a GAN)
   it is treated as any loss: declare `"loss" = "auxiliary-loss"` in a map. With `"loss" = "loss"` in a map it is judged in full.
 - *Parts.* `l1_loss`, `l2_loss`, `nll_loss` and `loss_box_reg` are losses. If another training loss is logged, they

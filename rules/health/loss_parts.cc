@@ -21,7 +21,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/loss-parts
 
-A part of a loss explodes, or one side of a game is 0 for good, or a detector has no labels.
+A part of a loss explodes, or one side of a game is 0 for good, or a detector has no labels, or experts lose their balance.
 
 **Why.** Losses of critics, generators and discriminators rise in healthy runs, so the rules on losses do not judge them. A value loss or a Q loss that grows a
 million times is no game: the critic diverges, and the policy follows it. A discriminator whose loss is 0 for good has won: the generator has no gradient to learn from. A
@@ -29,7 +29,7 @@ detector whose box loss is exactly 0 in each row never saw a box: the labels wer
 
 **Bad.** `losses/qf1_loss` 0.8 in the first rows and 1e11 in the last; `Loss_D` 0.0000 in the last 50 rows while `Loss_G` rises to 40; `box_loss` 0 in each of 20 epochs.
 
-**Good.** A value loss that grows a thousand times as rewards come; a discriminator at 0.3 whose loss is 0.01 now and then; a term that is switched on later.
+**Good.** A value loss that grows a thousand times as rewards come; a discriminator at 0.3 whose loss is 0.01 now and then; a term that is switched on later; a balancing loss of 1.0 that ends at 1.6, or whose coefficient ramps up from 0.
 
 **How to fix it.**
 - Explodes: lower the critic's rate, clip its gradient norm, normalise rewards; for Q losses check the target network (`tau`), the discount and the sign of terminal states.
@@ -42,6 +42,8 @@ detector whose box loss is exactly 0 in each row never saw a box: the labels wer
   If the reward fell back to its start (by four fifths of its rise), ten thousand times are enough. If it fell, the loss itself (`loss` of a DQN, whose rise is a note of `health/loss-divergence`) is judged too.
 - *Zero side*: the loss of a generator or a discriminator that was never negative is at most a thousandth of the median of its first ten points, in each of the newest ten points
   and in the newest eighth of all, at the end of the run. A warning if the other side's loss is three times as high as it began, else a note.
+- *Unbalanced*: a loss of balancing (`balance`, `balancing` or `lb` in its name) that was never negative, whose first ten points differ by at most a half, is 2.5 times the largest
+  of these in each of the newest ten points and in the newest eighth of all, at the end of the run: a warning. In the form of Switch Transformer it is 1 for even experts and their number for one.
 - *No labels*: the losses of boxes are all exactly 0 in each of eight points or more, at the end of the run: a warning.
 
 **Strength.** `heuristic`: the bounds are customary, far outside what healthy games do. None of 2,000 simulated healthy games has a finding (`loss_parts_test.cc`).
@@ -65,7 +67,7 @@ constexpr RuleInfo kInfo = {"health/loss-parts",
 
 constexpr uint64_t kFirstOfPart = 10, kFewestOfPart = 15, kFewestBoxes = 8, kZeroRows = 10;
 constexpr double kMillion = 1e6, kTenThousand = 1e4, kBackAgain = 1e3, kZeroShare = 1e-3,
-                 kOpponentRose = 3;
+                 kOpponentRose = 3, kUnbalanced = 2.5;
 
 struct LossPart {
   SeriesRole role = SeriesRole::kNone;
@@ -73,14 +75,16 @@ struct LossPart {
   int64_t first = 0, last = 0, low_from = 0, away_from = 0;
   uint32_t rank = 0;
   bool negative = false, away = false, exploded = false;
-  bool whole = false;        // the loss itself, of a run with rewards
+  bool whole = false;      // the loss itself, of a run with rewards
+  uint64_t high_rows = 0;  // newest points at kUnbalanced times the largest of the first
+  int64_t high_from = 0;
   std::vector<double> head;  // absolute values of the first points
   double start = 1;          // largest of them, at least 1
   double early = 0;          // median of them
   LevelOfFive level;
   void Persist(Archive& a) {
     a(role, points, zeros, low_rows, first, last, low_from, away_from, rank, negative, away,
-      exploded, whole, head, start, early, level);
+      exploded, whole, head, start, early, level, high_rows, high_from);
   }
 
   // Returns true if this value is the start of an explosion.
@@ -97,6 +101,10 @@ struct LossPart {
       std::vector<double> copy = head;
       early = MedianOf(copy);
     }
+    const bool high =
+        points > kFirstOfPart && size >= kUnbalanced * *std::max_element(head.begin(), head.end());
+    if (high && high_rows == 0) high_from = step;
+    high_rows = high ? high_rows + 1 : 0;
     const bool low = size <= kZeroShare * early;
     if (low && low_rows == 0) low_from = step;
     low_rows = low ? low_rows + 1 : 0;
@@ -109,6 +117,15 @@ struct LossPart {
   bool zero_for_good() const {
     return !negative && early > 0 && points >= kFewestOfPart && low_rows >= kZeroRows &&
            8 * low_rows >= points;
+  }
+  // A loss that is lowest if the experts are even, as at its beginning: the first points are about
+  // equal, and the newest ones are far higher.
+  bool unbalanced_for_good() const {
+    constexpr double kAlike = 1.5;
+    if (negative || points < kFewestOfPart || high_rows < kZeroRows || 8 * high_rows < points)
+      return false;
+    const auto [least, most] = std::minmax_element(head.begin(), head.end());
+    return *most <= kAlike * *least;
   }
   // The bound that counts if the reward fell back.
   bool left() const {
@@ -156,6 +173,8 @@ class LossParts : public ScalarRule {
         out.Add(Exploded(any));
       } else if (part.zero_for_good() && IsSide(std::get<2>(key))) {
         out.Add(ZeroSide(any));
+      } else if (part.unbalanced_for_good() && IsOfBalance(std::get<2>(key))) {
+        out.Add(Unbalanced(any));
       } else if (LacksLabels(any)) {
         out.Add(NoLabels(any));
       } else {
@@ -172,7 +191,7 @@ class LossParts : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(3, 3);  // 2: the loss itself; 3: falls of a reward
+    archive.Version(4, 4);  // 2: the loss itself; 3: falls of a reward; 4: balance of experts
     archive(parts_, rewards_);
     if (archive.reading()) known_ = {};
   }
@@ -207,6 +226,12 @@ class LossParts : public ScalarRule {
   static bool IsSide(const std::string& op) {
     const GameSide side = SideByName(op);
     return side == GameSide::kGenerator || side == GameSide::kDiscriminator;
+  }
+
+  // "load_balancing_loss", "moe/balance_loss", "lb_loss".
+  static bool IsOfBalance(const std::string& op) {
+    constexpr std::string_view kWords[] = {"balance", "balancing", "lb"};
+    return HasAnyWord(PlainWordsOf(op), kWords);
   }
 
   bool RewardFell() const {
@@ -297,6 +322,27 @@ class LossParts : public ScalarRule {
             "Go back to a checkpoint before that step. Lower the learning rate of the side that "
             "won, add a gradient penalty or spectral norm, or smooth its labels.");
     return Place(any, part.low_from, "zero-side", &found);
+  }
+
+  static v1::Verdict Unbalanced(const Map::value_type& any) {
+    const auto& [key, part] = any;
+    const double times = part.level.level() / part.early;
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+    found.Title("the experts are no longer balanced")
+        .Explain(absl::StrFormat(
+            "%s is %.4g (median of five), %.3g times its beginning (%.4g), from step %d on. Such a "
+            "loss is lowest if all experts get equal shares, as at the beginning.",
+            std::get<2>(key), part.level.level(), times, part.early, part.high_from))
+        .Cause("router-collapse", 0.8)
+        .Measured("newest / first values", times, "times")
+        .Threshold(kUnbalanced, "in ten points and an eighth of the run")
+        .Samples(part.points)
+        .Witness("step", static_cast<double>(part.high_from))
+        .Witness("value", part.level.level())
+        .Fix(
+            "Go back to a checkpoint before that step. Raise the coefficient of the balancing "
+            "loss, add a z-loss, run the router in fp32, and lower its learning rate.");
+    return Place(any, part.high_from, "router-collapse", &found);
   }
 
   v1::Verdict NoLabels(const Map::value_type& any) const {

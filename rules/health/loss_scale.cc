@@ -47,6 +47,7 @@ starts high and looks for its level. Then, each once:
 - *skipped*: more than 50 skipped steps within 1,000, by the halvings or by the series of what was skipped (a flag, a count since
   the last point, or a running count: as long as it never falls it is treated as one; fractions count, too);
 - *floor*: the scale is 1 or less (option `floor`), and was higher once;
+- *floor* as well, the first 100 points included: the scale falls to a thousandth, and to a thousandth of its highest (icefall stops at 1e-5);
 - *storm*: in ten points in a row (50 if they begin with the attempt) half of the steps or more were skipped, by a
   series that counts them, the first 100 points
   included: an error while it lasts, a warning once it has ended. `number of ...` counts the steps since the point before.
@@ -92,6 +93,7 @@ constexpr uint64_t kScaleStartUp = 100;  // points of each attempt
 constexpr size_t kScaleWindow = 100;     // points
 constexpr int64_t kFewHalvings = 3;
 constexpr double kScaleFall = 4;              // over the window
+constexpr double kTinyScale = 1e-3;           // of 1, and of the highest
 constexpr double kMostSkipped = 50;           // of kSkipWindow steps
 constexpr double kFalseAlarmsOfScale = 3e-3;  // none of 1,000 runs: 3 / 1000 at 95 %
 
@@ -112,8 +114,7 @@ struct ScaleSeries {
   std::deque<ScalePoint> window;  // after the start-up; the first point is the starting value
   SkipWindow skips;
   SkipStreak streak;
-  double highest = 0;
-  double lowest = HUGE_VAL;
+  double highest = 0, lowest = HUGE_VAL;
   bool running = true;  // for skipped steps: the series may still be a running count
   bool reported = false;
   int64_t step_first = 0;
@@ -244,9 +245,7 @@ class LossScale : public ScalarRule {
 
   void JudgeSeries(const SiteStep& step, ScaleSeries& s, VerdictSink& out) const {
     std::optional<v1::Verdict> found;
-    if (s.streak.Begins()) {
-      found = Storm(step.site.layer(), step.site.op(), s);
-    }
+    if (s.streak.Begins()) found = Storm(step.site.layer(), step.site.op(), s);
     if (!found) found = Halving(step, s);
     if (!found) found = Skipped(step, s);
     if (!found) found = Floor(step, s);
@@ -349,16 +348,20 @@ class LossScale : public ScalarRule {
   }
 
   std::optional<v1::Verdict> Floor(const SiteStep& step, const ScaleSeries& s) const {
-    if (s.window.empty() || !(s.newest.scale <= floor_) || !(s.highest > floor_))
-      return std::nullopt;
+    const bool floor = !s.window.empty() && s.newest.scale <= floor_ && s.highest > floor_;
+    const bool tiny =
+        s.newest.halvings > 0 && s.newest.scale <= kTinyScale * std::min(1.0, s.highest);
+    if (!floor && !tiny) return std::nullopt;
     FindingBuilder found = Begun(step, step.step, "floor");
     found.Title("the loss scale is at its floor")
-        .Explain(absl::StrFormat("%s is %.6g in step %d, point %d of this attempt, and was %.6g: "
-                                 "it cannot become smaller.",
-                                 step.site.op(), s.newest.scale, step.step, s.points, s.highest))
+        .Explain(
+            absl::StrFormat("%s is %.6g in step %d, point %d of this attempt, and was %.6g: %s.",
+                            step.site.op(), s.newest.scale, step.step, s.points, s.highest,
+                            tiny ? "gradients overflow at any scale, so they are not finite"
+                                 : "it cannot become smaller"))
         .Cause("scale-floor", 0.9)
         .Measured("loss scale", s.newest.scale)
-        .Threshold(floor_, "option floor")
+        .Threshold(floor ? floor_ : kTinyScale, floor ? "option floor" : "customary")
         .Samples(s.points)
         .Witness("scale", s.newest.scale)
         .Witness("highest", s.highest)

@@ -58,6 +58,7 @@ between two values (logs are rounded). z = (y - m)/s.
   with the level before the restart. It is judged when the rate is back (at 1.5 times that low, above which it counts as risen): three
   points in a row that are then still a tenth and 3 scales above that level are a `level-shift`, or a `divergence` from a third on, as
   without a restart. A rate that a resume puts back excuses nothing (`health/learning-rate`), nor does one that rises above all it was before.
+- *Switched on.* If another loss leaves exactly 0, or begins, within two rows of the onset, and its first 5 values reach half of the jump, it is a note.
 - *Around 0* (the level is under 60 scales: a likelihood or a bound that crosses it) percentages have no meaning, and
   a warning is an excursion that lasts,
   rises 1.5 times above the highest of the 512 points before, and has 128 of them to know the noise by; with fewer, what jumps there in one

@@ -48,7 +48,11 @@ seen, but noise could hide one of 3 to 10 %: a note.
 
 - *Repeats.* At the end, before all other conditions: the newest 10 values or more equal those one period before, digit for digit, of 3 different values or more. No update reached the
   model. A constant learning rate of 0 is `health/learning-rate`'s.
-- *Evaluation.* An evaluation loss that has one value, of 4 significant digits or more (`0.0012` has 2), in 10 evaluations or more, while the training loss falls: it is not this model that is evaluated.
+- *Frozen.* The newest 10 values or more, of 4 digits, are equal, and 3 times as many as ever before in a row. The moves before them do not become ever smaller, as those of a loss that
+  converges do: the larger of the last two is half of the median of the 8 before or more, and 10 units of the last digit (of the grid, if all moves are its multiples, as in bf16);
+  or both are 0.15 of it or more, and 30 units. A part of the loss is a note.
+- *Evaluation.* An evaluation loss that has one value, of 4 significant digits or more (`0.0012` has 2), in 10 evaluations or more, while the training loss falls; or one that rose at least once, is
+  frozen since, while the training loss falls from there to its end: it is not this model that is evaluated.
 
 A model that has converged, and is trained further, shows the same curve. The finding is only a note if the log shows that the model may
 have learnt before: its first step is not the run's (more than twice as far from 0 as points are from each other), it
@@ -94,13 +98,14 @@ class NotLearning : public LossRule {
   std::optional<FindingBuilder> Look(const LossSeries& series, bool at_the_end,
                                      Stated& stated) const override {
     if (series.detector.linear()) return std::nullopt;
-    if (series.evaluation())
-      return at_the_end && TrainingFalls(series) ? EvaluationStands(series) : std::nullopt;
+    if (series.evaluation()) return at_the_end ? EvaluationStands(series) : std::nullopt;
     if (!at_the_end && !series.detector.EndIsDue()) return std::nullopt;
     if (stated.attempt != series.attempt) stated.open = false;
     // What is proved comes before what the curve suggests.
-    if (at_the_end && Rated(series) && series.detector.LookForRepeats().repeats)
-      return Repeats(series);
+    if (at_the_end && Rated(series)) {
+      if (series.detector.LookForRepeats().repeats) return Repeats(series);
+      if (series.detector.LookForFrozen().frozen) return Frozen(series);
+    }
     const LearningFigures figures = series.detector.LookForLearning();
     const bool flat = LooksUnlearnt(series);
     if (!flat && stated.open) {
@@ -195,29 +200,57 @@ class NotLearning : public LossRule {
     return found;
   }
 
+  // From some point on, the same number is logged.
+  FindingBuilder Frozen(const LossSeries& series) const {
+    const FrozenFigures frozen = series.detector.LookForFrozen();
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
+    found.Title("the loss stands at one value digit for digit")
+        .Explain(absl::StrFormat(
+            "%s varies up to step %d, and is %.6g in each of the newest %d points: no step has "
+            "changed the model since, or the logged number is no longer computed.",
+            series.op, frozen.step, frozen.value, frozen.points))
+        .Cause("no-update", 0.8)
+        .Fix(
+            "Check whether steps are skipped (loss scale, gradients that are not finite), whether "
+            "the weights still change, whether the loader gives the same batch again, and that the "
+            "logged loss is that of the newest step.");
+    DescribeFrozen(series, frozen, "no-update", &found);
+    if (MayRise(series)) Soften(series, &found);
+    return found;
+  }
+
   // The model changes, but its evaluation does not.
-  static std::optional<FindingBuilder> EvaluationStands(const LossSeries& series) {
+  std::optional<FindingBuilder> EvaluationStands(const LossSeries& series) const {
+    FrozenFigures frozen = series.detector.LookForFrozen();
     const LearningFigures figures = series.detector.LookForLearning();
-    if (!figures.constant) return std::nullopt;
+    const bool later = frozen.frozen && frozen.rose && TrainingFellSince(series, frozen.step);
+    if (!later && !(figures.constant && TrainingFalls(series))) return std::nullopt;
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
     found.Title("the evaluation does not change while the training loss falls")
         .Explain(absl::StrFormat(
-            "%s is %.6g in each of %d evaluations, steps %d to %d, and no digit changes; the "
+            "%s is %.6g in each of %s%d evaluations, steps %d to %d, and no digit changes; the "
             "training loss falls.",
-            series.op, std::exp(figures.level), figures.points, series.step_first,
+            series.op, frozen.value, later ? "the newest " : "", frozen.points, frozen.step,
             series.step_last))
         .Cause("evaluation-constant", 0.85)
-        .Measured("evaluations of one value", static_cast<double>(figures.points), "points")
-        .Threshold(static_cast<double>(kFewestConstant), "all of them, in 4 digits or more")
-        .Samples(figures.points)
-        .Witness("level", std::exp(figures.level))
         .Assume("an evaluation of a model that changes has other digits")
         .Fix(
             "Check which weights the evaluation uses: another copy of the model, weights that were "
             "loaded once, an average (EMA) that is not updated, outputs that are NaN and "
             "replaced.");
-    PlaceOnset(series, series.step_first, series.step_last, "evaluation-constant", &found);
+    DescribeFrozen(series, frozen, "evaluation-constant", &found);
     return found;
+  }
+
+  static void DescribeFrozen(const LossSeries& series, const FrozenFigures& frozen,
+                             const char* kind, FindingBuilder* found) {
+    found->Measured("points of one value", static_cast<double>(frozen.points), "points")
+        .Threshold(static_cast<double>(kFewestConstant),
+                   "in a row up to the end, of 4 digits, and 3 times as many as before")
+        .Samples(series.detector.points())
+        .Witness("level", frozen.value)
+        .Witness("equal_before", static_cast<double>(frozen.before));
+    PlaceOnset(series, frozen.step, series.step_last, kind, found);
   }
 
   static FindingBuilder Learns(const LossSeries& series, const LearningFigures& figures) {

@@ -46,7 +46,8 @@ shards of one model change the update's direction. If the value is only logged, 
 differs if the largest value is more than 1 % above the smallest. A warning if five steps or more differ, and half of
 those that were seen. The first finding is made in the fifth
 such step. Losses of ranks differ as their batches do. From three ranks on, each one's loss is compared with the median of all: a warning if one rank's is the
-highest in each of the newest 8 steps, their median is half above that of all, and twice as far (in ln) as any of its first 8 steps. From 24 steps on.
+highest (or the lowest) in each of the newest 8 steps, and their median is half above that of all (or half of it), and twice as far (in ln) as any of its first 8 steps and as any
+other rank in the newest 8. Also if one rank's loss, of 4 digits, is the same in 10 steps, while no other rank's is in 3. From 24 steps on.
 
 **Strength.** `heuristic`: some frameworks log a norm per pipeline stage on purpose.
 
@@ -139,7 +140,7 @@ class RankNormsRule : public ScalarRule {
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, losses] : losses_) {
       const auto& [role, layer, op] = key;
-      if (losses.left()) out.Add(RankLossFinding(layer, op, losses));
+      if (losses.left() != RankLosses::Kind::kNone) out.Add(RankLossFinding(layer, op, losses));
     }
     for (const auto& [key, norms] : norms_) {
       const auto& [role, layer, op] = key;
@@ -160,7 +161,7 @@ class RankNormsRule : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(2, 2);  // 2: losses
+    archive.Version(3, 3);  // 2: losses; 3: losses below the others
     archive(norms_, losses_);
   }
 

@@ -185,6 +185,7 @@ class CsvFile : public TextPointFile {
   void Decide(PointSink* sink) {
     std::optional<std::string> best = choice_.Best();
     if (!best && (nameless_ || unnamed_first_)) best = columns_[0].name;
+    if (!best) best = UnitOf(columns_, waiting_, separator_);
     if (const std::string order = best ? "" : OrderOf(columns_, waiting_, separator_);
         !order.empty()) {
       counted_ = report().steps_are_rows = true;
@@ -280,8 +281,7 @@ class CsvFile : public TextPointFile {
     values_.clear();
     long_.Begin();
     step_.reset();
-    epoch_.reset();
-    loss_.reset();
+    epoch_.reset(), loss_.reset();
     odd_in_row_ = 0;
     cut_ = false;
     const size_t cells = ReadCells(row);

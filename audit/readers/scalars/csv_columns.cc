@@ -65,12 +65,30 @@ std::vector<EmptiedColumn> EmptiedAmong(const std::vector<CsvColumn>& columns, u
   return emptied;
 }
 
+namespace {
+
+std::vector<std::vector<std::string>> CellsOf(const std::vector<KeptCsvRow>& rows, char separator) {
+  std::vector<std::vector<std::string>> cells;
+  for (const KeptCsvRow& row : rows) cells.push_back(SplitRow(row.text, separator));
+  return cells;
+}
+
+}  // namespace
+
+std::optional<std::string> UnitOf(const std::vector<CsvColumn>& columns,
+                                  const std::vector<KeptCsvRow>& rows, char separator) {
+  const std::vector<std::vector<std::string>> cells = CellsOf(rows, separator);
+  for (size_t i = 0; i < columns.size(); ++i) {
+    if (IsUnitName(columns[i].name) && RowsRise(cells, i, separator, true)) return columns[i].name;
+  }
+  return std::nullopt;
+}
+
 std::string OrderOf(const std::vector<CsvColumn>& columns, const std::vector<KeptCsvRow>& rows,
                     char separator) {
   std::vector<std::string> names;
   for (const CsvColumn& c : columns) names.push_back(c.name);
-  std::vector<std::vector<std::string>> cells;
-  for (const KeptCsvRow& row : rows) cells.push_back(SplitRow(row.text, separator));
+  const std::vector<std::vector<std::string>> cells = CellsOf(rows, separator);
   for (size_t i = 0; i < columns.size(); ++i) {
     if ((IsTimeName(names[i]) || IsEpochName(names[i])) && RowsRise(cells, i, separator, false))
       return Quoted(PlainName(names[i])) + ", which rises";

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,11 @@ std::vector<CsvColumn> ColumnsNamed(std::vector<std::string> names, std::string*
 // Returns the columns that had a value in nearly every row up to some row, and none after it, while
 // others continue.
 std::vector<EmptiedColumn> EmptiedAmong(const std::vector<CsvColumn>& columns, uint64_t rows);
+
+// Returns the first column of a unit of training (IsUnitName) whose whole numbers rise, which is
+// the step if there is no other.
+std::optional<std::string> UnitOf(const std::vector<CsvColumn>& columns,
+                                  const std::vector<KeptCsvRow>& rows, char separator);
 
 // Returns what orders the rows of a table without a column of steps: a rising column of times or of
 // parts of epochs, or the fact that all columns are of a training (a history of epochs). Otherwise

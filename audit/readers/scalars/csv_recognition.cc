@@ -17,6 +17,13 @@
 namespace plumbline::audit {
 namespace {
 
+// Returns the first 16 bytes in lower case.
+std::string LowerStart(std::string_view name) {
+  std::string lower(name.substr(0, 16));
+  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  return lower;
+}
+
 struct FirstRows {
   char separator = 0;
   std::vector<std::string> header;
@@ -67,6 +74,13 @@ bool HasOrder(const FirstRows& table) {
   return IsHistory(table.header, table.rows, table.separator);
 }
 
+bool HasUnit(const FirstRows& table) {
+  for (size_t i = 0; i < table.header.size(); ++i) {
+    if (IsUnitName(table.header[i]) && RowsRise(table.rows, i, table.separator, true)) return true;
+  }
+  return false;
+}
+
 bool HasLoss(const FirstRows& table) {
   return std::any_of(table.header.begin(), table.header.end(),
                      [](const std::string& name) { return RoleByName(name) == SeriesRole::kLoss; });
@@ -94,8 +108,8 @@ bool LooksLikeScalars(const FirstRows& table, const std::string& step) {
     valued += other ? 1 : 0;
   }
   const std::optional<std::string> best = choice.Best();
-  if (!best && step.empty() && HasLoss(table) && HasOrder(table))
-    return 2 * fitting >= table.rows.size();
+  const bool ordered = (training && HasUnit(table)) || (HasLoss(table) && HasOrder(table));
+  if (!best && step.empty() && ordered) return 2 * fitting >= table.rows.size();
   if (!best || (IsEpochName(*best) && !training)) return false;
   return valued > 0 && 2 * fitting >= table.rows.size();
 }
@@ -132,11 +146,22 @@ bool IsHistory(const std::vector<std::string>& names,
          });
 }
 
+bool IsUnitName(std::string_view name) {
+  static constexpr std::string_view kNames[] = {
+      "episode",    "episodes",   "ep",         "round",     "rounds",      "comm_round",
+      "fl_round",   "itr",        "itrs",       "timestep",  "batch",       "batches",
+      "batch_idx",  "generation", "gen",        "opt_step",  "opt step",    "optim_step",
+      "iters",      "num_iter",   "iter_num",   "num_iters", "n_steps",     "n_step",
+      "env_step",   "env_steps",  "timesteps",  "minibatch", "frame",       "frames",
+      "global_itr", "update_num", "n_episodes", "samples",   "seen_samples"};
+  const std::string lower = LowerStart(name);
+  return std::find(std::begin(kNames), std::end(kNames), lower) != std::end(kNames);
+}
+
 bool IsTimeName(std::string_view name) {
   static constexpr std::string_view kNames[] = {"time",      "wall time", "wall_time", "walltime",
                                                 "timestamp", "elapsed",   "_timestamp"};
-  std::string lower(name.substr(0, 16));
-  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  const std::string lower = LowerStart(name);
   return std::find(std::begin(kNames), std::end(kNames), lower) != std::end(kNames);
 }
 

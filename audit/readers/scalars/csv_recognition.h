@@ -18,6 +18,8 @@ bool IsCsv(std::string_view path, std::string_view head, const std::string& step
 
 // True for "Time", "wall_time", "timestamp": such a column orders rows without a step.
 bool IsTimeName(std::string_view name);
+// True for what a trainer counts if it has no steps: "episode", "round", "timesteps".
+bool IsUnitName(std::string_view name);
 // Returns true if the column has rising numbers, one in each row. `whole`: they must be whole
 // numbers.
 bool RowsRise(const std::vector<std::vector<std::string>>& rows, size_t column, char separator,

@@ -205,6 +205,15 @@ int64_t RowSteps::Next(double epoch, bool training) {
   return step;
 }
 
+int64_t CountedEpochs::Before(double epoch, int64_t count) {
+  if (!rows_.empty() && epoch < rows_.back().first) {
+    while (!rows_.empty() && rows_.back().first >= epoch) rows_.pop_back();
+    back_ = count - (rows_.empty() ? 0 : rows_.back().second);
+  }
+  if (rows_.size() < kMost) rows_.emplace_back(epoch, count - back_ + 1);
+  return count - back_;
+}
+
 int64_t BetweenBars::Step(int64_t above, int64_t below, bool training) {
   constexpr int64_t kRound = 5;
   below = std::max(above, below);

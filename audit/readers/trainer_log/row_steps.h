@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace plumbline::audit {
 
@@ -33,6 +35,19 @@ class RowSteps {
   int64_t stride_ = 0;
   bool first_ = false;  // a row for step 1 precedes the regular ones
   int64_t last_ = 0;
+};
+
+// Counts rows that state an epoch but no step. If the epoch falls back (a second start in one log,
+// a resume), so does the count.
+class CountedEpochs {
+ public:
+  // Returns the number of rows before the one that is next, which is `count` + 1 in the log.
+  int64_t Before(double epoch, int64_t count);
+
+ private:
+  static constexpr size_t kMost = 1 << 16;
+  std::vector<std::pair<double, int64_t>> rows_;  // epoch, number of the row; both rise
+  int64_t back_ = 0;                              // rows by which the count has fallen back
 };
 
 // Finds the steps of rows that are printed between two redraws of a progress bar. The bar above may

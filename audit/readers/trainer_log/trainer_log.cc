@@ -342,13 +342,16 @@ class TrainerLogFile : public TextPointFile {
               std::find(seen_.begin(), seen_.end(), columns_[i]) != seen_.end();
     }
     if (again) {
+      const std::optional<double> epoch = HasLoss(record_) ? EpochOf(record_) : std::nullopt;
+      const auto rows = static_cast<int64_t>(notes_.counted);
+      if (epoch) back_ = rows - counted_epochs_.Before(*epoch, rows);
       ++notes_.counted;
       seen_.clear();
     }
     constexpr size_t kMostSeen = 4096;
     for (const uint32_t column : columns_)
       if (seen_.size() < kMostSeen) seen_.push_back(column);
-    return notes_.counted;
+    return static_cast<int64_t>(notes_.counted) - back_;
   }
 
   const LogDocument kind_;
@@ -363,6 +366,8 @@ class TrainerLogFile : public TextPointFile {
   std::string prefix_;             // of the record's series
   size_t rank_bytes_ = 0;          // length of its part for the rank
   std::optional<RowSteps> row_steps_;
+  CountedEpochs counted_epochs_;
+  int64_t back_ = 0;  // rows by which the count has fallen back
   bool looked_for_totals_ = false;
   bool stated_ = false;                            // some line has a step, or a known one
   std::vector<std::pair<uint32_t, double>> held_;  // a row between two bars
