@@ -14,6 +14,8 @@
 namespace plumbline::analysis {
 namespace {
 
+constexpr size_t kMostReplayed = 4;  // different results of one call
+constexpr size_t kFewestOfReplayed = 32;
 constexpr size_t kFewestAgreeing = 32;
 // With more ranks, only groups whose size divides their number are compared.
 constexpr int kMostRanksOfAnyGroup = 64;
@@ -104,7 +106,81 @@ bool IsReplayed(const ReductionAnalysis& a, const ElementValues& y) {
   return ReplayReduction(other).explained;
 }
 
+size_t CountOfDifferent(const ElementValues& a, const ElementValues& b) {
+  size_t differ = 0;
+  for (size_t i = 0; i < a.size(); ++i) differ += SameResult(a[i], b[i]) ? 0 : 1;
+  return differ;
+}
+
+// Returns the first different results.
+std::vector<const ElementValues*> FirstResults(const ReductionCase& c) {
+  std::vector<const ElementValues*> results = {&c.output};
+  for (const ReductionCase::Other& other : c.others) {
+    const bool known = std::any_of(results.begin(), results.end(), [&](const ElementValues* y) {
+      return CountOfDifferent(*y, other.values) == 0;
+    });
+    if (!known) results.push_back(&other.values);
+    if (results.size() == kMostReplayed) break;
+  }
+  return results;
+}
+
+// Returns true if every two of the results differ on many elements.
+bool AllFarApart(const std::vector<const ElementValues*>& results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (CountOfDifferent(*results[i], *results[j]) < kFewestOfReplayed) return false;
+    }
+  }
+  return results.size() > 1;
+}
+
+// Each result is replayed, so the cause is known.
+void ChangeToReplayed(v1::Verdict& verdict) {
+  v1::Finding& f = *verdict.mutable_finding();
+  f.set_explanation(
+      absl::StrCat(f.explanation(),
+                   " Replays give the results of different ranks bit for bit, each from the inputs "
+                   "of all ranks, so the ranks added them in different ways."));
+  f.mutable_cause()->set_id("summed-by-rank");
+  f.set_fix(
+      "Use a collective that gives every rank the same bits (a ring or tree all-reduce). Do not "
+      "gather the values and add them in an order of each rank's own. Or broadcast one result.");
+}
+
 }  // namespace
+
+std::optional<OutputSplit> SplitReplayed(const ReductionAnalysis& a) {
+  const ReductionCase& c = a.c;
+  if (!a.replayed || !a.replay.explained || c.others.empty()) return std::nullopt;
+  const std::vector<SumColumn> columns = SumColumnsOf(c);
+  const SumTolerance tolerance(c, BoundPrecision(c), false);
+  for (const ReductionCase::Other& other : c.others) {
+    if (!Fits(columns, other.values, 1, tolerance)) return std::nullopt;
+  }
+  const std::vector<const ElementValues*> results = FirstResults(c);
+  if (!AllFarApart(results)) return std::nullopt;
+  for (const ElementValues* y : results) {
+    if (!IsReplayed(a, *y)) return std::nullopt;
+  }
+  OutputSplit split;
+  split.ranks = a.ranks();
+  if (split.ranks.empty()) {
+    for (int r = 0; r < c.ranks; ++r) split.ranks.push_back(static_cast<uint32_t>(r));
+  }
+  split.odd = split.ranks;
+  split.rank_a = c.output_rank;
+  split.rank_b = c.others[0].rank;
+  split.compared = c.output.size();
+  const ElementValues& other = c.others[0].values;
+  for (size_t i = 0; i < other.size(); ++i) {
+    if (SameResult(c.output[i], other[i]) || split.differ++ > 0) continue;
+    split.element = c.offsets[i];
+    split.value_a = c.output[i];
+    split.value_b = other[i];
+  }
+  return split;
+}
 
 SharedResult FindShared(const ReductionAnalysis& a, const OutputSplit& split) {
   const ReductionCase& c = a.c;
@@ -121,9 +197,9 @@ SharedResult FindShared(const ReductionAnalysis& a, const OutputSplit& split) {
   return found ? SharedResult::kYes : SharedResult::kByGroup;
 }
 
-v1::Verdict ResultsDiffer(const JoinedReduction& joined, const OutputSplit& split,
-                          const std::string& names) {
+v1::Verdict ResultsDiffer(const JoinedReduction& joined, const OutputSplit& split, bool replayed) {
   const std::vector<uint32_t>& odd = split.odd;
+  const std::string names = RankWords(odd);
   FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
   found
       .Title(split.majority
@@ -153,9 +229,12 @@ v1::Verdict ResultsDiffer(const JoinedReduction& joined, const OutputSplit& spli
   Put(witness, absl::StrCat("rank ", split.rank_b), split.value_b);
   Put(*found.verdict().mutable_details(), "ranks", static_cast<double>(split.ranks.size()));
   Put(*found.verdict().mutable_details(), "group", joined.group);
-  found.verdict().add_assumptions(
-      "every rank gets the result (an all-reduce), as most values show");
-  return found.Take();
+  if (!replayed)
+    found.verdict().add_assumptions(
+        "every rank gets the result (an all-reduce), as most values show");
+  v1::Verdict verdict = found.Take();
+  if (replayed) ChangeToReplayed(verdict);
+  return verdict;
 }
 
 }  // namespace plumbline::analysis

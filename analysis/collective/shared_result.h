@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <optional>
 
 #include "analysis/collective/analysis.h"
 #include "analysis/collective/case/case.h"
@@ -23,8 +23,14 @@ enum class SharedResult : uint8_t { kYes, kNoInputs, kByRounding, kByGroup };
 //   group of at most half of the ranks is twice as far from it (root mean square).
 SharedResult FindShared(const ReductionAnalysis& a, const OutputSplit& split);
 
-// Returns the finding on results of one all-reduce that differ. `names` are the odd ranks in words.
-v1::Verdict ResultsDiffer(const JoinedReduction& joined, const OutputSplit& split,
-                          const std::string& names);
+// Returns ranks whose results differ although replays give each of them from the inputs of all
+// ranks, however few bits agree. Otherwise nullopt: ranks may keep results of their own by design.
+// Every result must be within the bound of sums. The first four different ones are replayed on all
+// elements, and each two of them must differ on 32 elements or more: a result that is not a sum
+// over all ranks would have to agree with a candidate on all of them by chance.
+std::optional<OutputSplit> SplitReplayed(const ReductionAnalysis& a);
+
+// Returns the finding on results of one all-reduce that differ; `replayed`: found by SplitReplayed.
+v1::Verdict ResultsDiffer(const JoinedReduction& joined, const OutputSplit& split, bool replayed);
 
 }  // namespace plumbline::analysis

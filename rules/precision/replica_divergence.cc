@@ -48,7 +48,8 @@ reduction are copies too: each rank's values at the sampled elements are compare
 the same (a reduce to one rank, a scatter or an average that ranks keep apart shows none), and where only one
 all-reduce explains them: most ranks (or a replay) have one result, which a replay gives, or which is the sum over all ranks within its bound
 while the sums over every contiguous or strided group are twice as far from it; and half of the differences are larger than
-rounding explains. If a trainer records the
+rounding explains. If the results of different ranks differ however much, and replays give them bit for bit, each from all ranks' inputs,
+the ranks summed in different ways (cause `summed-by-rank`). If a trainer records the
 series `weights_checksum` (`run.watch` does, under DistributedDataParallel: 48 bits over all weights that ranks hold
 copies of, after each update, or as often as it stays cheap), a divergence is reported in the first step in
 which the ranks' numbers differ, with the last in which they agreed; the next observation of the weights names the tensor.
@@ -221,7 +222,9 @@ class ReplicaDivergence : public ScalarRule {
   // The result of a reduction is a copy on every rank that gets it.
   std::optional<v1::Verdict> JudgeOutputs(const SiteStep& step, const JoinedReduction& joined,
                                           bool* diverged) {
-    const std::optional<OutputSplit> split = SplitOutputs(joined);
+    std::optional<OutputSplit> split = SplitOutputs(joined);
+    std::optional<v1::Verdict> verdict;
+    if (!split || !split->equal()) verdict = JudgeDifferent(step, joined, split);
     if (!split) return std::nullopt;
     std::set<uint32_t>& reported = reported_outputs_[{step.attempt, step.role, step.site.layer(),
                                                       step.site.op(), joined.group}];
@@ -233,34 +236,36 @@ class ReplicaDivergence : public ScalarRule {
       Put(details, "values", static_cast<double>(split->compared));
       return Pass("every rank got the same result", std::move(details));
     }
-    v1::Verdict verdict = JudgeDifferent(step, joined, *split);
-    if (!verdict.has_finding()) return verdict;
+    if (!verdict->has_finding()) return verdict;
     *diverged = true;
     if (reported == odd) return std::nullopt;
     reported = odd;
     return verdict;
   }
 
-  static v1::Verdict JudgeDifferent(const SiteStep& step, const JoinedReduction& joined,
-                                    const OutputSplit& split) {
+  // Sets `split` if replays find that results differ.
+  static std::optional<v1::Verdict> JudgeDifferent(const SiteStep& step,
+                                                   const JoinedReduction& joined,
+                                                   std::optional<OutputSplit>& split) {
     SharedResult shared = SharedResult::kNoInputs;
+    std::optional<OutputSplit> replayed;
     for (const auto& a : AnalyseReductions(step)) {
-      if (a->joined == &joined) shared = FindShared(*a, split);
+      if (a->joined != &joined) continue;
+      if (split) shared = FindShared(*a, *split);
+      if (shared != SharedResult::kYes) replayed = SplitReplayed(*a);
     }
-    switch (shared) {
-      case SharedResult::kYes:
-        return ResultsDiffer(joined, split, RankList({split.odd.begin(), split.odd.end()}));
-      case SharedResult::kByRounding:
-        return Inconclusive(
-            "differ-by-rounding: the ranks' results differ by little more than their rounding, as "
-            "do those of groups with nearly equal inputs, or after a small part of each rank");
-      case SharedResult::kByGroup:
-        return Inconclusive(
-            "kept-apart: the ranks' results agree in part, and nothing excludes that they are sums "
-            "over some of the ranks");
-      case SharedResult::kNoInputs:
-        break;
-    }
+    if (replayed) split = replayed;
+    if (replayed || shared == SharedResult::kYes)
+      return ResultsDiffer(joined, *split, replayed.has_value());
+    if (!split) return std::nullopt;
+    if (shared == SharedResult::kByRounding)
+      return Inconclusive(
+          "differ-by-rounding: the ranks' results differ by little more than their rounding, as "
+          "do those of groups with nearly equal inputs, or after a small part of each rank");
+    if (shared == SharedResult::kByGroup)
+      return Inconclusive(
+          "kept-apart: the ranks' results agree in part, and nothing excludes that they are sums "
+          "over some of the ranks");
     return Inconclusive(
         "no-inputs: the ranks' results differ, and without the inputs of all ranks nothing shows "
         "that they come from one all-reduce");

@@ -147,10 +147,71 @@ std::vector<ArithmeticFamily> DamagedResults() {
           {"run-replaced", [](Dice& d) { return Damaged(d, ReplaceRun); }, kRule}};
 }
 
-TEST(KeptApart, DamagedResultsAreFound) { ExpectFound(DamagedResults(), "reduction-result", 8); }
-TEST(KeptApart, IsNoDivergence) {
-  ExpectSilentOf({"precision/replica-divergence"}, ResultsKeptApart(), 8);
+// Every rank gathers all values and adds them in an order that begins or ends with its own.
+Attempt OwnStarts(Dice& dice, int step) {
+  Recorded call = Addends(dice, {8, 9, 12, 16, 24, 32, 48, 64}, kAnyDType);
+  FillOutputs(call, [step](const SumValues& x, const Recorded& c, int r, int) {
+    std::vector<int> rows;
+    for (int i = 0; i < c.ranks; ++i)
+      rows.push_back(((r + step * i) % c.ranks + c.ranks) % c.ranks);
+    return Stored(ChainOf(x, rows, c.input), c);
+  });
+  return BatchOf(call);
 }
+
+std::vector<ArithmeticFamily> SummedByRank() {
+  constexpr char kRule[] = "precision/replica-divergence";
+  return {{"own-start", [](Dice& d) { return OwnStarts(d, 1); }, kRule},
+          {"own-start-down", [](Dice& d) { return OwnStarts(d, -1); }, kRule}};
+}
+
+// Each rank gets a result of its own by design, of the same inputs: its own values, sums over its
+// neighbours or over all but one rank, the partial sums that a scatter leaves, other factors.
+Attempt OwnResults(Dice& dice, int kind) {
+  Recorded call = Addends(dice, {8, 12, 16, 24, 32, 48, 64}, kAnyDType);
+  const double spread = LogUniform(dice, 1e-7, 1);
+  for (SumValues& x : call.columns) {
+    const double mean = Total(x) / call.ranks;
+    for (double& v : x) v = Nearest(mean + spread * (v - mean), call.input);
+  }
+  FillOutputs(call, [kind](const SumValues& x, const Recorded& c, int r, int i) {
+    const int segment = i * c.ranks / c.samples;
+    const int n = kind == 0   ? 1
+                  : kind == 1 ? 3
+                  : kind == 2 ? c.ranks - 1
+                              : ((r - segment) % c.ranks + c.ranks) % c.ranks + 1;
+    double sum = 0;
+    for (int k = 0; k < n; ++k)
+      sum =
+          Rounded(sum + x[static_cast<size_t>(((kind == 3 ? segment : r) + k) % c.ranks)], c.input);
+    if (kind == 4) sum = Total(x) * (1 + 0.001 * (r % 7));
+    return Nearest(c.average ? sum / (kind < 3 ? n : c.ranks) : sum, c.input);
+  });
+  return BatchOf(call);
+}
+
+std::vector<ArithmeticFamily> ResultsOfEachRank() {
+  std::vector<ArithmeticFamily> all;
+  const auto names = {"own-values", "neighbours", "all-but-one", "partial", "scaled-by-rank"};
+  for (size_t kind = 0; kind < names.size(); ++kind)
+    all.push_back({names.begin()[kind],
+                   [kind](Dice& d) { return OwnResults(d, static_cast<int>(kind)); }, ""});
+  return all;
+}
+
+// All ranks record the same results, or one rank does.
+std::vector<ArithmeticFamily> SharedResults() {
+  return OrdinaryReductions([](Dice& d) { return Addends(d, kAnyWorld, kAnyDType); });
+}
+
+TEST(SummedByRank, IsFound) { ExpectFound(SummedByRank(), "summed-by-rank", 2); }
+TEST(SummedByRank, OthersAreNot) {
+  const std::vector<std::string> rules = {"precision/replica-divergence"};
+  ExpectSilentOf(rules, ResultsOfEachRank(), 2);
+  ExpectSilentOf(rules, SharedResults(), 1);
+}
+TEST(KeptApart, DamagedResultsAreFound) { ExpectFound(DamagedResults(), "reduction-result", 8); }
+TEST(KeptApart, IsNoDivergence) { ExpectSilentOf({"precision/*"}, ResultsKeptApart(), 6); }
 
 }  // namespace
 }  // namespace plumbline::rules::testing
