@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "analysis/collective/sum_columns.h"
+#include "base/real.h"
 
 namespace plumbline::analysis {
 namespace {
@@ -173,6 +174,20 @@ void CheckOthers(const ReductionCase& c, const std::vector<SumColumn>& columns,
   }
 }
 
+// Returns true if the ranks' results differ on every element that is not the sum: results over some
+// of the ranks, as of shards that are recorded under one name. A wrong sum is the same on all
+// ranks.
+bool DifferWhereBeyond(const ReductionCase& c, const std::vector<SumColumn>& columns,
+                       const SumTolerance& tolerance) {
+  return std::all_of(columns.begin(), columns.end(), [&](const SumColumn& column) {
+    const auto i = static_cast<size_t>(column.sample);
+    if (std::fabs(c.output[i] - column.exact) <= tolerance.Of(column)) return true;
+    return std::any_of(c.others.begin(), c.others.end(), [&](const ReductionCase::Other& other) {
+      return !SameResult(other.values[i], c.output[i]);
+    });
+  });
+}
+
 }  // namespace
 
 bool IsPlainSum(const std::string& algorithm) {
@@ -214,6 +229,8 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
   bound.worst = seen.worst;
   if (replay.explained || seen.beyond == 0) CheckOthers(c, columns, tolerance, &bound);
   if (replay.explained) return bound;  // a result that is explained on every sample is a sum
+  if (postscale == 1) bound.flipped = FindFlippedRank(c, columns);
+  if (bound.flipped.found()) return bound;
   bound.explanation = FactorExplanation(columns, c, tolerance, seen.beyond > 0);
   const bool off = seen.beyond > 0 || !bound.explanation.empty();
   if (postscale != 1 && off &&
@@ -245,15 +262,16 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
       });
   const bool scattered = c.ranks > 2 && !c.differing_ranks.empty() && !c.output_majority &&
                          2 * seen.beyond > bound.compared;
+  const bool apart = c.ranks > 2 && DifferWhereBeyond(c, columns, tolerance);
   const bool most = 4 * seen.beyond > bound.compared;
   if (most && !IsPlainSum(c.algorithm) && Contracts(columns, c.output))
     bound.explanation =
         "compressed-unsaid: most results are close to the sums but not equal, as with compression; "
         "declare algorithm (powersgd, one-bit, top-k, int8-scaled, fp8-scaled)";
-  if (elsewhere || scattered)
+  if (elsewhere || scattered || apart)
     bound.explanation =
         "not-shared: the ranks got different results, and those of the first rank are not the sums "
-        "(a scatter, a reduce to another rank)";
+        "(a scatter, a reduce to another rank, sums over some of the ranks)";
   return bound;
 }
 

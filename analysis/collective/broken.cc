@@ -76,12 +76,45 @@ v1::Verdict BrokenFinding(const ReductionAnalysis& a) {
   return found.Take();
 }
 
+uint32_t RankOfRow(const ReductionAnalysis& a, int row) {
+  const auto& items = a.joined->items;
+  const auto i = static_cast<size_t>(row);
+  return items.size() > 1 && i < items.size() ? items[i].source->rank()
+                                              : static_cast<uint32_t>(row);
+}
+
+v1::Verdict FlippedFinding(const ReductionAnalysis& a) {
+  const FlippedRank& flipped = a.bound.flipped;
+  const uint32_t rank = RankOfRow(a, flipped.row);
+  FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+  found.Title(absl::StrCat("rank ", rank, " enters the sum with the wrong sign"))
+      .Explain(absl::StrFormat(
+          "No candidate gives the results from the inputs of the %d ranks. If the values of rank "
+          "%d are subtracted instead of added, a replay gives all %d bit for bit.",
+          a.c.ranks, rank, flipped.compared))
+      .Cause("flipped-sign", 1)
+      .Measured("weight of the rank's values in the sum", -1, "share")
+      .Threshold(1, "a sum adds every rank's values once")
+      .Fix(absl::StrCat(
+          "Find what negates the gradients of rank ", rank,
+          " after they are recorded: a reversed loss or gradient-reversal layer on that rank, a "
+          "hook that subtracts, a different build. Its updates go uphill in every step."))
+      .Samples(static_cast<uint64_t>(flipped.compared))
+      .Assume("the recorded inputs are the values that each rank hands to the collective");
+  found.verdict().mutable_site()->add_ranks(rank);
+  google::protobuf::Struct& w = *found.finding().mutable_witness();
+  Put(w, "rank", rank);
+  Put(w, "compared", flipped.compared);
+  return found.Take();
+}
+
 }  // namespace
 
 std::optional<v1::Verdict> BrokenCollective(
     const std::vector<std::shared_ptr<const ReductionAnalysis>>& all) {
   for (const auto& a : all) {
     if (!a->blocked.empty() || !a->bound.found()) continue;
+    if (a->bound.flipped.found()) return FlippedFinding(*a);
     // If results are almost equal, precision/replica-divergence reports them.
     const auto split = a->bound.broken > 0 ? std::nullopt : SplitOutputs(*a->joined);
     if (!split || split->odd.empty()) return BrokenFinding(*a);

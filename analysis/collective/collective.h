@@ -9,3 +9,4 @@
 #include "analysis/collective/narrow_verdict.h"        // IWYU pragma: export
 #include "analysis/collective/reduction_statistics.h"  // IWYU pragma: export
 #include "analysis/collective/saturated.h"             // IWYU pragma: export
+#include "analysis/collective/shared_result.h"         // IWYU pragma: export

@@ -51,7 +51,7 @@ void ReductionStatistics::Take(const SiteStep& step,
       }
     }
     // Results that are not sums show nothing about the rounding of sums.
-    if (taken || a->bound.broken > 0) continue;
+    if (taken || a->bound.not_sums()) continue;
     taken = true;
     std::optional<uint64_t> population;
     if (a->c.count > 0) population = a->c.count;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -15,7 +16,8 @@ namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kMostCalls = 64;
-constexpr double kShownBits = 4;  // bits of evidence that a call refuses at one number
+constexpr double kShownBits = 4;    // bits of evidence that a call refuses at one number
+constexpr double kReplayBits = 20;  // the same, of a queue that gives every assignment
 
 // Returns true if the numbers only rise, or only fall: a schedule.
 bool Monotone(const std::vector<int64_t>& numbers) {
@@ -55,10 +57,13 @@ std::optional<CapacityHistory::Shown> CapacityHistory::ShownBy(const RoutingAnal
   if (!a.blocked.empty() || c.dropped == 0 || !a.saturation.contradiction.empty()) return {};
   const bool exhibited = a.saturation.basis == Saturation::Basis::kExhibited;
   if (a.saturation.capacity <= 0 || c.pool_rows.empty()) return {};
-  if (exhibited ? !(a.saturation.bits >= kShownBits) : a.saturation.refusing_cells == 0) return {};
+  if (!exhibited && a.saturation.refusing_cells == 0) return {};
+  const bool replayed_only = exhibited && !(a.saturation.bits >= kShownBits);
+  if (replayed_only && !(a.first_come.best.bits >= kReplayBits)) return {};
   const auto rows = std::minmax_element(c.pool_rows.begin(), c.pool_rows.end());
   if (*rows.first != *rows.second) return {};
-  Shown shown{*rows.first, c.tokens - c.judged_rows, a.saturation.capacity,
+  Shown shown{*rows.first, c.tokens - c.judged_rows,
+              replayed_only ? -a.saturation.capacity : a.saturation.capacity,
               std::vector<int64_t>(static_cast<size_t>(c.experts))};
   for (const Cell& cell : a.saturation.cells)
     shown.offered[static_cast<size_t>(cell.expert)] += cell.candidates();
@@ -79,14 +84,16 @@ std::optional<v1::Verdict> CapacityHistory::Judge(const RoutingAnalysis& a,
   if (!own.has_value()) return std::nullopt;
   std::vector<const Shown*> calls;
   std::vector<int64_t> capacities;
+  std::set<int64_t> distinct;
   for (const Shown& call : calls_) {
     if (call.rows != own->rows || call.padding != own->padding ||
         call.offered.size() != own->offered.size())
       continue;
+    distinct.insert(std::abs(call.capacity));
+    if (call.capacity < 0) continue;
     calls.push_back(&call);
     capacities.push_back(call.capacity);
   }
-  const std::set<int64_t> distinct(capacities.begin(), capacities.end());
   if (distinct.size() < 2) return std::nullopt;
   const std::string fact =
       absl::StrCat("calls of ", own->rows, " rows refused at ", absl::StrJoin(distinct, ", "));
@@ -109,7 +116,7 @@ std::optional<v1::Verdict> CapacityHistory::Judge(const RoutingAnalysis& a,
                                 rank + 1)
               : "the spread of the experts' loads";
   }
-  if (!(best >= hint_bits)) {
+  if (own->capacity < 0 || !(best >= hint_bits)) {
     return Inconclusive(absl::StrCat(
         "capacity-differs: ", fact,
         "; a schedule, or a capacity that is computed from the batch. Record capacity"));

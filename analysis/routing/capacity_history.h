@@ -29,6 +29,8 @@ class CapacityHistory {
  private:
   struct Shown {
     int64_t rows = 0, padding = 0;  // per pool; of the call
+    // Negated if only the replay of a queue shows it: an expert that a queue closed at some place
+    // holds more, the more it is offered. So it is no evidence that the capacity follows the loads.
     int64_t capacity = 0;
     std::vector<int64_t> offered;  // candidates per expert, ascending
     void Persist(Archive& a) { a(rows, padding, capacity, offered); }

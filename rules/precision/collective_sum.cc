@@ -64,7 +64,8 @@ ring starting at rank 3: 64 of 64 samples; sums over 512 ranks are 13 % too smal
   the wire's significand bits (half of it where nine samples in ten show rounding to nearest). A result beyond it, and
   four times further off than every result within it, is broken: a sign, a spike, a buffer that something else wrote
   to. Where a strict majority of the ranks got the sums, the ranks that got something else are named, however much
-  of theirs is garbage. For f32 inputs without a declared wire dtype, p is 8, because a 16-bit hook is common.
+  of theirs is garbage. One rank whose values are subtracted is named if a replay with its sign flipped gives every result
+  (cause `flipped-sign`, `proved`). For f32 inputs without a declared wire dtype, p is 8, because a 16-bit hook is common.
 
 A model that begins within a run is reported from the first step that shows it, with the last one before it whose partial
 sums were wide. 16-bit partial sums that show no bias yet are a note: addends like these are simulated over twice as many ranks,
@@ -110,7 +111,7 @@ fewer bits than its sum; `common-factor`: one factor times the sums; within a te
 rounding of the result is left; `postscaled`: the sums times the declared `postscale`; `clipped`: cut to one
 magnitude; `sparsified`: only the largest sums are kept; `compressed`: `algorithm` declares a compression;
 `compressed-unsaid`: close to the sums but not equal, and no `algorithm` is declared; `not-shared`: the judged rank
-does not get the sums (a scatter, a reduce to another rank); `not-a-sum`: the operation is neither a sum nor an
+does not get the sums (a scatter, a reduce to another rank, sums over some of the ranks); `not-a-sum`: the operation is neither a sum nor an
 average; `integer-wire`: integer sums are exact; `missing-ranks`: ranks did not report; `ranks-disagree`: see
 precision/collective-mismatch; `ambiguous-group`: records of one call cannot be one call; `offsets-differ`: ranks
 sampled different elements; `offset-out-of-range`: an offset is outside the buffer; `bad-tensor`: a tensor has the
@@ -139,6 +140,12 @@ constexpr char kFix[] =
     "Sum in fp32: DDP without a 16-bit compression hook, FSDP reduce_dtype=torch.float32, "
     "Megatron-LM --accumulate-allreduce-grads-in-fp32, DeepSpeed communication_data_type fp32; or "
     "a tree (NCCL_ALGO=Tree), which has few partial sums.";
+
+constexpr char kReciprocal[] = "rounded-reciprocal";
+constexpr char kDivideFix[] =
+    "Divide in fp32 instead of multiplying by a rounded 1/N: ReduceOp.SUM instead of AVG and a "
+    "division, DeepSpeed prescale_gradients false, FSDP reduce_dtype=torch.float32; or use a power "
+    "of two of ranks.";
 
 constexpr double kCollectiveHalfAlpha = HalfOfAlpha(kInfo.alpha_weight);
 
@@ -237,7 +244,7 @@ class CollectiveSum : public Rule {
           "selected by e-BH over all sites: the rate is the expected share of false findings among "
           "the selected ones");
     }
-    found.Fix(kFix);
+    found.Fix(CauseId(replay) == kReciprocal ? kDivideFix : kFix);
     const bool since = known && replay.narrow_partials;
     return Complete(key, tally, found.Take(), &replay, since);
   }
@@ -248,9 +255,13 @@ class CollectiveSum : public Rule {
       const auto found = replay.shared.find(key);
       return found != replay.shared.end() && found->second == value;
     };
-    if (is("averaging", "pre-multiplied") || is("averaging", "post-multiplied"))
-      return "rounded-reciprocal";
+    if (is("averaging", "pre-multiplied") || is("averaging", "post-multiplied")) return kReciprocal;
     if (is("rounding", "toward-zero")) return "toward-zero";
+    // Members of the class multiply at different places. A wide sum itself has no bias.
+    const Averaging averaging = replay.arithmetic.averaging;
+    const bool multiplied =
+        averaging == Averaging::kPreMultiplied || averaging == Averaging::kPostMultiplied;
+    if (multiplied && !replay.narrow_partials) return kReciprocal;
     return replay.narrow_partials ? "16-bit-partial-sums" : replay.name;
   }
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "analysis/collective/case/case.h"
+#include "analysis/collective/collective.h"
 #include "analysis/frame/frame.h"
 #include "analysis/replicas/replicas.h"
 #include "rules/catalogue.h"
@@ -45,7 +45,11 @@ each rank of a step, micro-batch by micro-batch. Ranks that declare one `replica
 majority names the odd ranks; of two, both are named and neither is accused. With sampled values the first
 differing element is named, its bits on either side and how many of them differ. The results of a sampled
 reduction are copies too: each rank's values at the sampled elements are compared, where half of them at least are
-the same (a reduce to one rank, a scatter or an average that ranks keep apart shows none). If a trainer records the
+the same (a reduce to one rank, a scatter or an average that ranks keep apart shows none), and where only one
+all-reduce explains them: most ranks (or a replay) have one result, which a replay gives, or which is the sum over all ranks within its bound
+while the sums over every contiguous or strided group are twice as far from it; and half of the differences are larger than
+rounding explains. If the results of different ranks differ however much, and replays give them bit for bit, each from all ranks' inputs,
+the ranks summed in different ways (cause `summed-by-rank`). If a trainer records the
 series `weights_checksum` (`run.watch` does, under DistributedDataParallel: 48 bits over all weights that ranks hold
 copies of, after each update, or as often as it stays cheap), a divergence is reported in the first step in
 which the ranks' numbers differ, with the last in which they agreed; the next observation of the weights names the tensor.
@@ -61,10 +65,12 @@ with it on 63 of 64 of at least 64 sampled elements that are not zero.
 **Inconclusive when** tensors of undeclared ranks differ and nothing shows that they are copies (`not-declared`: shards differ
 by design, and so do replicas between the steps of a training that synchronises now and then: set `replicas`
 where they must not), declared copies differ in shape or dtype (`not-comparable`), or each copy holds as many NaN (`nan`) and they differ in
-nothing else that was sampled: a NaN's bits mean nothing.
+nothing else that was sampled: a NaN's bits mean nothing. Results of a reduction that agree in part are not judged if they differ by
+rounding alone (`differ-by-rounding`: groups of ranks with nearly equal inputs, or a small part that each rank adds, do the same), if nothing
+excludes sums over some of the ranks (`kept-apart`), or without the inputs of all ranks (`no-inputs`).
 
 **What it cannot see.** Copies that went wrong together; a rank that reports nothing; results of a reduction that
-differ in elements that were not sampled.
+differ in elements that were not sampled, or in the last bits of few elements.
 
 **Cost.** The digest is part of the tensor's statistics; a few hundred bytes a site are kept.
 
@@ -216,7 +222,9 @@ class ReplicaDivergence : public ScalarRule {
   // The result of a reduction is a copy on every rank that gets it.
   std::optional<v1::Verdict> JudgeOutputs(const SiteStep& step, const JoinedReduction& joined,
                                           bool* diverged) {
-    const std::optional<OutputSplit> split = SplitOutputs(joined);
+    std::optional<OutputSplit> split = SplitOutputs(joined);
+    std::optional<v1::Verdict> verdict;
+    if (!split || !split->equal()) verdict = JudgeDifferent(step, joined, split);
     if (!split) return std::nullopt;
     std::set<uint32_t>& reported = reported_outputs_[{step.attempt, step.role, step.site.layer(),
                                                       step.site.op(), joined.group}];
@@ -228,47 +236,39 @@ class ReplicaDivergence : public ScalarRule {
       Put(details, "values", static_cast<double>(split->compared));
       return Pass("every rank got the same result", std::move(details));
     }
+    if (!verdict->has_finding()) return verdict;
     *diverged = true;
     if (reported == odd) return std::nullopt;
     reported = odd;
-    return OutputsDiffer(joined, *split, odd);
+    return verdict;
   }
 
-  static v1::Verdict OutputsDiffer(const JoinedReduction& joined, const OutputSplit& split,
-                                   const std::set<uint32_t>& odd) {
-    const std::string names = RankList(odd);
-    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    found
-        .Title(split.majority
-                   ? absl::StrCat(names, " got a different result of a reduction than the others")
-                   : absl::StrCat(names, " got different results of one reduction"))
-        .Explain(absl::StrFormat(
-            "Call %d of %s: %s %d of %d sampled elements differ, first %d: %.9g on rank %d, %.9g "
-            "on rank %d. Tensors updated with it differ from then on.",
-            joined.sequence, GroupWords(joined.group),
-            split.majority
-                ? absl::StrFormat("%d of %d ranks got the same result.",
-                                  split.ranks.size() - odd.size(), split.ranks.size())
-                : "no majority of the ranks has the same result, so the correct one is not known.",
-            split.differ, split.compared, split.element, split.value_a, split.rank_a, split.value_b,
-            split.rank_b))
-        .Cause("reduction-result", 1)
-        .Measured("ranks that differ", static_cast<double>(odd.size()), "ranks")
-        .Threshold(0, "every rank gets the same bits")
-        .Fix(
-            "Test these ranks' memory and links (dcgmi diag -r 3, ECC and NVLink counters, NCCL "
-            "tests with checking on); reload their weights from another replica.");
-    for (const uint32_t rank : odd) found.verdict().mutable_site()->add_ranks(rank);
-    found.Samples(split.compared);
-    google::protobuf::Struct& witness = *found.finding().mutable_witness();
-    Put(witness, "element", static_cast<double>(split.element));
-    Put(witness, absl::StrCat("rank ", split.rank_a), split.value_a);
-    Put(witness, absl::StrCat("rank ", split.rank_b), split.value_b);
-    Put(*found.verdict().mutable_details(), "ranks", static_cast<double>(split.ranks.size()));
-    Put(*found.verdict().mutable_details(), "group", joined.group);
-    found.verdict().add_assumptions(
-        "every rank gets the result (an all-reduce), as most values show");
-    return found.Take();
+  // Sets `split` if replays find that results differ.
+  static std::optional<v1::Verdict> JudgeDifferent(const SiteStep& step,
+                                                   const JoinedReduction& joined,
+                                                   std::optional<OutputSplit>& split) {
+    SharedResult shared = SharedResult::kNoInputs;
+    std::optional<OutputSplit> replayed;
+    for (const auto& a : AnalyseReductions(step)) {
+      if (a->joined != &joined) continue;
+      if (split) shared = FindShared(*a, *split);
+      if (shared != SharedResult::kYes) replayed = SplitReplayed(*a);
+    }
+    if (replayed) split = replayed;
+    if (replayed || shared == SharedResult::kYes)
+      return ResultsDiffer(joined, *split, replayed.has_value());
+    if (!split) return std::nullopt;
+    if (shared == SharedResult::kByRounding)
+      return Inconclusive(
+          "differ-by-rounding: the ranks' results differ by little more than their rounding, as "
+          "do those of groups with nearly equal inputs, or after a small part of each rank");
+    if (shared == SharedResult::kByGroup)
+      return Inconclusive(
+          "kept-apart: the ranks' results agree in part, and nothing excludes that they are sums "
+          "over some of the ranks");
+    return Inconclusive(
+        "no-inputs: the ranks' results differ, and without the inputs of all ranks nothing shows "
+        "that they come from one all-reduce");
   }
 
   // Bounds the memory for names that occur only once (a group per step).

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analysis/sample/sample.h"
+#include "base/half.h"
 #include "base/load.h"
 #include "base/real.h"
 
@@ -15,6 +16,8 @@ namespace {
 constexpr uint64_t kFewestNonZero = 64;
 // If there are more different results, they do not belong to one reduction.
 constexpr size_t kMostResults = 8;
+constexpr double kLargeUnits = 4, kLargeUnitsOfOne = 2;
+constexpr size_t kFewestSmaller = 8;
 
 // One rank's row of values.
 struct Row {
@@ -98,6 +101,30 @@ Comparison Compare(const Rows& all, size_t a, size_t b) {
   return c;
 }
 
+// Returns true if half of the differences are large. Otherwise all elements may differ by a little,
+// most of them by less than their rounding. A part of one size in all elements changes the smallest
+// of them first.
+bool HalfAreLarge(const Rows& all, size_t a, size_t b, double least_units) {
+  std::vector<double> units;
+  for (int64_t i = 0; i < all.count; ++i) {
+    const double x = all.Value(a, i);
+    if (x != 0 && std::isfinite(x) && SameResult(x, all.Value(b, i)))
+      units.push_back(UlpOf(x, all.dtype));
+  }
+  const size_t smaller = std::max(kFewestSmaller, units.size() / 16);
+  if (units.size() <= smaller) return false;
+  const auto least = units.begin() + static_cast<std::ptrdiff_t>(smaller);
+  std::nth_element(units.begin(), least, units.end());
+  uint64_t large = 0, small = 0;
+  for (int64_t i = 0; i < all.count; ++i) {
+    const double x = all.Value(a, i), y = all.Value(b, i);
+    if (SameResult(x, y)) continue;
+    const double unit = std::max(*least, std::min(UlpOf(x, all.dtype), UlpOf(y, all.dtype)));
+    ++(std::fabs(x - y) < least_units * unit ? small : large);
+  }
+  return large >= small;
+}
+
 // Returns, per rank, the index into `rows` of the first rank with the same result. If there are too
 // many results, returns nullopt.
 std::optional<std::vector<size_t>> Classes(const Rows& all) {
@@ -136,16 +163,18 @@ std::optional<OutputSplit> SplitOutputs(const JoinedReduction& joined) {
   const size_t reference = *usual;
   OutputSplit split;
   split.compared = static_cast<uint64_t>(all->count);
-  split.majority =
-      2 * static_cast<size_t>(std::count(classes->begin(), classes->end(), reference)) >
-      classes->size();
+  const auto alike = static_cast<size_t>(std::count(classes->begin(), classes->end(), reference));
+  split.majority = 2 * alike > classes->size();
   bool found = false;
+  const bool one_odd = split.majority && alike + 1 == classes->size();
+  const double units = one_odd ? kLargeUnitsOfOne : kLargeUnits;
   for (size_t r = 0; r < classes->size(); ++r) {
     split.ranks.push_back(all->rows[r].rank);
     if ((*classes)[r] == reference) continue;
     const Comparison c = Compare(*all, reference, r);
     if (c.non_zero < kFewestNonZero || 2 * c.agree < c.non_zero) return std::nullopt;
     split.odd.push_back(all->rows[r].rank);
+    split.clear = split.clear && HalfAreLarge(*all, reference, r, units);
     if (std::exchange(found, true)) continue;
     split.differ = c.differ;
     split.element = ElementOf(*all, c.first);

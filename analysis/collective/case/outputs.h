@@ -21,6 +21,10 @@ struct OutputSplit {
   uint64_t element = 0;         // the first that differs: index in the flattened buffer
   uint32_t rank_a = 0, rank_b = 0;
   double value_a = 0, value_b = 0;
+  // On every odd rank, half of the differences are large: at least four units in the last place
+  // (two, if one rank of three or more is odd) of the element and of nearly all smaller elements
+  // that agree.
+  bool clear = true;
 
   bool equal() const { return odd.empty(); }
 };

@@ -50,6 +50,10 @@ void ExpectFound(const std::vector<ArithmeticFamily>& families, const std::strin
 void ExpectSilent(const std::vector<ArithmeticFamily>& families, const std::set<std::string>& but,
                   int quick);
 
+// The same for these rules alone, in all recordings.
+void ExpectSilentOf(const std::vector<std::string>& rules,
+                    const std::vector<ArithmeticFamily>& families, int quick);
+
 // Returns true if a detector accuses the call, which the rule may ask or not.
 using Detector =
     std::function<bool(const analysis::JoinedReduction& joined, const analysis::ReductionCase& c)>;
