@@ -69,11 +69,11 @@ constexpr double kMillion = 1e6, kTenThousand = 1e4, kBackAgain = 1e3, kZeroShar
 
 struct LossPart {
   SeriesRole role = SeriesRole::kNone;
-  uint64_t points = 0, zeros = 0, low_rows = 0;  // low_rows: newest points that are near 0
+  uint64_t points = 0, zeros = 0, low_rows = 0;  // low_rows: number of newest points near 0
   int64_t first = 0, last = 0, low_from = 0, away_from = 0;
   uint32_t rank = 0;
   bool negative = false, away = false, exploded = false;
-  bool whole = false;        // the loss itself, of a run with rewards
+  bool whole = false;        // the whole loss of a run with rewards, not a part
   std::vector<double> head;  // absolute values of the first points
   double start = 1;          // largest of them, at least 1
   double early = 0;          // median of them
@@ -110,7 +110,7 @@ struct LossPart {
     return !negative && early > 0 && points >= kFewestOfPart && low_rows >= kZeroRows &&
            8 * low_rows >= points;
   }
-  // The bound that counts if the reward fell back.
+  // True if the part is beyond a lower bound, which counts only if the reward fell back.
   bool left() const {
     return points >= kFewestOfPart && away && level.level() >= kTenThousand * start;
   }
@@ -151,7 +151,7 @@ class LossParts : public ScalarRule {
     for (const auto& any : parts_) {
       const auto& [key, part] = any;
       const bool fell = (part.exploded && RewardFell()) || (part.left() && RewardFellBack());
-      if (part.whole && !fell) continue;  // health/loss-divergence
+      if (part.whole && !fell) continue;  // health/loss-divergence judges it
       if (part.exploded || fell) {
         out.Add(Exploded(any));
       } else if (part.zero_for_good() && IsSide(std::get<2>(key))) {
@@ -198,7 +198,7 @@ class LossParts : public ScalarRule {
     }
   }
 
-  // "episode_reward", "test/return": what an episode brought, as a mean.
+  // True for the mean reward of an episode: "episode_reward", "test/return".
   static bool IsReturn(const std::string& op) {
     constexpr std::string_view kOther[] = {"epsilon", "std", "best", "max", "min"};
     return SideByName(op) == GameSide::kEpisodes && !HasAnyWord(PlainWordsOf(op), kOther);
@@ -229,7 +229,8 @@ class LossParts : public ScalarRule {
     return nullptr;
   }
 
-  // One finding for all boxes: that of the first series by name.
+  // If all losses of parts are always 0, returns true for the first of them by name, else false. So
+  // one finding covers all boxes.
   bool LacksLabels(const Map::value_type& any) const {
     for (const auto& other : parts_) {
       const LossPart& part = other.second;

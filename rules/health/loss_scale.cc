@@ -91,9 +91,9 @@ constexpr RuleInfo kInfo = {"health/loss-scale",
 constexpr uint64_t kScaleStartUp = 100;  // points of each attempt
 constexpr size_t kScaleWindow = 100;     // points
 constexpr int64_t kFewHalvings = 3;
-constexpr double kScaleFall = 4;              // over the window
-constexpr double kMostSkipped = 50;           // of kSkipWindow steps
-constexpr double kFalseAlarmsOfScale = 3e-3;  // none of 1,000 runs: 3 / 1000 at 95 %
+constexpr double kScaleFall = 4;              // factor of the fall over the window
+constexpr double kMostSkipped = 50;           // skipped steps among kSkipWindow
+constexpr double kFalseAlarmsOfScale = 3e-3;  // 0 of 1,000 runs alarmed: below 3 / 1000 at 95 %
 
 struct ScalePoint {
   int64_t step = 0;
@@ -114,7 +114,7 @@ struct ScaleSeries {
   SkipStreak streak;
   double highest = 0;
   double lowest = HUGE_VAL;
-  bool running = true;  // for skipped steps: the series may still be a running count
+  bool running = true;  // for skipped steps: true while the series may be a running count
   bool reported = false;
   int64_t step_first = 0;
   void Persist(Archive& a) {
@@ -142,7 +142,7 @@ class LossScale : public ScalarRule {
     Known& known = known_.Of(step, [&] { return Find(step.site.op()); });
     const bool scale = known.scale;
     if (!scale && !known.skipped) return;
-    // All ranks have one scale: takes the value of the lowest rank with a usable one.
+    // All ranks have the same scale. Takes the value of the lowest rank with a usable one.
     std::optional<double> value;
     bool reported = false;
     for (const Item& item : step.items) {
@@ -196,10 +196,10 @@ class LossScale : public ScalarRule {
   }
 
  private:
-  // What is known of a site; looked up again after a restore.
+  // Cached facts of a site; recomputed after a restore.
   struct Known {
     bool scale = false, skipped = false;
-    ScaleSeries* series = nullptr;  // once it exists
+    ScaleSeries* series = nullptr;  // set when the series exists
   };
   Known Find(const std::string& op) const {
     return {IsLossScale(op), CountsThrownAway(op), nullptr};
@@ -238,7 +238,7 @@ class LossScale : public ScalarRule {
     s.streak.Take(step, skipped, steps, s.points);
     if (++s.points <= kScaleStartUp) return;
     ++s.judged;
-    // A number above that of the steps is not a count of them.
+    // A number larger than the number of steps cannot be a count of skipped steps.
     if (skipped <= static_cast<double>(steps)) s.skips.Add({step, steps, skipped});
   }
 
@@ -267,7 +267,8 @@ class LossScale : public ScalarRule {
     return found;
   }
 
-  // Most steps are skipped in consecutive rows: an error while it lasts, a warning if it has ended.
+  // Reports consecutive rows in which most steps are skipped: an error until they end, then a
+  // warning.
   static v1::Verdict Storm(const std::string& layer, const std::string& op, const ScaleSeries& s) {
     const bool ended = s.streak.rows == 0;
     FindingBuilder found(ended ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_PROVED);

@@ -83,7 +83,7 @@ Training Neural Networks", 2019: the loss at initialisation is ln of the number 
 constexpr RuleInfo kInfo = {
     "health/not-learning", "the loss does not fall", v1::LEVEL_WARNING, "0.2.0", kPage, {}};
 
-constexpr double kLearningAlarms = 3e-3;  // for a healthy run that learns, at 95 %
+constexpr double kLearningAlarms = 3e-3;  // per healthy run that learns: bound at 95 %
 constexpr double kMostHidden = 0.1;       // a fall that noise may hide, but still worth a note
 
 class NotLearning : public LossRule {
@@ -98,7 +98,7 @@ class NotLearning : public LossRule {
       return at_the_end && TrainingFalls(series) ? EvaluationStands(series) : std::nullopt;
     if (!at_the_end && !series.detector.EndIsDue()) return std::nullopt;
     if (stated.attempt != series.attempt) stated.open = false;
-    // What is proved comes before what the curve suggests.
+    // A proved finding takes precedence over one from the shape of the curve.
     if (at_the_end && Rated(series) && series.detector.LookForRepeats().repeats)
       return Repeats(series);
     const LearningFigures figures = series.detector.LookForLearning();
@@ -195,7 +195,7 @@ class NotLearning : public LossRule {
     return found;
   }
 
-  // The model changes, but its evaluation does not.
+  // Reports an evaluation that stays level while the training loss falls.
   static std::optional<FindingBuilder> EvaluationStands(const LossSeries& series) {
     const LearningFigures figures = series.detector.LookForLearning();
     if (!figures.constant) return std::nullopt;

@@ -77,8 +77,8 @@ constexpr RuleInfo kInfo = {"health/unchanged-tensor",
                             kOptions};
 
 constexpr uint64_t kUpdates = 3;
-constexpr uint64_t kUpdatesAlone = 8;  // if nothing else shows that the optimizer stepped
-constexpr uint64_t kCheckpoints = 3;   // if moments change, which shows that the optimizer steps
+constexpr uint64_t kUpdatesAlone = 8;  // needed if nothing else shows that the optimizer stepped
+constexpr uint64_t kCheckpoints = 3;   // needed if changed moments show that the optimizer steps
 constexpr std::string_view kHeld = "held", kNamed = "optimizer.named";
 constexpr size_t kMostWeights = size_t{1} << 18;
 
@@ -89,7 +89,7 @@ struct Weight {
   uint32_t attempt = 0;
   bool known = false;
   uint64_t still = 0;          // consecutive updates without effect
-  uint64_t next_to_other = 0;  // in how many of these another weight changed
+  uint64_t next_to_other = 0;  // number of these updates in which another weight changed
   uint64_t updates = 0;        // updates that were judged, with or without effect
   uint64_t unrated = 0;        // gradients in steps without a recorded rate
   uint64_t resting = 0;        // steps with a rate of 0
@@ -100,8 +100,8 @@ struct Weight {
   Digest moment;  // the optimizer's state, if known
   bool moment_known = false;
   uint64_t by_moment = 0;  // how many of `still` are known from moments
-  uint64_t bare = 0;       // consecutive looks without effect and without optimizer state
-  uint64_t clamped = 0;    // steps in which all elements had one value
+  uint64_t bare = 0;       // consecutive observations without a change and without optimizer state
+  uint64_t clamped = 0;    // steps in which all elements were equal
   int64_t still_first = 0;
   int64_t step_first = 0;
   int64_t step_last = 0;
@@ -146,7 +146,7 @@ class UnchangedTensor : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // A rate matters only for tensors of the same step.
+  // Skips rows of scalars without tensors: a rate is only used with tensors of the same step.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     return rows.Has(kHeld) ? 0 : rows.size() - first;
   }
@@ -166,7 +166,7 @@ class UnchangedTensor : public ScalarRule {
     for (const auto& [key, weight] : weights_) {
       if (weight.reported || !weight.HadGradient()) continue;
       v1::Verdict verdict = Rest(weight);
-      // A pass excludes steps with NaN, which get a separate verdict.
+      // A pass does not cover steps with NaN. They get a separate verdict.
       const bool apart = weight.poisoned > 0 && verdict.kind() == v1::Verdict::KIND_PASS;
       Report(std::move(verdict), key.second, weight, weight.step_first,
              apart ? weight.judged_last : weight.step_last, out);
@@ -178,7 +178,7 @@ class UnchangedTensor : public ScalarRule {
     }
   }
 
-  // Between steps open_, rate_ and named_ are empty. usual_ is recomputed in each.
+  // open_, rate_ and named_ are empty between steps. usual_ is recomputed in each step.
   void Persist(Archive& archive) override {
     archive.Version(3, 3);
     archive(weights_);
@@ -225,7 +225,7 @@ class UnchangedTensor : public ScalarRule {
     if (!seen.observed) return;
     weight->step_last = std::max(weight->step_last, step.step);
     if (!seen.weight) {
-      weight->known = false;  // NaN keeps its bits whatever is added
+      weight->known = false;  // NaN plus any update keeps its bits, so it is not compared
       weight->still = weight->next_to_other = weight->by_moment = weight->bare = 0;
       return;
     }
@@ -253,7 +253,7 @@ class UnchangedTensor : public ScalarRule {
     weight.known = true;
     if (!comparable || seen.poisoned) return;
     if (!seen.gradient && !stepped) {
-      // The checkpoint may hold this parameter's state without its name, unless all have names.
+      // If not all states have names, one of the unnamed ones may belong to this parameter.
       const bool open = named_ && *named_ < 1 && !seen.moment;
       weight.bare += same && open ? 1 : 0;
       return;
