@@ -170,7 +170,8 @@ class AccumulationScale : public ScalarRule {
   }
 
   std::map<uint32_t, std::map<std::string, double>> open_;  // rank -> series, for this step
-  bool own_loop_ = false;                                   // in the newest step
+  // True if the newest step has the series kShareOwnLoop.
+  bool own_loop_ = false;
   bool reported_ = false;
   uint64_t points_ = 0, divided_ = 0, unusable_ = 0, other_ = 0;
   uint64_t unshared_ = 0;  // steps of several micro-batches whose share could not be computed

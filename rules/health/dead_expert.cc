@@ -93,7 +93,7 @@ class DeadExpert : public MixtureRule {
     return std::log(e) + LogBinomialAtMost(Kept(w), 1 / e, load);
   }
 
-  // Returns the experts whose load is below the limit and too low to be chance among so many
+  // Returns the experts whose load is below the limit and too low for chance, given the number of
   // experts.
   std::vector<size_t> Dead(const MixtureWindow& w) const {
     std::vector<size_t> dead;

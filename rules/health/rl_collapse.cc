@@ -163,7 +163,7 @@ class RlCollapse : public ScalarRule {
   }
 
  private:
-  // Number of points after the collapse of an entropy, after which a rise of the reward is decided.
+  // Points after the collapse of an entropy at which the rule decides whether the reward rises.
   static constexpr uint64_t kDecided = 20;
   using Key = std::tuple<v1::Role, std::string, std::string>;  // role, layer, op
   struct Place {

@@ -103,7 +103,7 @@ constexpr RuleInfo kInfo = {"health/update-ratio",
                             kPage,
                             kOptions};
 
-constexpr double kFalseAlarmsOfRatio = 5e-3;  // 1 of 1,000 runs: below 4.8 / 1000 at 95 %
+constexpr double kFalseAlarmsOfRatio = 5e-3;  // 1 of 1,000 runs alarmed: below 4.8 / 1000 at 95 %
 constexpr size_t kMostRatioSites = size_t{1} << 16;
 
 // Values of one site in one step.
