@@ -200,8 +200,8 @@ class RecordInvalid : public Rule {
     const double wealth = up ? test.log_wealth_up() : test.log_wealth_down(kappa_);
     const double alpha = up ? test.alpha_up() : test.alpha_down();
     const RecordTest::Leader leader = up ? test.LeaderUp() : test.LeaderDown(kappa_);
-    // If `support`, the record is true, but the trainer's softmax is over more tokens than the
-    // sampler's.
+    // If `support`, the record is true, but the trainer's softmax covers tokens the sampler
+    // excludes.
     const bool support = s.drift != nullptr && s.drift->tests.record == RecordOutcome::kSupport;
     const bool maybe_cut = !up && !support && MayBeCut(s);
     FindingBuilder found(support || maybe_cut ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
