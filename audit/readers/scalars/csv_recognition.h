@@ -8,7 +8,7 @@
 
 namespace plumbline::audit {
 
-inline constexpr size_t kCsvLookRows = 64;  // from which the step's column is chosen
+inline constexpr size_t kCsvLookRows = 64;  // number of rows from which the step's column is chosen
 inline constexpr std::string_view kCsvMark = "\xEF\xBB\xBF";
 
 // PointFormat.recognise for tables.
@@ -18,12 +18,12 @@ bool IsCsv(std::string_view path, std::string_view head, const std::string& step
 
 // True for "Time", "wall_time", "timestamp": such a column orders rows without a step.
 bool IsTimeName(std::string_view name);
-// Returns true if the column has rising numbers, one in each row. `whole`: they must be whole
-// numbers.
+// Returns true if the column has a number in each row, and these increase. If `whole`, they must be
+// whole numbers.
 bool RowsRise(const std::vector<std::vector<std::string>>& rows, size_t column, char separator,
               bool whole);
-// Returns true for a history of epochs without their number: only numbers, a loss and other columns
-// of a training. A table with rates may be one of trials.
+// Returns true for a history of epochs without a column of epochs. It has only numbers, a loss and
+// other columns of a training. A table with learning rates may be of trials, so it is none.
 bool IsHistory(const std::vector<std::string>& names,
                const std::vector<std::vector<std::string>>& rows, char separator);
 
