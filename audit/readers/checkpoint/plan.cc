@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 struct FoundFile {
   PlannedFile planned;
   CheckpointPlace place;
-  std::optional<int64_t> step;  // stated by the content
+  std::optional<int64_t> step;  // step in the content
   bool readable = false;
   ShardTensors shard;
 };

@@ -24,7 +24,7 @@ struct SitedTensor {
   std::string replicas;        // see TensorState
   uint32_t call = 0;           // index among the tensors of this site
   std::optional<double> rate;  // for a parameter of an optimizer: its group's learning rate
-  // For a second moment: how its group computes and uses it.
+  // For a second moment: the parameters with which its group computes and uses it.
   std::optional<double> beta1, beta2, epsilon;
   // For a weight that shares its storage: index of the first weight in that storage.
   std::optional<size_t> shared;

@@ -178,7 +178,7 @@ bool LogParser::ParseStep(std::string_view line, bool ended, LogRecord* record) 
   return !record->values.empty() || !record->absent.empty();
 }
 
-// Gives the minimised value a name: L-BFGS prints "At iterate    1    f=  0.69", R prints "iter 10
+// Gives the minimised value a name: L-BFGS prints "At iterate    1    f=  0.69", R prints "iter  10
 // value 231.1".
 void LogParser::NameOptimum(std::string_view line, LogRecord* record) {
   const bool lbfgs = line.starts_with("At iterate ");

@@ -40,8 +40,8 @@ bool AnnouncesEvaluation(std::string_view line) {
 }
 
 // Returns the text after the logger's words, without "(for one batch)" and the last word: "Training
-// average loss" for "INFO Training average loss at". Sets *group to "output" of "objective function
-// for 'output' for".
+// average loss" for "INFO     Training average loss at". Sets *group to "output" of "objective
+// function for 'output' for".
 std::string_view NameBeforeStep(std::string_view prefix, std::string_view* group) {
   static constexpr std::string_view kWords[] = {" after", " at", " for", " in", " (for", " (at"};
   static constexpr std::string_view kParts[] = {"  ", ": ", "] ", "- ", "| ", "\t"};
