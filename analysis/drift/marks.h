@@ -58,8 +58,7 @@ inline constexpr uint64_t kFewestBelow = 100, kFewestBelowProcessed = 30, kBelow
 // If pi + mu <= 1 in tokens with pi < mu / 2, mu may be that of the likeliest token, not of the
 // sampled one.
 inline constexpr uint64_t kFewestLikeliest = 30, kOfLikeliest = 50, kLikeliestOf = 20;
-inline constexpr uint64_t kFewestLittle = 100,
-                          kLittleOfOne = 20;  // tokens that differ by a factor of 1.1
+inline constexpr uint64_t kFewestLittle = 100, kLittleOfOne = 20;  // that differ by a factor of 1.1
 
 // Both sides log the same distribution, but another one was sampled. If the sampled one is flatter,
 // the cause is a temperature above 1. If it is sharper, the cause is a temperature or a truncation,
