@@ -81,7 +81,7 @@ double Chain(const Summing& s, const std::vector<double>& x) {
   return sum;
 }
 
-// Sums groups of neighbours. A double has their sums with an error far below the unit of f32.
+// Sums groups of neighbours. In double, the error is far below the unit of f32.
 double GroupedChain(const Summing& s, const std::vector<double>& x) {
   std::vector<double> groups;
   for (size_t i = 0; i < x.size(); ++i) {
@@ -233,8 +233,7 @@ int BitsOf(double x) {
 
 bool FewOf(size_t some, size_t all) { return 20 * some <= all; }
 
-// If every result outside of the ranges was clipped to one magnitude, returns this magnitude, else
-// 0.
+// If every result outside the ranges was clipped to one magnitude, returns it, else 0.
 double CutAt(const std::vector<Element>& elements, size_t way, DType result) {
   double most = 0;
   size_t outside = 0;

@@ -153,8 +153,7 @@ class CallReplay {
     }
   }
 
-  // Tests the compensated sums that divide at the same place as the wide accumulation and are its
-  // rivals.
+  // Tests compensated sums, the rivals of a wide accumulation, if they divide at the same place.
   void RuleOutCompensated() {
     std::set<std::pair<DType, Averaging>> accepted;
     for (const MatchCounts& t : accepted_)
@@ -179,8 +178,7 @@ class CallReplay {
     return ParametersOf(ArithmeticOf(t), t.shape, ShapesOf(t));
   }
 
-  // Returns the expressions that a member computes on the first samples. Equal expressions give
-  // equal texts.
+  // Returns a member's expressions for the first samples. Equal expressions give equal texts.
   std::string Expressions(const MatchCounts& t, bool with_flush = true) {
     constexpr size_t kCompared = 64;
     const Arithmetic& a = ArithmeticOf(t);
@@ -208,8 +206,7 @@ class CallReplay {
     accepted_ = std::move(kept);
   }
 
-  // Sorts by preference for the name: first rings in the order of the rows, then trees, other
-  // orders, groups.
+  // Sorts by preference for the name: rings in the order of the rows, trees, other orders, groups.
   void SortByPreference() {
     std::stable_sort(
         accepted_.begin(), accepted_.end(),
@@ -342,8 +339,7 @@ class CallReplay {
   std::map<std::pair<int, bool>, std::shared_ptr<const SumShapes>> shapes_;
   std::vector<MatchCounts> accepted_;
   std::vector<MatchCounts> rivals_;
-  // Expressions of the first members of accepted_, without flushes.
-  std::vector<std::string> accepted_sums_;
+  std::vector<std::string> accepted_sums_;  // of the first members of accepted_, without flushes
   DistinctSamples samples_;
   bool crowded_ = false;  // some candidates were left out
 };
