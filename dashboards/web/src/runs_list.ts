@@ -1,4 +1,4 @@
-// Chooses the runs of the list and their order, from its address; and the controls that change them.
+// Chooses the runs of the list and their order from the address, and draws the controls that change them.
 import type { RunRow } from './api';
 import { h } from './dom';
 import { clean } from './format';
@@ -25,7 +25,7 @@ export function chosenAddress(of: Chosen): string {
 
 export const isQuiet = (run: RunRow): boolean => !run.worst && (run.state === 'ok' || run.state === 'done');
 
-// Returns the runs of the filter, in its order. The server's order is by severity.
+// Returns the runs that the filter accepts, in the chosen order. The server's order is by severity.
 export function chosenRuns(all: RunRow[], of: Chosen): RunRow[] {
   const words = of.text.toLowerCase().split(' ').filter(Boolean);
   const hits = all.filter((run) => (!of.state || run.state === of.state) && words.every((word) => `${run.run} ${run.word} ${run.worst?.title ?? ''} ${run.worst?.rule ?? ''}`.toLowerCase().includes(word)));
@@ -37,7 +37,7 @@ export function chosenRuns(all: RunRow[], of: Chosen): RunRow[] {
   return hits;
 }
 
-// `changed` is called after each change; the address holds it.
+// Calls `changed` after each change. The address has the choices.
 export function listBar(of: Chosen, changed: () => void): HTMLElement {
   const put = (): void => {
     of.most = PAGE;
@@ -66,7 +66,7 @@ export function moreButton(left: number, of: Chosen, draw: () => void): HTMLElem
   } }, `Show ${Math.min(left, PAGE)} more of ${left}`));
 }
 
-// Returns a name that may break after ".", "/" and "_".
+// Returns a name in which lines may break after ".", "/" and "_".
 export function breaking(text: string, most = 120): (string | HTMLElement)[] {
   return clean(text, most).split(/(?<=[./_])/).flatMap((part, i) => (i ? [h('wbr'), part] : [part]));
 }
