@@ -24,7 +24,7 @@ from ._tensors import Scratch, Unsupported, replay_stream
 from ._watching.budget import Budget
 
 _scratch = Scratch()
-_HERE = os.path.dirname(__file__)  # and below
+_HERE = os.path.dirname(__file__)  # the folder of this package; its files are below it
 
 
 class PlumblineError(RuntimeError):
@@ -86,7 +86,7 @@ class Run(Observations):
         self._strict = strict
         self._ranks = ranks
         self._pid = os.getpid()
-        self._kept = None  # the result of finish; None: not finished
+        self._kept = None  # the result of finish; None: finish was not called
         self._broken = None  # the thread whose step an exception has left
         self._step = NO_STEP
         self._next_step = 0  # number of the next step
@@ -101,7 +101,7 @@ class Run(Observations):
         self._names = {}
         self._budget = Budget(every, budget)
         self._looked_until = -1
-        self._after_step = None  # called once, when the open step has ended
+        self._after_step = None  # a function that is called once, when the open step has ended
         self._light = None  # the Light of a watch whose steps are light
         self._trainers_series = set()  # series names that the trainer records
         self._trainers_stages = set()
@@ -309,7 +309,7 @@ class Run(Observations):
             raise
         except Unsupported as error:
             self._report_error(("routing", repr(layer)), f"observe_routing({layer!r}): {error}")
-        except Exception as error:  # nothing of ours may end the trainer's step
+        except Exception as error:  # no error of this package may end the trainer's step
             self._report_error(("routing", repr(layer)), f"observe_routing({layer!r}): {error!r}")
         else:
             if status < 0:
@@ -439,7 +439,7 @@ class Run(Observations):
             encoded(thread)))  # fmt: skip
 
     def _close(self, timeout=2.0):
-        if self._kept is not None:  # closed before: the result stays
+        if self._kept is not None:  # the run was closed before: returns the first result
             return self._kept
         if self._light is not None:
             self._light.end()
@@ -455,7 +455,7 @@ class Run(Observations):
             self._kept = status >= 0
             if self._strict and status != DEADLINE_EXCEEDED:
                 self._check("finish", status)
-            elif status < 0 and status != UNAVAILABLE:  # which the library has printed
+            elif status < 0 and status != UNAVAILABLE:  # the library has printed the reason
                 print(f"plumbline: {self._library.last_error()}", file=sys.stderr)
         self._models_watched.remove()
         _endings.closed(self)

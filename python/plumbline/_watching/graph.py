@@ -3,9 +3,9 @@
 import sys
 
 _DEEPEST, _MOST_NODES = 16, 64
-_MEAN = 1  # of a reduction
-_UNSHARED = 4  # steps of several passes without a cross-entropy that are recorded
-_ENOUGH_PASSES = 3  # losses of a step: two may be two losses that are meant to add up
+_MEAN = 1  # torch's number of the reduction "mean"
+_UNSHARED = 4  # the most steps that are recorded with several passes and no cross-entropy
+_ENOUGH_PASSES = 3  # the fewest losses of a step: two may be two different losses that are added on purpose
 
 
 def cross_entropy(loss):
@@ -41,14 +41,14 @@ def mean(node):
 
 
 class Tokens:
-    """The number of tokens over which each micro-batch's loss of a loop is a mean. The evidence of
+    """Reads the number of tokens over which the loss of each micro-batch is a mean: the evidence of
     precision/loss-mean-of-means."""
 
     def __init__(self, run):
         self._run, self._units, self.several, self._classes, self._unshared = run, [], False, None, 0
 
     def backward_begins(self, loss, due):
-        """`due`: more is measured in this step."""
+        """Called when the backward pass of `loss` begins. `due`: a measurement is due in this step."""
         if self._classes is None:
             node = cross_entropy(loss)
             self._classes = 0 if node is None else classes(node)
@@ -61,14 +61,15 @@ class Tokens:
         self._units.append(unit or None)
 
     def step_ends(self, losses, passes):
-        """losses: [(series, its losses)] of the step's micro-batches, as backward got them."""
+        """Called at the end of a step. losses: [(series, its losses)] of the step's micro-batches, as backward got
+        them."""
         self.several = passes > 1
         losses = [float(loss) for loss in losses[0][1]] if len(losses) == 1 else ()
         units, self._units = self._units, []
         if len(units) == passes == len(losses) >= _ENOUGH_PASSES and None not in units:
             self._record_share(units, losses)
         elif passes > 1 and not self._classes and len(losses) == passes and self._unshared < _UNSHARED:
-            self._unshared += 1  # whether it is divided is not known: no cross-entropy is in its graph
+            self._unshared += 1  # the loss has no cross-entropy in its graph, so it is not known whether the trainer divides it
             self._run._own_scalar("trained/micro", passes)
         if len(units) != passes or None in units or len({tokens for _, tokens in units}) < 2 or not losses:
             return
@@ -79,7 +80,7 @@ class Tokens:
             record("trained/tokens", tokens)
 
     def _record_share(self, units, losses):
-        """The share of each micro-batch's mean in the gradient that the optimizer got: the evidence of
+        """Records the share of each micro-batch's mean in the gradient that the optimizer got: the evidence of
         health/accumulation-scale in the trainer's own loop."""
         shares = [loss / value for loss, (value, _) in zip(losses, units) if value > 0]
         if len(shares) == len(units) and max(shares) - min(shares) <= 1e-4 * max(shares):

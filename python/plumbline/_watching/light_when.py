@@ -7,17 +7,17 @@ from .modules import Backward
 from .words import processes
 
 _ORDERED = platform.machine().lower() in ("x86_64", "amd64")  # processors on which stores become visible in their order
-_MOST_WAITING = 32  # parameters without a gradient so far; each light step checks all of them
+_MOST_WAITING = 32  # the most parameters without a gradient so far: each light step checks all of them
 
 
 def _other_passes(watch):
-    """Returns whether the model turned out to be called by another method than forward."""
+    """Returns whether earlier steps showed that the trainer calls another method of the model than forward."""
     return watch._passes.listening and not watch._passes.expected
 
 
 def is_plain(watch):
-    """Returns whether the trainer is a plain loop: on the CPU, in one process, with one optimizer, without a
-    framework but those of which each step is known (Lightning's automatic optimization)."""
+    """Returns whether the trainer is a plain loop: on the CPU, in one process, with one optimizer. The only framework
+    allowed is one of which each step is known (Lightning's automatic optimization)."""
     if not (_ORDERED and watch.budget.governed):
         return False
     one = watch.found[0] if len(watch.found) == 1 else None

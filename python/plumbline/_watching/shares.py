@@ -8,8 +8,8 @@ from .._routers import after_forward
 from .leftover import few
 from .scaling import Scaling
 
-_ENOUGH, _FIRST = 4, 16  # steps that are recomputed; then one each time the number of steps has doubled
-_CHUNK, _MOST = 1 << 22, 1 << 30  # logits that are computed at once, to limit memory; the most that are recomputed
+_ENOUGH, _FIRST = 4, 16  # number of first steps that are recomputed; later, one step each time the number of steps has doubled
+_CHUNK, _MOST = 1 << 22, 1 << 30  # number of logits that are computed together, to limit memory; the most logits that are recomputed
 
 
 def _value(holder, name):
@@ -66,7 +66,7 @@ class Shares:
             return
         with torch.no_grad():
             self._means = [_mean(logits, labels)]
-            if labels.dim() > 1 and labels.shape[-1] > 1:  # of a causal model
+            if labels.dim() > 1 and labels.shape[-1] > 1:  # causal models shift the labels
                 self._means.append(_mean(logits[..., :-1, :], labels[..., 1:]))
 
     def backward(self, loss):
