@@ -165,8 +165,7 @@ class MoeFutureLeak : public Rule {
  private:
   static constexpr int64_t kSampled = -1;
 
-  // The key of the stored numbers of a policy that would also have given every call so far.
-  // Role, layer, op, policy.
+  // The key, (role, layer, op, policy), of stored numbers that would also have given every call.
   using Key = std::tuple<uint32_t, std::string, std::string, std::string>;
   static Key KeyOf(const SiteStep& step, const RoutingAnalysis& a) {
     return {static_cast<uint32_t>(step.role), step.site.layer(), step.site.op(), a.policy};
@@ -181,8 +180,7 @@ class MoeFutureLeak : public Rule {
     }
   }
 
-  // Training and evaluation are separate, because an evaluation may have another capacity.
-  // Role, layer, op, mode.
+  // Role, layer, op and mode: an evaluation may have another capacity than the training.
   using SiteKey = std::tuple<uint32_t, std::string, std::string, std::string>;
   static SiteKey SiteKeyOf(const SiteStep& step, const RoutingAnalysis& a) {
     return {static_cast<uint32_t>(step.role), step.site.layer(), step.site.op(),
@@ -318,8 +316,7 @@ class MoeFutureLeak : public Rule {
           "%.0f",
           a.inversions.inversions, leak.Describe(), leak.raw_bits, CapacityBits(a), HintBits(a)));
     }
-    // An own threshold also separates kept scores from refused ones, so it must not be chance that
-    // full cells hold C tokens.
+    // Own thresholds separate scores too, so it must not be chance that full cells hold C tokens.
     if (leak.luck_bits < kLuckBits && OneCellAlone(a.saturation)) return OneCell(leak.luck_bits);
     const bool enough = bits >= proof_bits_ && leak.luck_bits >= kLuckBits;
     const PairCertificate& pair = a.certificate;
@@ -386,8 +383,7 @@ class MoeFutureLeak : public Rule {
 
   double proof_bits_;
   double hint_bits_;
-  // (layer, op) -> the site's first step, or kSampled.
-  std::map<std::pair<std::string, std::string>, int64_t> unsampled_;
+  std::map<std::pair<std::string, std::string>, int64_t> unsampled_;  // a first step, or kSampled
   std::map<Key, StoredRules> stored_;
   std::map<SiteKey, CallsTogether> together_;
   std::map<SiteKey, CapacityHistory> capacities_;

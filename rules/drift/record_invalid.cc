@@ -200,8 +200,7 @@ class RecordInvalid : public Rule {
     const double wealth = up ? test.log_wealth_up() : test.log_wealth_down(kappa_);
     const double alpha = up ? test.alpha_up() : test.alpha_down();
     const RecordTest::Leader leader = up ? test.LeaderUp() : test.LeaderDown(kappa_);
-    // If `support`, the record is true, but the trainer's softmax covers tokens the sampler
-    // excludes.
+    // If `support`, the record is true, but the sampler excludes tokens that the trainer scores.
     const bool support = s.drift != nullptr && s.drift->tests.record == RecordOutcome::kSupport;
     const bool maybe_cut = !up && !support && MayBeCut(s);
     FindingBuilder found(support || maybe_cut ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
@@ -266,8 +265,7 @@ class RecordInvalid : public Rule {
     return Complete(s, found.Take());
   }
 
-  // Writes texts such as token_1: "step 3, sequence 3.0001, position 17: log pi -0.51, log mu
-  // -8.92".
+  // Writes token_1: "step 3, sequence 3.0001, position 17: log pi -0.51, log mu -8.92", and so on.
   static void FillWitness(const Extremes& extremes, google::protobuf::Struct& witness) {
     int number = 0;
     for (const auto& [value, t] : extremes.found()) {
