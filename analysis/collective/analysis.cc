@@ -5,7 +5,7 @@ namespace {
 
 using List = std::vector<std::shared_ptr<const ReductionAnalysis>>;
 
-// Keeps the joined calls alive as long as pointers to them exist.
+// Keeps the joined calls in memory as long as pointers to them exist.
 struct Shared {
   std::shared_ptr<const std::vector<JoinedReduction>> joined;
   List list;
@@ -25,7 +25,7 @@ std::shared_ptr<const ReductionAnalysis> Analyse(const JoinedReduction& joined, 
   a->replay = replay ? ReplayReduction(a->c) : JudgedColumns(a->c);
   const double postscale = joined.call_of(0).postscale();
   a->bound = CheckSumBound(a->c, a->replay, postscale == 0 ? 1 : postscale);
-  // If the results are not a plain sum, no rule judges them as one.
+  // If the results are not a plain sum, no rule judges them as a plain sum.
   a->blocked = a->bound.explanation;
   if (a->bound.postscaled)
     a->blocked =

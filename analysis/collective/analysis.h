@@ -18,25 +18,24 @@ struct ReductionAnalysis {
   std::string blocked;                      // "short-id: sentence" if the call cannot be judged
   ReductionCase c;
   ReductionReplay replay;
-  bool replayed = false;  // if false, replay has the judged columns only
+  bool replayed = false;  // if false, `replay` has only the judged columns
   SumBound bound;         // tests whether the results can be sums of the inputs
 
-  std::vector<uint32_t> ranks()
-      const;  // ranks that the verdict is about; empty means those of the step
+  std::vector<uint32_t> ranks() const;  // ranks of the verdict; empty means all ranks of the step
 
-  // Stores what WithoutValues keeps, without joined and bound: only that is kept after its step.
+  // Stores only the members that WithoutValues keeps, without joined and bound.
   void Persist(Archive& a) {
     ReductionFrame& frame = c;
     a(blocked, frame, replay, replayed);
   }
 };
 
-// Returns a copy without the values, to be kept over steps: no joined, inputs, output, offsets,
+// Returns a copy that can be kept over steps. It has no values: no joined, inputs, output, offsets,
 // shapes.
 std::shared_ptr<const ReductionAnalysis> WithoutValues(const ReductionAnalysis& a);
 
-// Of the calls of one site and step only this number is replayed, in the order of (group,
-// sequence). The 17th of 128 groups behaves as the others.
+// Limit of replayed calls of one site and step, in the order of (group, sequence). A 17th of 128
+// groups would give no new information.
 inline constexpr int kMostReplays = 16;
 
 // Returns the calls of the step for which some rank sent a sample, in JoinReductions' order.

@@ -15,7 +15,7 @@
 namespace plumbline::analysis {
 namespace {
 
-// Returns the common magnitude to which every deviating element is cut.
+// If every deviating element was clipped to one magnitude, returns this magnitude, else 0.
 double ClippedAt(const std::vector<SumColumn>& columns, const std::vector<double>& y,
                  const SumTolerance& tolerance) {
   double limit = 0;
@@ -34,8 +34,8 @@ double ClippedAt(const std::vector<SumColumn>& columns, const std::vector<double
   return cut >= 1 ? limit : 0;
 }
 
-// Returns true if every deviating element is zero and no kept sum was smaller: only the largest
-// were kept.
+// Returns true if only the largest sums were kept: every deviating element is zero, and no kept sum
+// is smaller than these.
 bool KeepsLargest(const std::vector<SumColumn>& columns, const std::vector<double>& y,
                   const SumTolerance& tolerance) {
   double largest_zeroed = 0, least_kept = INFINITY;
@@ -64,7 +64,7 @@ struct Broken {
 Broken CountBeyond(const std::vector<SumColumn>& columns, const std::vector<double>& y,
                    const SumTolerance& tolerance, bool non_finite_too) {
   Broken out;
-  double within = 0;  // the largest error among elements within their bound
+  double within = 0;  // largest error among elements within their bound
   std::vector<double> errors;
   double worst = 0;
   for (const SumColumn& column : columns) {
@@ -103,9 +103,9 @@ bool RoundsToNearest(const ReductionReplay& replay) {
          replay.runner_up.find("cut") == std::string::npos;
 }
 
-// Returns true if a factor was applied, although rounding alone could explain any result over this
-// number of ranks. The factor must be 1/N, or far from 1 with all elements following it: rounding
-// does not make every sum a third of itself.
+// Returns true if a factor was applied. Over this number of ranks, rounding alone could explain any
+// result. So the factor must be 1/N, or far from 1 and equal in all elements, because rounding does
+// not change every sum by the same large factor.
 bool ActsAsFactor(const std::vector<SumColumn>& columns, const std::vector<double>& y,
                   double factor, int ranks) {
   const double off = Residual(columns, y, factor);
@@ -114,9 +114,9 @@ bool ActsAsFactor(const std::vector<SumColumn>& columns, const std::vector<doubl
   return std::fabs(factor - 1) > 0.1 && off < 0.02;
 }
 
-// Returns true if the results follow one multiple of the exact sums within two roundings. Sums in
-// few bits deviate by more, so the results were summed accurately, stored, and then scaled. A
-// quarter of a unit is allowed for the error of the factor.
+// Returns true if the results are one multiple of the exact sums, within two roundings. Sums in few
+// bits deviate more, so these results were summed accurately, stored, and then scaled. Allows a
+// quarter of a unit for the error of the factor.
 bool FollowsTightly(const std::vector<SumColumn>& columns, const std::vector<double>& y,
                     double factor, DType result) {
   if (!(std::fabs(factor - 1) > 4 * PowerOfTwo(-FormatOf(result).precision))) return false;
@@ -133,8 +133,8 @@ bool FollowsTightly(const std::vector<SumColumn>& columns, const std::vector<dou
 }
 
 // Returns true if |y - s| < |s| over all elements, which defines a compression operator
-// (Karimireddy et al., "Error Feedback Fixes SignSGD", 2019). Unrelated values deviate by more than
-// zeros would.
+// (Karimireddy et al., "Error Feedback Fixes SignSGD", 2019). Unrelated values deviate more than
+// zeros.
 bool Contracts(const std::vector<SumColumn>& columns, const std::vector<double>& y) {
   double off = 0, all = 0;
   for (const SumColumn& column : columns) {
@@ -208,7 +208,7 @@ void PreferMajority(ReductionCase& c) {
   if (first == 0 || CountBeyond(columns, usual.values, tolerance, true).beyond > 0) return;
   std::swap(c.output, usual.values);
   std::swap(c.output_rank, usual.rank);
-  // Keep in `others` only results that differ from the new output.
+  // Keeps in `others` only results that differ from the new output.
   std::erase_if(c.others,
                 [&](const ReductionCase::Other& other) { return other.values == c.output; });
   c.differing_ranks.clear();
@@ -242,7 +242,7 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
     return bound;
   }
   if (!bound.explanation.empty() || seen.beyond == 0) return bound;
-  // The values may have been quantised: allow for the error of 8 bits with one scale per rank.
+  // The values may have been quantised, so allows the error of 8 bits with one scale per rank.
   bound.broken = seen.worst_error > QuantisedError(c) ? seen.standing_out : 0;
   if (const double limit = ClippedAt(columns, c.output, tolerance); limit != 0) {
     bound.explanation = absl::StrFormat(
@@ -255,7 +255,7 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
         "sparsified: only the largest sums are present and all other elements are zero; declare "
         "algorithm top-k";
   if (!bound.explanation.empty()) return bound;
-  // In a reduce to another rank, or a scatter, another rank has the sums.
+  // In a reduce to another rank, or in a scatter, another rank has the sums.
   const bool elsewhere =
       std::any_of(c.others.begin(), c.others.end(), [&](const ReductionCase::Other& other) {
         return CountBeyond(columns, other.values, tolerance, true).beyond == 0;

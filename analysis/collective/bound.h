@@ -1,5 +1,5 @@
-// Tests whether a collective's results can be sums of its inputs in any order of additions. If not,
-// finds what else they look like.
+// Tests whether a collective's results can be sums of its inputs, in any order of additions. If
+// not, finds another operation that explains them.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,11 @@
 
 namespace plumbline::analysis {
 
-// One result that no order of additions gives.
+// A result that no order of additions can give.
 struct BrokenSum {
   int32_t sample = -1;  // -1 if there is none
-  double y = 0;         // as recorded; may be non-finite on a rank that the others contradict
+  // Result as recorded; may be non-finite on a rank that differs from the others.
+  double y = 0;
   double exact = 0;
   double bound = 0;
 };
@@ -29,24 +30,24 @@ struct BoundedRank {
 
 // |y - s| <= c sum|x| + ulp(y), c = (N + 4) 2^(1 - p): N - 1 additions, the cast to the wire, a
 // factor and a store, each off by at most one unit (2^(1-p), for any rounding: nearest, toward
-// zero, stochastic) of p significand bits; c / (1 - c) for roundings of roundings (Higham 2002,
-// section 4.2). If the arithmetic that explains nine of ten samples rounds to nearest, the unit is
-// half as large. Elements whose magnitudes sum to more than the format's range, where sums may
-// saturate, are not compared. p is the wire's. If none was declared, p is 8, because a 16-bit wire
-// under f32 inputs is common; this is listed as an assumption.
+// zero, stochastic) of p significand bits; c / (1 - c) for repeated roundings (Higham 2002, section
+// 4.2). If the arithmetic that explains nine of ten samples rounds to nearest, the unit is half as
+// large. Elements whose magnitudes sum to more than the format's range, where sums may saturate,
+// are not compared. p is the precision of the wire dtype. If none was declared, p is 8, because f32
+// inputs are often sent in 16 bits; the verdict lists this assumption.
 struct SumBound {
   int32_t compared = 0;
-  int32_t beyond = 0;  // of the result that the replay uses
+  int32_t beyond = 0;  // number of elements beyond the bound, in the result that the replay uses
   BrokenSum worst;
   int32_t precision = 0;  // p
   bool nearest = false;
-  // Results outside the bound whose error exceeds four times that of every element within it. If
-  // values were quantised with one scale, all elements are off alike, and none stands out.
+  // Number of results outside the bound whose error exceeds four times that of every element within
+  // it. If values were quantised with one scale, all errors are similar, and none is so large.
   int32_t broken = 0;
-  // Ranks that got another result, while a strict majority of at least three ranks got the sums.
+  // Ranks with another result, if a strict majority of at least three ranks has the sums.
   std::vector<BoundedRank> ranks;
   // "short-id: sentence" if the results are the sums after an undeclared operation (one common
-  // factor, a clip), or are not a sum. Then nothing else is reported about them.
+  // factor, a clip), or are not a sum. Then no rule reports anything else about them.
   std::string explanation;
   // Every element is the sum times the postscale that the call declares.
   bool postscaled = false;
@@ -64,8 +65,8 @@ struct SumBound {
 // DDP hook that reduces in its own way is recorded as "hook" and may do anything.
 bool IsPlainSum(const std::string& algorithm);
 
-// If the first rank's results are not the sums and those of a strict majority are, makes `output`
-// the majority's and moves the first rank's to `others`.
+// If a strict majority of the ranks has the sums but the first rank does not, moves the first
+// rank's results to `others`, and makes `output` those of the majority.
 void PreferMajority(ReductionCase& c);
 
 SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, double postscale);

@@ -44,7 +44,7 @@ v1::Verdict BrokenFinding(const ReductionAnalysis& a) {
   const bool by_rank = bound.broken == 0;
   const BrokenSum& worst = by_rank ? bound.ranks.front().worst : bound.worst;
   const uint32_t rank = by_rank ? bound.ranks.front().rank : a.c.output_rank;
-  // Nothing declares that these are plain sums, and many are not: it may be a compression.
+  // Plain sums are not declared, and many results are none, so this may be a compression.
   const bool doubtful = !by_rank && 4 * bound.beyond > bound.compared && !IsPlainSum(a.c.algorithm);
   FindingBuilder found(doubtful ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_BOUNDED);
   found

@@ -1,5 +1,6 @@
-// Judges one collective as proved, bounded or biased, and a compressed one over steps. The entry
-// header of this folder: code outside includes this header alone.
+// Judges a collective: its arithmetic is proved, its results are within a bound, or they are
+// biased. Judges a compressed collective over steps. The entry header of this folder: code outside
+// includes only this header.
 #pragma once
 
 #include "analysis/collective/analysis.h"              // IWYU pragma: export

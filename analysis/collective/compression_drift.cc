@@ -19,7 +19,8 @@ double SumOf(const ReductionCase& c, int32_t column) {
 
 }  // namespace
 
-// Finds the columns of this call that hold the first call's elements, in their order.
+// Finds the columns of this call that have the elements of the first call, in the order of the
+// first call.
 bool CompressionDrift::Places(const ReductionCase& c, std::vector<int32_t>* columns) {
   std::vector<int32_t> order(c.offsets.size());
   std::iota(order.begin(), order.end(), 0);
@@ -52,7 +53,8 @@ void CompressionDrift::Take(const ReductionCase& c, int64_t step) {
   for (const int32_t column : columns) {
     sums.push_back(SumOf(c, column));
     const double y = c.output[static_cast<size_t>(column)];
-    // Squares of larger values would be infinite for the rest of the run.
+    // Ignores larger values, because their squares would make the sums infinite for the rest of the
+    // run.
     if (!(std::fabs(sums.back()) < 0x1p400) || !(std::fabs(y) < 0x1p400)) return;
   }
   last_step_ = step;
@@ -97,12 +99,12 @@ void CompressionDrift::Merge() {
   length_ *= 2;
 }
 
-// Returns four times the number of steps until a part has arrived, if each step passes on this
-// share.
+// Returns four times the number of steps after which a value has arrived, if each step passes on
+// this share of it.
 uint64_t CompressionDrift::needed() const {
   const double filled =
       values_ > 0 ? static_cast<double>(filled_) / static_cast<double>(values_) : 1;
-  // Without noise, nothing is known about it.
+  // If there is no noise, the share that a step passes on is unknown.
   const double along = squares_ > 1e-3 * energy_ ? along_ / squares_ : 0;
   const double arrives = std::clamp(std::min(filled, along), 1e-4, 1.0);
   return std::max<uint64_t>(8, static_cast<uint64_t>(std::ceil(4 / arrives)));

@@ -85,7 +85,7 @@ void CompressedSite::Take(const Key& key, const SiteStep& step,
     const std::string& algorithm = joined.call_of(0).algorithm();
     if (!joined.has_sample() || !IsCompression(algorithm)) continue;
     const auto c = DecodeReduction(joined, true);
-    if (!c.ok()) continue;  // reported for the call
+    if (!c.ok()) continue;  // the verdict on the call reports it
     const auto [found, first] = sites.try_emplace(key);
     CompressedSite& site = found->second;
     if (first) site.step_first = step.step;

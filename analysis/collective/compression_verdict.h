@@ -1,4 +1,4 @@
-// precision/collective-sum for compressed reductions over steps (compression_drift.h).
+// Implements precision/collective-sum for compressed reductions over steps (compression_drift.h).
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace plumbline::analysis {
 
-// Missing share of the persistent part from which it is a warning, and an error.
+// From this missing share of the persistent part on, the loss is a warning, or an error.
 inline constexpr double kCompressionWarning = 0.1, kCompressionError = 0.5;
 
 // Returns LEVEL_UNSPECIFIED if no loss is known.
 v1::Level CompressionLevel(const CompressionDrift& drift);
 
-// Returns a verdict without a place. `algorithm` is the declared name.
+// Returns a verdict without a place. `algorithm` is the declared algorithm.
 v1::Verdict CompressionVerdict(const CompressionDrift& drift, const std::string& algorithm);
 
-// A site with compressed reductions, over the steps of a run.
+// The state of a site with compressed reductions, over the steps of a run.
 struct CompressedSite {
   using Key = std::tuple<v1::Role, std::string, std::string>;  // role, layer, op
   using Sites = std::map<Key, CompressedSite>;
 
-  // Takes one step's calls. If a higher level is reached, reports it.
+  // Takes one step's calls. Reports if a higher level is reached.
   static void Take(const Key& key, const SiteStep& step, const std::vector<JoinedReduction>& calls,
                    Sites& sites, VerdictSink& out);
-  // Reports, at the end, what does not belong to a single step.
+  // At the run's end, reports results that do not belong to a single step.
   void JudgeRun(const Key& key, VerdictSink& out) const;
 
   void Persist(Archive& a) { a(drift, algorithm, reported, step_first, step_last, ranks); }

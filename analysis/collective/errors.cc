@@ -97,7 +97,7 @@ std::vector<Option> ComparedOptions(const ReductionCase& c, const SumTree& tree)
 SumErrors ErrorsOfOutputs(const ReductionCase& c) {
   SumErrors errors;
   const std::vector<int32_t> kinds = KindsOf(c);
-  std::vector<double> sizes(kinds.size());  // of the judged samples, by kind
+  std::vector<double> sizes(kinds.size());  // sizes of the judged samples, by kind
   for (int i = 0; i < c.samples; ++i) {
     const ExactColumn exact = ExactOf(c, i);
     if (!exact.finite) {
@@ -114,7 +114,8 @@ SumErrors ErrorsOfOutputs(const ReductionCase& c) {
 }
 
 void RelativeErrorSum::Take(const ReductionCase& c) {
-  // Sums of products of larger values would be infinite for the rest of the run.
+  // Ignores larger values, because their products would make the sums infinite for the rest of the
+  // run.
   constexpr double kLargest = 0x1p480;
   for (int i = 0; i < c.samples; ++i) {
     const ExactColumn exact = ExactOf(c, i);

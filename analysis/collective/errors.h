@@ -1,4 +1,4 @@
-// Errors of a collective's results, and of other arithmetics on the same data.
+// Computes the errors of a collective's results, and of other arithmetics on the same data.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace plumbline::analysis {
 
-// Returns the errors of the recorded outputs at all samples. Addends are the inputs rounded to the
-// wire's dtype. An average's division belongs to the exact result. Unit:
+// Returns the errors of the recorded outputs at all samples. Addends are the inputs, rounded to the
+// wire's dtype. For an average, the exact result includes the division. Unit:
 // BiasUnit(c.result_dtype()).
 SumErrors ErrorsOfOutputs(const ReductionCase& c);
 
@@ -35,7 +35,7 @@ class RelativeErrorSum {
   uint64_t n_ = 0;
   double d_ = 0;   // sum of y sign(s) - |s|
   double s_ = 0;   // sum of |s|
-  double dd_ = 0;  // squares and products
+  double dd_ = 0;  // sums of squares and products
   double ds_ = 0;
   double ss_ = 0;
 };
@@ -44,23 +44,24 @@ class RelativeErrorSum {
 struct SumMachine {
   Arithmetic arithmetic;
   enum class Order : uint8_t { kRing, kTree } order = Order::kRing;
-  const SumTree* tree = nullptr;  // kTree
+  const SumTree* tree = nullptr;  // set for kTree
   int ranks = 0;                  // divisor of an average
 
-  // If given, `largest` is set to the largest magnitude of all partial sums. `lost` counts
-  // additions that changed nothing, for chains only.
+  // If `largest` is given, sets it to the largest magnitude of all partial sums. `lost` is the
+  // number of additions that changed nothing, only for chains.
   double Run(std::span<const double> addends, int start, double* largest = nullptr,
              LostMass* lost = nullptr) const;
 };
 
-// Errors on the same inputs under another arithmetic.
+// The error of another arithmetic on the same inputs.
 struct WhatIf {
   std::string model;  // "fp32 accumulation", "bf16 tree", ...
   uint64_t samples = 0;
-  double mean = 0;  // ulp of the result, as collective-sum measures it
+  double mean = 0;  // mean error, in the unit of precision/collective-sum (ulp of the result)
   double rms = 0;
   double misrounded = 0;
-  double lost_mass = 0;  // share of sum |x| whose addition changed nothing; NaN if it is no chain
+  // Share of sum |x| whose addition changed nothing; NaN if the order is no chain.
+  double lost_mass = 0;
   void Persist(Archive& a) { a(model, samples, mean, rms, misrounded, lost_mass); }
 };
 std::vector<WhatIf> WhatIfTable(const ReductionCase& c, std::span<const int32_t> columns);

@@ -12,7 +12,7 @@ namespace {
 constexpr int kMostRanks = 2048;
 constexpr int kColumns = 256;
 
-// SplitMix64 and Box-Muller: equal numbers on every host.
+// Draws normal numbers with SplitMix64 and Box-Muller, so that they are equal on every host.
 class Normals {
  public:
   explicit Normals(uint64_t seed) : state_(seed) {}
@@ -100,7 +100,7 @@ GrownBias Simulate(const SumMachine& machine, DType wire, DType result, uint32_t
   return out;
 }
 
-// Returns the accepted class's way of summing over another number of ranks.
+// Returns the sum of the accepted class, for another number of ranks.
 SumMachine MachineFor(const ReductionReplay& replay, int ranks, std::vector<NamedTree>& trees) {
   SumMachine m;
   m.arithmetic = replay.arithmetic;
@@ -134,7 +134,7 @@ RankGrowth GrowReduction(const ReductionCase& c, const ReductionReplay& replay) 
   RankGrowth growth;
   const std::vector<Spread> spreads = SpreadsOf(c, replay.columns);
   if (spreads.empty()) return growth;
-  // If groups of G ranks add their sums, there are as many narrow partial sums as groups.
+  // If groups of G ranks are summed first, only the sums of groups are narrow partial sums.
   const int group = std::max(1, replay.arithmetic.group);
   for (int ranks = 2 * c.ranks; ranks <= kMostRanks; ranks *= 2) {
     std::vector<NamedTree> trees;

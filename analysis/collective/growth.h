@@ -1,4 +1,4 @@
-// Simulates, without measurements, a collective's sums over more ranks.
+// Simulates a collective's sums over more ranks than were measured.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,19 @@ struct GrownBias {
 };
 
 struct RankGrowth {
-  std::vector<GrownBias> tried;  // N doubled up to 2,048, until the budget is exceeded
-  // Returns the number of ranks at which the bias first exceeds the budget. If it does not up to
-  // the last one tried, returns 0.
+  std::vector<GrownBias> tried;  // results for N doubled up to 2,048, until the budget is exceeded
+  // Returns the smallest tried number of ranks whose bias exceeds the budget, or 0 if there is
+  // none.
   int breaks_at() const;
   void Persist(Archive& a) { a(tried); }
 };
 
-// Draws normal addends with the mean and the deviation over ranks of the sampled elements. Sums
-// them as the accepted class does: rings from any start, trees, groups. Deterministic.
+// Draws normal addends whose mean and deviation over ranks are those of the sampled elements. Sums
+// them like the accepted class: rings from any start, trees, groups. Deterministic.
 RankGrowth GrowReduction(const ReductionCase& c, const ReductionReplay& replay);
 
-// Predicts from a call alone: addends c (1 + 0.3 normal), c log-normal, in a ring of that dtype.
+// Predicts the bias without sampled values: addends c (1 + 0.3 normal) with log-normal c, in a ring
+// of this dtype.
 GrownBias PredictRing(DType dtype, int ranks);
 
 }  // namespace plumbline::analysis

@@ -1,4 +1,4 @@
-// The note on a collective whose partial sums have 16 bits and show no bias yet.
+// Returns the note on a collective whose partial sums have 16 bits but show no bias yet.
 #pragma once
 
 #include "analysis/collective/reduction_statistics.h"

@@ -23,14 +23,13 @@ void ReductionStatistics::Note(const SiteStep& step) {
   }
 }
 
-// Two streams of errors: one of calls that a candidate arithmetic explains, and one of the others.
-// The results of the second may be no sums at all (clipped, dropped, compressed), so `likeness`
-// tests that.
+// Uses two streams of errors: calls that a candidate arithmetic explains, and other calls. Results
+// of the latter may not be sums at all (clipped, dropped, compressed), so `likeness` tests that.
 void ReductionStatistics::Take(const SiteStep& step,
                                const std::vector<std::shared_ptr<const ReductionAnalysis>>& all) {
   Note(step);
   // Calls of one step share their sampled indices, and often their values (groups that hold
-  // copies), so only the first is used. If a restart repeats a step, the step was already taken.
+  // copies), so only the first is used. A step that a restart repeats was already taken.
   bool taken = bias_step_ && step.step <= *bias_step_;
   for (const auto& a : all) {
     if (!a->blocked.empty()) {
@@ -38,8 +37,8 @@ void ReductionStatistics::Take(const SiteStep& step,
       continue;
     }
     ++calls;
-    // Additional information for a verdict: other arithmetics on the same inputs, and how the error
-    // grows with the ranks if partial sums are narrow.
+    // Adds information for a verdict: other arithmetics on the same inputs, and, if partial sums
+    // are narrow, the growth of the error with the number of ranks.
     if (a->replayed) {
       if (what_if.empty()) what_if = WhatIfTable(a->c, a->replay.columns);
       last = WithoutValues(*a);
@@ -76,7 +75,8 @@ void ReductionStatistics::Block(const std::string& reason) {
   blocked.try_emplace(IdOf(reason), reason);
 }
 
-// The reason for not reporting a bias was already reported as an inconclusive verdict.
+// Returns true if the reason for not reporting a bias was already reported as an inconclusive
+// verdict.
 bool ReductionStatistics::excused() const {
   return reported_blocked.contains(IdOf(likeness.Explanation()));
 }
@@ -85,8 +85,8 @@ bool ReductionStatistics::unlike_sums() const {
   return !likeness.Explains(unknown.mean(), unknown.half_width());
 }
 
-// Returns the stream whose bias a finding may name, or nullptr. Calls that no candidate explains
-// count only if the newest call is one of them and they look like sums.
+// Returns the stream whose bias a finding may report, or nullptr. The stream of unexplained calls
+// counts only if the newest call is one of them, and if they look like sums.
 const BiasStream* ReductionStatistics::accused() const {
   const BiasSide known = stream.interval_side(), other = unknown.interval_side();
   const bool of_unknown = &of_last() == &unknown && other != BiasSide::kNone && !unlike_sums();
@@ -98,14 +98,15 @@ const BiasStream& ReductionStatistics::of_last() const {
   return last != nullptr && !last->replay.explained ? unknown : stream;
 }
 
-// Returns the mixture of both streams' bets, which is an e-value whichever of them is biased.
+// Returns the mixture of the bets of both streams. It is a valid e-value, whichever stream is
+// biased.
 double ReductionStatistics::log_wealth() const {
   const double a = std::log(kOfKnown) + stream.log_wealth();
   const double b = std::log(1 - kOfKnown) + unknown.log_wealth();
   return std::max(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
-// Takes calls without sampled values: their width and size are still known.
+// Takes calls without sampled values, whose width and size are still known.
 void ReductionStatistics::TakeCalls(const std::vector<JoinedReduction>& all) {
   for (const JoinedReduction& joined : all) {
     if (joined.has_sample()) continue;
@@ -131,7 +132,7 @@ std::string ReductionStatistics::ModelText() const {
 }
 
 std::string ReductionStatistics::ModelText(const ReductionReplay& r) {
-  // Nothing is explained, but one of the known models fits every sample.
+  // No candidate was accepted, but one of the known models fits every sample.
   if (!r.explained && !r.runner_up.empty() &&
       r.runner_up_matches == static_cast<int32_t>(r.columns.size())) {
     return absl::StrFormat("among the known models only a %s gives these sums on all %d samples",

@@ -19,11 +19,11 @@ namespace plumbline::analysis {
 
 class ReductionStatistics {
  public:
-  // `alpha` is the site's share of the run's.
+  // `alpha` is the site's share of the run's alpha.
   explicit ReductionStatistics(double alpha)
       : stream(kOfKnown * alpha), unknown((1 - kOfKnown) * alpha) {}
 
-  // Takes one step's calls. If a step was taken before (a restart repeats it), ignores it.
+  // Takes one step's calls. Ignores a step that was taken before, because a restart repeats it.
   void Take(const SiteStep& step,
             const std::vector<std::shared_ptr<const ReductionAnalysis>>& calls);
   // Takes calls without a sample: their dtype and group size.
@@ -31,52 +31,55 @@ class ReductionStatistics {
 
   bool judged() const { return last != nullptr; }
   // Fills the details: the keys of the contract, bias, what_if, growth. The model is that of
-  // `replay`; if it is null, that of the last judged call.
+  // `replay`, or if `replay` is null, of the last judged call.
   void Describe(google::protobuf::Struct& details, const ReductionReplay* replay = nullptr) const;
   std::vector<std::string> Assumptions() const;
   // Returns a text such as "bf16 ring starting at rank 3: 64 of 64 samples; the only match among
   // the candidates (...)".
-  std::string ModelText() const;  // for the last call
+  std::string ModelText() const;  // Describes the model of the last call.
   static std::string ModelText(const ReductionReplay& replay);
   const char* unit() const;
-  // Returns the stream whose bias is that of an arithmetic: one that gives the results' bits, or an
-  // unknown one that would be as biased in any order (reported while such calls arrive). If both
-  // are biased, returns the worse. If none is, returns nullptr.
+  // Returns the stream whose bias an arithmetic causes: an arithmetic that gives the results' bits,
+  // or an unknown one that would be as biased in any order (reported as long as such calls arrive).
+  // If both streams are biased, returns the worse one. If none is, returns nullptr.
   const BiasStream* accused() const;
-  bool unlike_sums() const;  // True if `unknown` is biased as no known sum is.
-  // The step since which partial sums are narrow: the first that shows it, not the first judged.
+  bool unlike_sums() const;  // True if `unknown` has a bias that no known sum has.
+  // Returns the first step that shows narrow partial sums. It may be later than the first judged
+  // step.
   int64_t narrow_since() const { return narrow_first.value_or(step_first); }
-  // Returns " Since step 40; in step 36 ...". If the first judged step shows it, returns an empty
-  // text and adds no keys.
+  // Returns a text such as " Since step 40; in step 36 ...". If the first judged step already shows
+  // narrow partial sums, returns "".
   std::string SinceText() const;
   void DescribeSince(google::protobuf::Struct& details) const;
-  const BiasStream& of_last() const;      // the stream that contains the last call
-  double log_wealth() const;              // an e-value of "no bias", for e-BH
-  void Block(const std::string& reason);  // "short-id: sentence"; keeps the first reason of each id
-  bool excused() const;  // true if the results look like something else, and this was reported
+  const BiasStream& of_last() const;  // Returns the stream that contains the last call.
+  double log_wealth() const;          // Returns ln of the e-value of "no bias", for e-BH.
+  // `reason` is "short-id: sentence". Keeps the first reason of each id.
+  void Block(const std::string& reason);
+  bool excused() const;  // True if the results are not sums, and this was reported.
 
-  // Errors of calls whose bits a candidate gives, and of the others. They are separate, because an
-  // operation on the results of some steps (a clip that only large ones reach) is no bias of the
-  // arithmetic in the other steps.
+  // Errors of calls whose bits a candidate gives, and of other calls. They are separate, because an
+  // operation on the results of some steps (a clip that only large ones reach) is not a bias of the
+  // arithmetic in other steps.
   BiasStream stream, unknown;
-  SumLikeness likeness;  // of the calls that no candidate explains, from the first bias on
-  // Calls without their values: the last replayed one of the newest step; the last explained one;
-  // the one that `growth` uses.
+  SumLikeness likeness;  // likeness of calls that no candidate explains, from the first bias on
+  // Calls without their values. `last`: last replayed call of the newest step. `explained`: last
+  // explained call. `narrow`: the call that `growth` uses.
   std::shared_ptr<const ReductionAnalysis> last, explained, narrow;
-  std::vector<WhatIf> what_if;       // of the first judged call
-  std::optional<RankGrowth> growth;  // of the first narrow model
+  std::vector<WhatIf> what_if;       // results of other arithmetics for the first judged call
+  std::optional<RankGrowth> growth;  // growth for the first narrow model
   // The first step with a proved narrow model, and the last one before it whose sums a wide model
-  // explains. The steps between were not sampled, or did not decide.
+  // explains. The steps between were not sampled, or did not decide it.
   std::optional<int64_t> narrow_first, wide_last;
-  uint64_t calls = 0;                          // judged calls; one per step is in the stream
-  std::map<std::string, std::string> blocked;  // the first reason of each id
+  // Number of judged calls; one per step is in a stream.
+  uint64_t calls = 0;
+  std::map<std::string, std::string> blocked;  // id -> first reason
   std::set<std::string> reported_blocked;
   v1::Level reported = v1::LEVEL_UNSPECIFIED;
-  bool reported_broken = false;  // results that no order of additions gives
+  bool reported_broken = false;  // results that no order of additions can give were reported
   int64_t step_first = 0;
   int64_t step_last = 0;
   std::set<uint32_t> ranks;
-  // From calls alone.
+  // These come from calls, also without samples.
   DType wire = DType::kUnspecified;
   uint32_t group_size = 0;
   uint64_t sampleless_calls = 0;
@@ -90,11 +93,11 @@ class ReductionStatistics {
   }
 
  private:
-  static constexpr double kOfKnown = 7.0 / 8;  // of alpha
+  static constexpr double kOfKnown = 7.0 / 8;  // share of alpha for the stream of explained calls
   void Note(const SiteStep& step);
   void NoteWidth(int64_t step, const ReductionReplay& replay);
   bool any_ = false;
-  std::optional<int64_t> bias_step_;  // the newest step in a stream
+  std::optional<int64_t> bias_step_;  // newest step that is in a stream
 };
 
 }  // namespace plumbline::analysis

@@ -11,13 +11,13 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr int kFewestWithin = 8;     // results that are their sums, or
+constexpr int kFewestWithin = 8;     // results that are their sums, or else
 constexpr int kFewestSaturated = 3;  // saturated ones, whose sums differ
 
 // The sum of one element before any division.
 struct LargeSum : SumColumn {
   double opposite = 0;  // sum |x| of the addends whose sign differs from that of the sum
-  double error = 0;     // of any order of additions whose partial sums are finite
+  double error = 0;     // error bound for any order of additions whose partial sums are finite
 };
 
 class Saturation {
@@ -63,7 +63,7 @@ class Saturation {
     out.exact = sum.Value();
     out.opposite = out.exact > 0 ? out.mass - positive : positive;
     out.error = tolerance_.Of(out);
-    // Partial sums of inputs that are divided first are not limited.
+    // The limit holds only if inputs are not divided first.
     if (!c_.average()) out.error = std::min(out.error, absolute_);
     return out;
   }
@@ -110,7 +110,7 @@ class Saturation {
   const DType dtype_;
   const double limit_;
   const SumTolerance tolerance_;
-  double absolute_ = 0;  // the largest error of finite partial sums
+  double absolute_ = 0;  // largest error of finite partial sums
   std::vector<double> factors_;
   double factor_ = 1;
   std::vector<LargeSum> sums_;

@@ -41,9 +41,9 @@ SumTolerance::SumTolerance(const ReductionCase& c, int precision, bool nearest)
   const double unit = PowerOfTwo((nearest ? 0 : 1) - precision);
   const double terms = (c.ranks + 4) * unit;
   // If additions round to nearest, the bound needs no second order in the additions (Jeannerod and
-  // Rump 2013). The four other roundings bring it.
+  // Rump 2013). The four other roundings add it.
   factor_ = nearest ? terms * (1 + 8 * unit) : terms < 1 ? terms / (1 - terms) : INFINITY;
-  // Subnormals of every operand, flushed or not.
+  // Covers subnormals of every operand, flushed or not.
   floor_ = (c.ranks + 2) * PowerOfTwo(FormatOf(c.wire_dtype).min_exponent);
 }
 

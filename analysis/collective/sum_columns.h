@@ -1,4 +1,4 @@
-// The elements of one call with their exact sums, and how far a computed sum may be from them.
+// The elements of one call with their exact sums, and bounds for the errors of computed sums.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,18 @@ inline double DotProduct(const ElementValues& a, const ElementValues& b) {
   return sum;
 }
 
-constexpr size_t kFewestOfFactor = 8;  // elements that must agree on a common factor
+constexpr size_t kFewestOfFactor = 8;  // number of elements that must have the same factor
 
 // One element: the exact result and the bound of its error.
 struct SumColumn {
   int32_t sample = -1;
   double exact = 0;
-  double mass = 0;  // sum |x|; an average divides it
+  double mass = 0;  // sum |x|, divided for an average
 };
 
 // Returns true if the dtype of the partial sums is known: declared, or at most 16 bits.
 bool KnowsWire(const ReductionCase& c);
-// Returns the significand bits of the wire. If it is not known, those of bf16 at most.
+// Returns the significand bits of the wire dtype. If it is not known, at most those of bf16.
 int BoundPrecision(const ReductionCase& c);
 
 // Returns columns with finite inputs whose summed magnitudes stay within the wire's range.
@@ -46,7 +46,8 @@ class SumTolerance {
   double floor_;
 };
 
-// Returns true if all results are within the bound of `scale` times the sum. `y` is by sample.
+// Returns true if all results are within the bound of `scale` times the sum. `y` has one value per
+// sample.
 bool Fits(const std::vector<SumColumn>& columns, const std::vector<double>& y, double scale,
           const SumTolerance& tolerance);
 

@@ -17,13 +17,13 @@ namespace {
 
 enum class Averages { kAfter, kBefore, kMultipliedBefore, kMultipliedAfter };
 
-// How partial sums may be rounded.
+// One way of rounding partial sums.
 struct Summing {
   DType partial = DType::kBF16;
   RoundingMode rounding = RoundingMode::kNearestEven;
   bool tree = false;
   Averages averages = Averages::kAfter;
-  int group = 1;  // this number of ranks is first added in f32
+  int group = 1;  // number of ranks that are first added in f32
 };
 
 std::string WordsOf(const Summing& s, bool average) {
@@ -38,8 +38,8 @@ std::string WordsOf(const Summing& s, bool average) {
                       average ? kAverages[static_cast<size_t>(s.averages)] : "");
 }
 
-// f32 sums show no bias in the unit in which biases are judged. If there is one, values were cast
-// to a narrower format.
+// Lists the ways to try. Sums in f32 have no visible bias in the unit in which biases are judged.
+// If there is a bias, values were cast to a narrower format.
 std::vector<Summing> SummingsFor(const ReductionCase& c) {
   std::vector<DType> partials = {c.wire_dtype};
   if (FormatOf(c.wire_dtype).precision >= 24) partials = {DType::kBF16, DType::kF16};
@@ -81,7 +81,7 @@ double Chain(const Summing& s, const std::vector<double>& x) {
   return sum;
 }
 
-// Sums groups of neighbours. A double holds their sums to far below an f32's unit.
+// Sums groups of neighbours. In double, the error is far below the unit of f32.
 double GroupedChain(const Summing& s, const std::vector<double>& x) {
   std::vector<double> groups;
   for (size_t i = 0; i < x.size(); ++i) {
@@ -92,7 +92,7 @@ double GroupedChain(const Summing& s, const std::vector<double>& x) {
   return Chain(s, groups);
 }
 
-// Sums addends that have entered; overwrites them.
+// Sums addends that are already rounded and scaled. Overwrites them.
 double Sum(const Summing& s, std::vector<double>& x) {
   if (s.group > 1) return GroupedChain(s, x);
   if (!s.tree) return Chain(s, x);
@@ -104,7 +104,7 @@ double Sum(const Summing& s, std::vector<double>& x) {
   return x[0];
 }
 
-// SplitMix64: equal orders on every host.
+// Draws orders with SplitMix64, so that they are equal on every host.
 class Orders {
  public:
   explicit Orders(size_t n) : rows_(n) { std::iota(rows_.begin(), rows_.end(), 0); }
@@ -125,13 +125,13 @@ class Orders {
   uint64_t state_ = 1;
 };
 
-// The range of one way's sums of one element.
+// The range of sums of one element, for one way of rounding.
 struct Span {
   double low = INFINITY, high = -INFINITY;
-  double error = 0;                           // mean, in the unit of biases
-  double least = INFINITY, most = -INFINITY;  // of the errors, in the same unit
+  double error = 0;                           // mean error, in the unit of biases
+  double least = INFINITY, most = -INFINITY;  // range of the errors, in the same unit
   double place = 0;                           // V of the result
-  // Number of sums closer to the exact one than the result, equally close, farther.
+  // Number of sums that are closer to the exact sum than the result, equally close, and farther.
   int nearer = 0, as_near = 0, farther = 0;
   bool finite = true;
 
@@ -146,7 +146,7 @@ struct Span {
     as_near += off == own;
     farther += off > own;
   }
-  // Takes the error of one of them.
+  // Takes the error of one of these sums.
   void TakeError(double e) {
     error += e / SumLikeness::kOrders;
     least = std::min(least, e);
@@ -154,7 +154,7 @@ struct Span {
   }
   double nearest() const { return nearer == 0 ? 1.0 / (1 + as_near) : 0; }
   double farthest() const { return farther == 0 ? 1.0 / (1 + as_near) : 0; }
-  // Returns true within three times the span, plus an ulp.
+  // Returns true if `y` is within three times the span, plus an ulp.
   bool Holds(double y, DType result) const {
     const double room = high - low + UlpOf(std::max(std::fabs(low), std::fabs(high)), result);
     return y >= low - room && y <= high + room;
@@ -164,7 +164,7 @@ struct Span {
 struct Element {
   int32_t sample = -1;
   double y = 0, exact = 0;
-  std::vector<Span> spans;  // by way
+  std::vector<Span> spans;  // one span per way of rounding
 };
 
 // If a value is not finite, `spans` of the result is empty.
@@ -233,7 +233,7 @@ int BitsOf(double x) {
 
 bool FewOf(size_t some, size_t all) { return 20 * some <= all; }
 
-// Returns the magnitude at which every result outside was cut. If there is none, returns 0.
+// If every result outside the ranges was clipped to one magnitude, returns it, else 0.
 double CutAt(const std::vector<Element>& elements, size_t way, DType result) {
   double most = 0;
   size_t outside = 0;
@@ -246,7 +246,7 @@ double CutAt(const std::vector<Element>& elements, size_t way, DType result) {
   return outside > 1 ? most : 0;
 }
 
-// Returns the factor with which the results are sums. If there is none, returns 0.
+// If the results, divided by one factor, are sums, returns this factor, else 0.
 double FactorOf(const std::vector<Element>& elements, size_t way, DType result) {
   double products = 0, squares = 0, largest = 0;
   for (const Element& e : elements) largest = std::max(largest, std::fabs(e.exact));
@@ -281,7 +281,7 @@ std::string ExplanationFor(const ReductionCase& c, const std::vector<Element>& e
            "reduce to another rank, a scatter); record the output on the rank that gets it";
   }
   const DType result = c.result_dtype();
-  // A way with wide spans hides a cut, but the narrowest one shows it.
+  // A way of rounding with wide spans hides a clip, so tries all ways.
   double limit = 0;
   for (size_t w = 0; w < elements.front().spans.size() && limit == 0; ++w)
     limit = CutAt(elements, w, result);
@@ -316,7 +316,7 @@ void SumLikeness::Take(const ReductionCase& c, std::span<const int32_t> columns)
     }
   }
   if (ways_.size() != all.size())
-    return;  // the site's wire changed; only the first one's is judged
+    return;  // the wire dtype of the site changed; only calls with the first one are judged
   const size_t most = std::min<size_t>(
       std::max<size_t>(kAddends / static_cast<size_t>(c.ranks), 16), kEnough - elements_);
   const size_t stride = (columns.size() + most - 1) / most;

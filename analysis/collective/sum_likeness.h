@@ -1,41 +1,44 @@
-// Tests whether results that no candidate explains look like sums of their addends with rounded
-// partial sums.
+// Tests whether results that no candidate explains are distributed like sums of their addends with
+// rounded partial sums.
 //
-// A bias points to the accumulator. But a clip, a compression, or a buffer that was never reduced
-// is biased too, and over many ranks the bound that holds for every order (collective/bound.h)
-// excludes almost nothing. Sums in few bits can be recognised although their order is not known.
-// Let the addends be exchangeable over ranks. Then an order that was chosen without reading the
-// values gives a result with the same distribution as a random order. So each element is summed in
-// kOrders random orders, for every listed way of rounding partial sums. A result lies outside their
-// range with a probability of at most 2 / (kOrders + 1), and outside three times the range, plus an
-// ulp, practically never. One in twenty may.
+// A bias is evidence against the accumulator. But a clip, a compression, or a buffer that was never
+// reduced also has a bias. Over many ranks, the bound that holds for every order
+// (collective/bound.h) excludes almost nothing. Sums in few bits can be recognised even if their
+// order is not known. Let the addends be exchangeable over ranks. Then an order that was chosen
+// without reading the values gives a result with the same distribution as a random order. So each
+// element is summed in kOrders random orders, for every listed way of rounding partial sums. A
+// result is outside their range with a probability of at most 2 / (kOrders + 1), and practically
+// never outside three times the range, plus an ulp. The test allows one result in twenty to be
+// outside.
 //
-// Wide ranges contain much that is no sum. Over 256 bf16 ranks, sums toward zero are so far apart
-// that a good sum, cut to a third of the largest, lies among them. So the results must also be
-// distributed among the kOrders sums as these are among each other:
+// If ranges are wide, values that are not sums may also be within them. Over 256 bf16 ranks, sums
+// toward zero differ so much that a good sum, clipped to a third of the largest, is among them. So
+// the results must also be distributed among the kOrders sums as these are among each other:
 // - V = (sums below y + half of those equal + 1/2) / (kOrders + 1) - 1/2, multiplied by the sum's
 //   sign, is uniform on its 20 places: mean 0 and variance at most 1/12, |V| of mean 1/4 and
-//   variance at most 1/48 (ties make them smaller). It is independent of the addends. So if it is
-//   multiplied by +1 where |s| is above the call's median and by -1 where it is below, its mean is
-//   0 too. Each within kBiasDeviations.
-// - y is the closest of the 20 to the exact sum with probability 1/20, and the farthest too (if k
-//   tie, each counts 1/k). A share q of n has a probability of at most e^(-n KL(q, 1/20))
-//   (Hoeffding 1963); e^-kSurprise is allowed.
+// variance at most 1/48 (ties make them smaller). It is independent of the addends. So its mean is
+// also 0 if it is multiplied by +1 for |s| above the call's median and by -1 for |s| below it. Each
+// mean must be within kBiasDeviations.
+// - y is the closest of the 20 to the exact sum with probability 1/20, and the farthest with the
+// same probability (if k are equal, each counts 1/k). A share q of n has a probability of at most
+// e^(-n KL(q, 1/20)) (Hoeffding 1963); the limit is e^-kSurprise.
 //
-// If good sums were partly modified, they are the closest too often, at the ranges' ends, or on one
-// side where they are large and on the other where they are small.
+// If good sums were partly modified, they are too often the closest ones, or at the ends of the
+// ranges, or large ones are on one side and small ones on the other.
 //
-// The results must not all lie on a coarser grid than the partial sums' (by two bits or more). If
-// they do, they were rounded again after the sum, perhaps to 8 bits.
+// The results must not all be on a grid that is coarser than that of the partial sums by two bits
+// or more. If they are, they were rounded again after the sum, perhaps to 8 bits.
 //
 // Finally, the sums of one element in different orders must differ by less than their bias. Over
-// 256 cancelling ranks, sums toward zero are a fifth short in the mean and differ by half, so any
-// operation that removes a fifth of a result looks like one of them. (The range of 19 orders is 3.7
-// standard deviations.) If the order is known, it is a candidate and is replayed bit for bit.
+// 256 ranks whose values cancel, sums toward zero are on average a fifth too small and differ by
+// half. So any operation that removes a fifth of a result looks like one of them. (The range of 19
+// orders is 3.7 standard deviations.) If the order is known, it is a candidate, and is replayed bit
+// for bit.
 //
-// A way explains a bias if the results are distributed among its sums, and its own sums are at
-// least as biased, by both intervals. If no way does, the bias is not that of a known sum, and no
-// finding is made. The same holds if unlike ranks were added in an order of their own.
+// A way of rounding explains a bias if the results are distributed like its sums, and if its own
+// sums are at least as biased, by both intervals. If no way explains it, the bias is not that of a
+// known sum, and there is no finding. There is also none if ranks with different values were added
+// in an order that depends on the values.
 #pragma once
 
 #include <array>
@@ -51,18 +54,18 @@ namespace plumbline::analysis {
 
 class SumLikeness {
  public:
-  // Takes one call that no candidate explains, and its judged columns. From kEnough elements on,
-  // nothing is added, so work and state are bounded.
+  // Takes one call that no candidate explains, and its judged columns. Adds nothing from kEnough
+  // elements on, so that work and state are bounded.
   void Take(const ReductionCase& c, std::span<const int32_t> columns);
 
-  // Returns true if some way of summing is as biased as `mean`, whose interval is mean ±
+  // Returns true if some way of rounding has a bias of at least `mean`, whose interval is mean ±
   // `half_width`, in the unit in which biases are judged.
   bool Explains(double mean, double half_width) const;
-  // Returns the way that does, such as "bf16 partial sums, one after the other". If there is none,
-  // returns an empty string.
+  // Returns the name of this way, such as "bf16 partial sums, one after the other", or "" if there
+  // is none.
   std::string Words(double mean, double half_width) const;
-  // Returns "short-id: sentence" on what the results look like instead. Before the first call,
-  // returns an empty string.
+  // Returns "short-id: sentence" with another operation that may explain the results. Before the
+  // first call, returns "".
   std::string Explanation() const;
   bool any() const { return elements_ > 0; }
 
@@ -78,7 +81,7 @@ class SumLikeness {
   struct Way {
     std::string words;
     uint64_t outside = 0;
-    double sum = 0;  // sums of the elements' mean errors, and of their squares
+    double sum = 0;  // sum of the elements' mean errors, and of their squares
     double squares = 0;
     double range = 0;   // sum over elements of the range of one element's errors
     double places = 0;  // sums of V, of |V|, and of V times ±1 by the size of the sum
@@ -86,14 +89,15 @@ class SumLikeness {
     double turned = 0;
     double nearest = 0;  // sums of 1/k
     double farthest = 0;
-    int32_t precision = 0;  // of the way's partial sums
+    int32_t precision = 0;  // precision of the partial sums
     void Persist(Archive& a) {
       a(words, outside, sum, squares, range, places, apart, turned, nearest, farthest, precision);
     }
   };
 
   static constexpr double kSurprise = 13.8;  // ln 10^6
-  // Number of results; the probability that all have two bits to spare is 4^-16.
+  // Number of results; the probability that all of them are on such a coarser grid by chance is
+  // 4^-16.
   static constexpr uint64_t kFewOnGrid = 16;
 
   bool Fits(const Way& way) const;
@@ -103,7 +107,7 @@ class SumLikeness {
 
   std::vector<Way> ways_;
   uint64_t elements_ = 0;
-  int32_t bits_ = 0;  // most significand bits that any result needs
+  int32_t bits_ = 0;  // largest number of significand bits that a result needs
   std::string explanation_;
 };
 

@@ -57,8 +57,8 @@ constexpr char kKeepIds[] =
     "different tokens. Check chat templates between turns, and tool calls that are parsed and "
     "printed.";
 
-// Prompts of later turns hold other ids than were logged, and the tokens after them have most of
-// the drift.
+// Tests whether prompts of later turns have other ids than were logged, and the tokens after them
+// have most of the drift.
 Named OtherPrompt(const DriftStatistics& s) {
   constexpr double kFewest = 3;
   const auto broken = static_cast<double>(s.turns.retokenised);
@@ -73,7 +73,8 @@ Named OtherPrompt(const DriftStatistics& s) {
       kKeepIds);
 }
 
-// Numbers of far outliers above and below. `found`: they lie on one side, over a bulk that agrees.
+// Numbers of far outliers above and below. `found`: the outliers are on one side, and the other
+// tokens agree.
 struct FarOff {
   uint64_t above = 0, below = 0;
   bool found = false;
@@ -125,8 +126,8 @@ Named Temperature(const DriftStatistics& s, const DriftTests& tests) {
       words += absl::StrFormat(", or the rollout has %.3g", 1 / (1 - c));
     return Name(kByBothSlopes, std::move(words), fix);
   }
-  // Uses the sign alone. Nothing else moves d with log mu while the record fails upward, or while
-  // it holds and the slope explains most of d.
+  // Uses only the sign. If the record fails upward, or if it holds and the slope explains most of
+  // d, only a temperature makes d depend on log mu.
   if (!(mark.fit.r2 >= kSignExplains) && tests.record != RecordOutcome::kUp) return {};
   return Name(kBySign,
               absl::StrFormat("d changes with log mu (slope %+.3g, R^2 %.2f)%s", mark.fit.slope,
@@ -163,7 +164,7 @@ Named Truncated(const DriftStatistics& s, const DriftTests& tests) {
       kMaskBoth);
 }
 
-// Both sides log the same distribution, but another one was sampled.
+// The cause if both sides log the same distribution, but another one was sampled.
 Named NotSampled(const DriftStatistics& s, const DriftTests& tests) {
   if (!tests.sampler_failed() || tests.record_failed()) return {};
   const bool t = s.declared.states_temperature(), cut = s.declared.states_truncation();
@@ -192,8 +193,8 @@ constexpr char kEmptyCache[] =
     "Empty the engine's prefix cache with every weight update (vLLM: reset_prefix_cache; SGLang: "
     "flush_cache).";
 
-// Growth that restarts undo is half of the mark. If it is present, a weaker dependence on the cache
-// is enough.
+// The mark has two parts: growth that ends at restarts, and dependence on the cache. If the first
+// part is present, a weaker dependence is enough.
 Named StaleCache(const DriftStatistics& s, const Sawtooth& sawtooth) {
   const SlopeFit fit = s.on_cached.Fit();
   // Cached tokens must contribute most of the mean.
@@ -208,8 +209,9 @@ Named StaleCache(const DriftStatistics& s, const Sawtooth& sawtooth) {
               kEmptyCache);
 }
 
-// A cache that outlives updates causes this. A tensor that every update skips, or scales that age,
-// may cause it too. If d does not depend on the cached tokens, it is one of those.
+// A cache that outlives updates causes this growth. A tensor that every update skips, or outdated
+// scales, may also cause it. If d does not depend on the cached tokens, the cause is one of the
+// latter.
 Named GrowsUntilRestart(const DriftStatistics& s, const Sawtooth& sawtooth) {
   if (!sawtooth.found) return {};
   const std::string words =
@@ -294,7 +296,7 @@ void DriftCause::Fill(v1::Finding& finding) const {
 }
 
 TemperatureMark FindTemperature(const DriftStatistics& s) {
-  constexpr double kChance = 5.7e-7;  // a two-sided normal tail at 5 deviations
+  constexpr double kChance = 5.7e-7;  // two-sided tail of a normal distribution at 5 deviations
   return FindTemperature(s.slopes, static_cast<double>(s.fresh.count()), kChance);
 }
 
@@ -309,7 +311,7 @@ AdvantageBias FindAdvantageBias(const DriftStatistics& s) {
 }
 
 StalenessMark FindStaleness(const DriftStatistics& s) {
-  // One-sided: 0.5 % for one test, half of that for each of two.
+  // One-sided quantiles: 0.5 % for one test, 0.25 % for each of two tests.
   constexpr double kOne = 2.576, kEach = 2.807;
   StalenessMark mark;
   mark.median_lag = s.strata.MedianStaleLag();

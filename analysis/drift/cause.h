@@ -1,8 +1,8 @@
 // Finds the cause of one site's drift: one cause for every drift finding of a run, or "unknown".
 //
-// A wrong cause is worse than none. A cause is named only by a mark that the other causes do not
-// leave. If two causes remain possible, the result is "unknown", and the words state which two.
-// Pure, thread-safe.
+// A wrong cause is worse than none, so a cause is named only by a mark that no other cause leaves.
+// If two causes remain possible, the result is "unknown", and its text names both. Pure functions;
+// thread-safe.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@
 namespace plumbline::analysis {
 
 // Result of drift/record-invalid's test: E[rho | prefix] <= 1 is violated from above or from below.
-// kSupport: violated from below, and the record declares top-p or top-k of the logged values, or
-// declares processed values and no token contradicts a smaller support, or d is hardly ever above 0
-// (LosesMass). The record is then true,
-// and the trainer's probabilities are over more tokens.
+// kSupport: violated from below, and the sampler's support is smaller: the record declares top-p or
+// top-k of the logged values, or it declares processed values and no token contradicts a smaller
+// support, or d is nearly always at most 0 (LosesMass). The record is then true, and the trainer's
+// probabilities are over more tokens.
 enum class RecordOutcome { kUntested, kQuiet, kUp, kDown, kInconclusive, kSupport };
 // Result of drift/sampler-mismatch's test: -log mu is below or above its entropy.
 enum class SamplerOutcome { kUntested, kQuiet, kBelow, kAbove, kInconclusive };
@@ -43,15 +43,15 @@ struct DriftTests {
 };
 
 struct DriftCause {
-  std::string id;  // of the list in docs/rules/drift/logit-drift.md
+  std::string id;  // id from the list in docs/rules/drift/logit-drift.md
   double confidence = 0;
   std::string words;  // a sentence without its full stop: the mark that identifies the cause
   std::string fix;    // the recommended action
 
-  void Fill(v1::Finding& finding) const;  // sets the cause; sets the fix if the finding has none
+  void Fill(v1::Finding& finding) const;  // Sets the finding's cause, and its fix if it has none.
 };
 
-// Tests all tokens and parts of them. Each test has its share of the tail probability of 5
+// Tests all tokens, and parts of them. Each test gets a share of the tail probability of 5
 // deviations.
 TemperatureMark FindTemperature(const DriftStatistics& statistics);
 
@@ -67,11 +67,12 @@ AdvantageBias FindAdvantageBias(const DriftStatistics& statistics);
 
 // Tests whether older weights cause most of the stale tokens' drift. Uses the best evidence
 // available: the forward pass at the tokens' version. If there is none, uses the dependence on lag
-// and, if versions change inside sequences, the fall at the change. Each of these has half the
-// false-alarm probability.
+// and, if versions change inside sequences, the fall at the change. Each of these two tests has
+// half of the false-alarm probability.
 struct StalenessMark {
   enum class By { kNothing, kSplit, kLag, kJumps };
-  By by = By::kNothing;  // evidence for `found`, or that would be used; kNothing if there is none
+  // The evidence that was used for `found`, or that is available; kNothing if there is none.
+  By by = By::kNothing;
   bool found = false;
   SplitFit split;
   LagFit lag;
@@ -84,20 +85,22 @@ DriftCause NameDriftCause(const DriftStatistics& statistics, const StepPatterns&
                           const DriftTests& tests);
 
 // Returns true if the rollout's probabilities are over fewer tokens than the trainer's: a grammar
-// (structured decoding), top-p, top-k. An allowed token has its share of all allowed tokens, so d
-// is ln of the trainer's mass on them, at most 0. Tokens then lie below ln 1/2, and hardly any
-// above ln 2, where wrong ids or shifted values would put some. A value of exactly 0 to which the
-// trainer gives less than a half is a single allowed token, or padding. Such values count if the
-// record declares processed values.
+// (structured decoding), top-p, top-k. The rollout's probability of an allowed token is its share
+// among the allowed tokens. So d is ln of the trainer's mass on these, which is at most 0. Then
+// some tokens are below ln 1/2 and nearly none above ln 2, while wrong ids or shifted values put
+// some there. If log mu is exactly 0 and the trainer gives less than a half, the token was the only
+// allowed one, or padding. Such values count if the record declares processed values.
 bool CoversLess(const DriftStatistics& s);
 
-// Returns true if log mu may be that of the likeliest token instead of the sampled one: a twentieth
-// of the tokens have less than half of mu, hardly any have more than twice mu, and where mu is a
-// half or more, pi hardly ever exceeds the rest. A few allowed tokens of small mass look alike.
+// Returns true if log mu may be that of the likeliest token instead of the sampled one: in a
+// twentieth of the tokens pi is less than mu / 2, in nearly none more than 2 mu, and if mu is at
+// least a half, pi nearly never exceeds 1 - mu. A few allowed tokens of small mass have the same
+// effect.
 bool LogsLikeliest(const DriftStatistics& s);
 
-// Returns true if d is hardly ever above 0 and the sampled tokens lack some of the trainer's
-// probability, by `deviations` standard errors: top-p or top-k in the engine alone.
+// Returns true if d is nearly never above 0, and the sampled tokens lack some of the trainer's
+// probability, by `deviations` standard errors. This is the effect of top-p or top-k that only the
+// engine applies.
 bool LosesMass(const DriftStatistics& s, double deviations);
 
 }  // namespace plumbline::analysis

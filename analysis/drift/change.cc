@@ -23,7 +23,7 @@ std::vector<double> LogSquares(std::span<const DriftPoint> points) {
   return logs;
 }
 
-// Returns the sum of squares that the best line over 0, 1, 2, ... leaves. `y` has mean 0.
+// Returns the residual sum of squares of the best line over 0, 1, 2, ... `y` has mean 0.
 double LineResidual(const std::vector<double>& y) {
   const double n = static_cast<double>(y.size()), middle = (n - 1) / 2;
   double squares = 0, xy = 0, xx = 0;
@@ -76,7 +76,7 @@ class Detector {
   std::vector<int64_t> began_;
 };
 
-// Returns true at the alarm.
+// Takes a step. Returns true at the alarm.
 bool Look(const Detector& detector, double run_length, int64_t step, Growth& growth) {
   const double r = detector.mean();
   ++growth.steps;
@@ -102,8 +102,8 @@ void FillLevels(std::span<const DriftPoint> points, Growth& growth) {
 
 namespace {
 
-// Returns, for each split of `y` (mean 0) into a head of i values and a tail, the squares that the
-// two means explain. The means are head / i and -head / (n - i).
+// Returns, for each split of `y` (mean 0) into its first i values and the rest, the sum of squares
+// that the two means explain. The means are head / i and -head / (n - i).
 std::vector<double> SplitGains(const std::vector<double>& y) {
   const double n = static_cast<double>(y.size());
   std::vector<double> gains(y.size(), 0);
@@ -129,8 +129,8 @@ void FillRange(std::span<const DriftPoint> points, const std::vector<double>& ga
   }
 }
 
-// Returns the jump at `at` of the log mean square over that of tokens with the same log mu;
-// HUGE_VAL if it is not known on both sides.
+// Returns the jump at `at` of the log of the mean square, relative to tokens with the same log mu.
+// If it is not known on both sides, returns HUGE_VAL.
 double JumpOfEqualTokens(std::span<const DriftPoint> points, const std::vector<double>& logs,
                          size_t at) {
   DriftCell before, after;
@@ -154,8 +154,8 @@ StepChange FindStepChange(std::span<const DriftPoint> points) {
   DriftCell whole;
   for (const double v : y) whole.Add(v);
   for (double& v : y) v -= whole.mean;
-  // Test every split. If those near the ends were skipped, a jump there would be placed at the edge
-  // of the range, one or more steps away.
+  // Tests every split. If splits near the ends were skipped, a jump there would be found one or
+  // more steps away, at the edge of the range.
   const std::vector<double> gains = SplitGains(y);
   const auto at = static_cast<size_t>(std::max_element(gains.begin(), gains.end()) - gains.begin());
   if (at == 0) return best;
@@ -217,7 +217,7 @@ double MeanOf(std::span<const double> values) {
   return sum / static_cast<double>(values.size());
 }
 
-// Fits y on the number of steps since each stretch began, and finds by how much y falls between
+// Fits y on the number of steps since each stretch began, and computes the falls of y between
 // stretches.
 void FitAges(std::span<const DriftPoint> points, std::span<const double> y,
              const std::vector<size_t>& begins, Sawtooth& out) {
@@ -269,7 +269,8 @@ Sawtooth FindSawtooth(std::span<const DriftPoint> points) {
   FitAges(points, y, begins, out);
   const double line = LineResidual(y);
   out.residual_share = line > 0 ? out.residual_share / line : 1;
-  // An effect that comes and goes is a square wave, of which the line leaves a quarter.
+  // An effect that appears and disappears is a square wave. The line leaves a quarter of its
+  // squares.
   const double most = out.by_attempts ? 0.5 : 0.2;
   out.found = out.slope > 0 && out.slope >= 6 * out.standard_error && out.residual_share <= most &&
               out.smallest_fall > 0;
@@ -300,14 +301,14 @@ Growth WatchCeiling(std::span<const DriftPoint> points, double tail_ceiling, dou
 Growth WatchRanks(std::span<const DriftPoint> points, std::string_view salt, double run_length) {
   Growth growth;
   Detector detector(1);
-  std::vector<double> past;  // sorted
+  std::vector<double> past;  // earlier values, sorted
   for (const DriftPoint& p : points) {
     const double x = p.bounded_square;
     const auto low = std::lower_bound(past.begin(), past.end(), x);
     const auto high = std::upper_bound(low, past.end(), x);
     const double above = static_cast<double>(past.end() - high);
     const double ties = static_cast<double>(high - low) + 1;
-    const double u = 1 - HashUniform(salt, p.step);  // (0, 1]
+    const double u = 1 - HashUniform(salt, p.step);  // uniform in (0, 1]
     const double rank_p = (above + ties * u) / static_cast<double>(past.size() + 1);
     double e = 0;
     for (const double k : {0.5, 0.25, 0.125}) e += k * std::pow(rank_p, k - 1) / 3;

@@ -1,5 +1,5 @@
-// Changes of drift over the steps of a run: one jump, or growth. Pure functions of the series,
-// thread-safe.
+// Finds changes of drift over the steps of a run: one jump, or growth. Pure functions of the
+// series; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,18 @@ struct StepChange {
 
   bool judged = false;  // at least 8 steps with drift on each side
   bool found = false;   // all three conditions hold, with 8 steps on each side of the jump
-  // True if all three hold, but with fewer than 8 steps on one side: more steps are needed.
+  // True if all three conditions hold, but with fewer than 8 steps on one side, so that more steps
+  // are needed.
   bool at_edge = false;
-  // True if all three hold, but half of the jump or more vanishes if each step's mean square is
-  // divided by that of tokens with the same log mu: other tokens were drawn, as from another task.
+  // True if all three conditions hold, but at least half of the jump vanishes if each step's mean
+  // square is divided by that of tokens with the same log mu. Then other tokens were drawn, as from
+  // another task.
   bool other_tokens = false;
-  int64_t step = 0;                     // the first step after the jump
-  int64_t step_low = 0, step_high = 0;  // range of steps that are at least a twentieth as likely
-  int64_t version = 0;                  // the trainer's version at `step`
-  double jump = 0;                      // of log mean d^2
+  int64_t step = 0;  // the first step after the jump
+  // Range of steps whose likelihood is at least a twentieth of the best.
+  int64_t step_low = 0, step_high = 0;
+  int64_t version = 0;  // the trainer's version at `step`
+  double jump = 0;      // size of the jump of log mean d^2
   double standard_error = 0;
   double residual_share = 0;  // residual squares of the jump, divided by those of the line
   size_t steps = 0;
@@ -48,26 +51,27 @@ struct Sawtooth {
   bool by_attempts = false;
   bool found = false;  // all conditions hold
   size_t restarts = 0;
-  double slope = 0;  // of log mean d^2, per step
+  double slope = 0;  // slope of log mean d^2, per step
   double standard_error = 0;
-  double residual_share = 0;  // its residual squares, divided by those of the line in steps
-  double smallest_fall = 0;   // smallest fall of the log, from the last 4 steps before a restart to
-                              // the first 4 after it
+  // Residual squares of this line, divided by those of the line in steps.
+  double residual_share = 0;
+  double smallest_fall = 0;  // smallest fall of the log, from the last 4 steps before a restart to
+                             // the first 4 after it
 };
 
 // found: slope >= 6 standard errors, residual_share <= 1/2 (1/5 if the restarts are not recorded),
 // and every restart is a fall.
 Sawtooth FindSawtooth(std::span<const DriftPoint> points);
 
-// Patterns of a site's steps: over the tokens with lag 0, and over those of the commonest lag.
+// Patterns of a site's steps, for the tokens with lag 0, and for those with the most frequent lag.
 struct StepPatterns {
   StepChange jump;
   Sawtooth sawtooth;
 };
 
 // An e-detector in Shiryaev-Roberts form: R_t = (R_{t-1} + 1) e_t, alarm at R >= A, with E[e_t |
-// past] <= 1 while nothing grows. R_t - t is then a supermartingale. So the mean number of steps to
-// a false alarm is at least A (Shin, Ramdas and Rinaldo, 2022).
+// past] <= 1 as long as nothing grows. R_t - t is then a supermartingale. So the mean number of
+// steps to a false alarm is at least A (Shin, Ramdas and Rinaldo, 2022).
 struct Growth {
   bool alarmed = false;
   int64_t alarm_step = 0;
@@ -93,7 +97,7 @@ Growth WatchCeiling(std::span<const DriftPoint> points, double tail_ceiling, dou
 Growth WatchRanks(std::span<const DriftPoint> points, std::string_view salt, double run_length);
 
 // Returns 1.25 (mean + 3 standard errors) over the steps of a calibration run: ceilings that
-// another run may declare. If there are fewer than 10 steps, returns NaN.
+// another run may declare. Returns NaN if there are fewer than 10 steps.
 struct Ceilings {
   double tail = 0, square = 0;
 };

@@ -6,7 +6,7 @@ namespace plumbline::analysis {
 namespace {
 
 constexpr double kFarAbove = 10, kFirstDeviations = 5, kSharp = 1.0 / 3;
-constexpr double kNoNoise = 1e-6;  // a smaller mean square is none that matters
+constexpr double kNoNoise = 1e-6;  // a smaller mean square does not matter
 constexpr uint64_t kFewestFirst = 32, kFewestLate = 256, kFewestOfBin = 32;
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Tests whether the first tokens of responses differ far more between the sides than later ones. A
-// prefix cache that outlives a weight update serves keys and values of older weights: the tokens
-// next to the prompt attend to little else. First tokens may be less likely, so they are compared
+// prefix cache that outlives a weight update has keys and values of older weights, and the tokens
+// next to the prompt attend mostly to these. First tokens may be less likely, so they are compared
 // with later tokens of about the same probability. Not thread-safe.
 #pragma once
 
@@ -15,20 +15,20 @@ namespace plumbline::analysis {
 
 struct FirstTokensExcess {
   bool found = false;   // ten times above later tokens, and 5 standard errors above them
-  bool sharp = false;   // the tokens next to them have less than a third of it
+  bool sharp = false;   // the tokens after them have less than a third of their mean square
   double square = 0;    // mean of min(d^2, 1/4) of the first tokens
-  double expected = 0;  // of later tokens of equal probability
+  double expected = 0;  // mean of min(d^2, 1/4) of later tokens of equal probability
   double ratio() const { return square / expected; }
 };
 
 class FirstTokens {
  public:
-  static constexpr size_t kFirst = 8, kNext = 32;  // tokens of a response, judged ones
+  static constexpr size_t kFirst = 8, kNext = 32;  // numbers of judged tokens of a response
 
   // Takes one fresh token of the open sequence; `bin` is its probability stratum.
   void Add(double d, size_t bin, ContextKey context);
-  // Passes over a token of older weights: tokens drawn after an update inside a sequence attend to
-  // caches of older weights and are no first tokens.
+  // Skips a token of older weights. Tokens drawn after an update inside a sequence attend to caches
+  // of older weights, but are not first tokens.
   void Skip() { ++index_; }
   void EndSequence();
   FirstTokensExcess Excess() const;

@@ -47,7 +47,7 @@ SlopeFit ClusteredSlope::Fit() const {
   const double mx = x / n, my = y / n;
   fit.variance_x = xx / n - mx * mx;
   fit.variance_y = yy_ / n - my * my;
-  // The rounding error of a constant is not a spread.
+  // A constant has only the spread of rounding errors, which does not count.
   if (!(fit.variance_x > 1e-12 * (xx / n))) {
     fit.slope = fit.standard_error = fit.sequence_error = fit.intercept = kNaN;
     return fit;
@@ -102,8 +102,9 @@ LagFit LagRegression::Fit(double lag) const {
   const double a = fit.at_zero;
   const double r1 = s[kL1Y] - a * s[kL1], r2 = s[kL2Y] - a * s[kL2];
   const double determinant = s[kL2] * s[kL4] - s[kL3] * s[kL3];
-  // Both coefficients are free if the lags separate them and both come out positive. Else only the
-  // better one is free. {{i11, i12}, {i12, i22}} is the inverse on the free ones.
+  // Both coefficients are free if the lags can separate them and both estimates are positive.
+  // Otherwise only the better one is free. {{i11, i12}, {i12, i22}} is the inverse on the free
+  // ones.
   double i11 = 0, i12 = 0, i22 = 0;
   bool both = determinant > 1e-9 * s[kL2] * s[kL4];
   if (both) {

@@ -1,7 +1,7 @@
-// Straight lines and means over tokens that come in sequences. The standard errors treat a sequence
-// as one observation (sandwich over clusters, Liang and Zeger 1986). If tokens have a ContextKey, a
-// context is one observation too (context_sums.h). The caller must leave out pairs with a
-// non-finite value. Mergeable, not thread-safe.
+// Fits straight lines and means over tokens that belong to sequences. The standard errors treat a
+// sequence as one observation (sandwich over clusters, Liang and Zeger 1986). If tokens have a
+// ContextKey, they also treat a context as one observation (context_sums.h). The caller must leave
+// out pairs with a non-finite value. Mergeable, not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class ClusteredMean {
   void Persist(Archive& a) { a(v_, sums_, contexts_); }
 
  private:
-  ClusterSums<2>::Vector v_{};  // of the open sequence: n, sum y
+  ClusterSums<2>::Vector v_{};  // n and sum y of the open sequence
   ClusterSums<2> sums_;
   ContextSums<2> contexts_;
 };
@@ -45,9 +45,11 @@ class ClusteredMean {
 struct SlopeFit {
   double count = 0;
   uint64_t sequences = 0;
-  double slope = 0;           // NaN if x does not vary
-  double standard_error = 0;  // the larger of that over contexts, widened (context_sums.h), and
-  double sequence_error = 0;  // that over sequences, which is not widened for their number
+  double slope = 0;  // NaN if x does not vary
+  // The larger of the standard error over contexts, which is widened (context_sums.h), and
+  // sequence_error.
+  double standard_error = 0;
+  double sequence_error = 0;  // standard error over sequences, not widened for their number
   double intercept = 0;
   double r2 = 0;  // 0 if y does not vary
   double variance_x = 0, variance_y = 0;
@@ -74,15 +76,15 @@ class ClusteredSlope {
   double yy_ = 0;
 };
 
-// k2 as a function of the version lag: y = a at lag 0, a + b lag + c lag^2 above, b, c >= 0. a
-// comes from the tokens of lag 0 alone.
+// k2 as a function of the version lag: y = a at lag 0, y = a + b lag + c lag^2 above, b, c >= 0.
+// Only the tokens of lag 0 determine a.
 struct LagFit {
-  bool fitted = false;  // there are tokens at lag 0 and above
+  bool fitted = false;  // there are tokens at lag 0 and tokens above lag 0
   double at_zero = 0;   // a
   double linear = 0, quadratic = 0;
   double zero_count = 0, stale_count = 0;
   uint64_t sequences = 0;
-  // At the requested lag: b lag + c lag^2, and the same less a with its standard error.
+  // At the requested lag: b lag + c lag^2, and this value minus a, with its standard error.
   double stale_part = 0;
   double excess = 0;
   double excess_error = 0;

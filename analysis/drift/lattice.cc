@@ -18,8 +18,8 @@ double Rounded(double x) {
 
 void DriftLattice::Add(double d) {
   const double size = std::fabs(d);
-  // Values below half of the finest unit are not tested. In large values the fraction is rounding
-  // error.
+  // Values below half of the finest unit are not tested. In large values the fractional part is
+  // only rounding error.
   if (size < kFinest / 2 || size > 16 || distinct_ >= kMost) return;
   if (seen_.empty()) seen_.resize(kBits / 64);
   uint64_t hash = __builtin_bit_cast(uint64_t, size) * 0x9e3779b97f4a7c15u;

@@ -1,6 +1,6 @@
 // Tests whether d lies on multiples of one power of two. It does if both sides' logits were rounded
 // to 16 bits: their difference is a multiple of the format's unit, and the two log-sums are nearly
-// equal. Rounding on one side, or noise, leaves no such mark. Not thread-safe.
+// equal. Rounding on one side, or noise, does not have this effect. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -12,12 +12,12 @@
 
 namespace plumbline::analysis {
 
-// Counts the |d| of at least half a unit that lie within a tenth of a unit of a multiple: a fifth
-// of them by chance, fewer if the density falls.
+// Counts the |d| of at least half a unit that are within a tenth of a unit of a multiple. By chance
+// a fifth of them are, or fewer if the density falls.
 struct Lattice {
-  // At least half of them do, by 8 deviations more than a fifth, and at least a tenth of these lie
-  // at each of four multiples, counted with their signs. Tokens of one repeated context lie
-  // together, possibly at one or two multiples.
+  // True if at least half of them are, this exceeds a fifth by 8 deviations, and each of four
+  // multiples (with signs) has at least a tenth of these. The last condition excludes one repeated
+  // context, whose tokens are at one or two multiples.
   bool found = false;
   double unit = 0;
   uint64_t tokens = 0;  // tokens with distinct |d| of at least half a unit
@@ -27,7 +27,7 @@ struct Lattice {
 class DriftLattice {
  public:
   // `d` must be finite. Equal values count once, because a repeated context would repeat its phase.
-  // After about 30,000 distinct values, further ones are ignored.
+  // Ignores further values after about 30,000 distinct ones.
   void Add(double d);
   // Returns the coarsest unit found, of 2^-9 .. 2^-2. If none is found, returns the one with the
   // largest share.
@@ -42,7 +42,7 @@ class DriftLattice {
 
   struct Cell {
     uint64_t tokens = 0;
-    std::array<uint64_t, 8> near{};  // multiples -4 and beyond, -3 .. 3 without 0, 4 and beyond
+    std::array<uint64_t, 8> near{};  // counts at multiples <= -4, -3 .. 3 without 0, >= 4
     void Persist(Archive& a) { a(tokens, near); }
   };
   std::array<Cell, kUnits> cells_{};

@@ -21,8 +21,8 @@ void LogitDrift::Take(const v1::Logits& call, int64_t step) {
   if (std::isnan(s.kl_train_rollout()) || std::isnan(s.kl_rollout_train())) return;
   usable += s.usable();
   const double n = static_cast<double>(s.usable());
-  kl_train_rollout += n * s.kl_train_rollout();  // infinite if one side masks a token that
-  kl_rollout_train += n * s.kl_rollout_train();  // the other does not mask
+  kl_train_rollout += n * s.kl_train_rollout();  // infinite if only one side masks a token
+  kl_rollout_train += n * s.kl_rollout_train();  // likewise
   top1_differs += s.top1_differs();
   if (s.max_abs_delta() > max_abs_delta) max_abs_delta = s.max_abs_delta();
   for (const v1::LogitsRow& row : call.rows()) {

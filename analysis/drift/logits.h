@@ -15,17 +15,18 @@ namespace plumbline::analysis {
 
 struct LogitDrift {
   uint64_t rows = 0, usable = 0;
-  uint64_t rows_seen = 0;        // rows observed; `rows` of them were measured
-  uint64_t non_finite = 0;       // logits of both sides
-  uint64_t support_differs = 0;  // rows
+  uint64_t rows_seen = 0;        // number of observed rows, of which `rows` were measured
+  uint64_t non_finite = 0;       // number of non-finite logits of both sides
+  uint64_t support_differs = 0;  // rows in which the supports differ
   uint64_t top1_differs = 0;
   double kl_train_rollout = 0, kl_rollout_train = 0;  // sums over usable rows, nats
   double max_abs_delta = 0;
   DriftCell slope;        // a of z_pi = a z_mu + b, for captured rows with a fit
   DriftCell unexplained;  // 1 - R^2 of the same fits
-  DriftCell kl_rows;      // the larger KL of both directions, of captured rows, at most 1 each
-  // Captured rows whose logits are exactly representable in bf16 on both sides. rounding_sized:
-  // those whose largest difference is at most two units of that format at the size of the log-sum.
+  DriftCell kl_rows;      // of captured rows: the larger KL of both directions, at most 1 each
+  // Captured rows whose logits are exactly representable in bf16 on both sides. rounding_sized: the
+  // number of them whose largest difference is at most two units of bf16 at the size of the
+  // log-sum.
   uint64_t captured = 0, both_rounded = 0, rounding_sized = 0;
   int64_t step_first = 0, step_last = 0;
   std::string worst;  // "row 17: KL 0.03" for the largest divergence in captured rows

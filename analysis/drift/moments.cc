@@ -145,7 +145,7 @@ double DriftMoments::log_ess_share() const {
   const double off = -std::expm1(-log_mean);  // (mean - 1) / mean
   if (!(off * off * n > 16 * spread)) return -std::log1p(spread);
   if (log_mean > 0) return -log_square;
-  // The token that was not drawn has weight n (1 - mean).
+  // A token that was not drawn is added, with weight n (1 - mean).
   return -LogAdd(log_square, std::log(n) + 2 * std::log(-std::expm1(log_mean)));
 }
 

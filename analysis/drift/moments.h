@@ -4,8 +4,8 @@
 // With rho = e^d: k1 = -d, k2 = d^2/2, k3 = rho - 1 - d. Sums of rho, rho^2 and k3 are kept as
 // logarithms if they leave [e^-300, e^300], so that tokens that are all off by 20 nats, or by
 // 2,000, give the right result. Means and spread use Welford's method. Non-finite values are
-// counted separately and affect nothing else. Everything merges. The order affects only rounding.
-// Not thread-safe.
+// counted separately and affect nothing else. All members can be merged. The order affects only
+// rounding. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class LogSum {
   static constexpr double kPlain = 300;
 
   void Add(double x);
-  // Adds e^x in (e^-kPlain, e^kPlain), if the caller has it.
+  // Adds e^x, if the caller has computed it. It must be in (e^-kPlain, e^kPlain).
   void AddPlain(double e_to_x) { plain_ += e_to_x; }
   void Merge(const LogSum& other);
   double Log() const;  // -infinity if empty
@@ -35,7 +35,7 @@ class LogSum {
 
   double plain_ = 0;  // sum of e^x, |x| <= kPlain
   double top_ = -std::numeric_limits<double>::infinity();
-  double scaled_ = 0;  // sum over the others, as scaled_ * e^top_
+  double scaled_ = 0;  // the sum over other x is scaled_ * e^top_
 };
 
 // Count, mean and sum of squared deviations.
@@ -54,7 +54,7 @@ struct DriftCell {
   }
   void Merge(const DriftCell& other);
   double variance() const;     // m2 / count; NaN if empty
-  double mean_square() const;  // of x itself
+  double mean_square() const;  // mean of x^2
   void Persist(Archive& a) { a(count, mean, m2); }
 };
 
@@ -63,13 +63,13 @@ double K3(double d);
 
 class DriftMoments {
  public:
-  // Limits of |d| as factors: a tenth more, 2, 5, 100.
+  // Limits of |d|, as factors of the probability.
   static constexpr std::array<double, 4> kTails = {1.1, 2, 5, 100};
 
   void Add(double d);
   void Merge(const DriftMoments& other);
 
-  uint64_t count() const { return cell_.count; }  // finite values
+  uint64_t count() const { return cell_.count; }  // number of finite values
   uint64_t non_finite() const { return non_finite_; }
   double mean() const { return count() == 0 ? kNaN : cell_.mean; }
   double variance() const { return cell_.variance(); }
@@ -81,17 +81,18 @@ class DriftMoments {
   // Counts of tokens above and below each of kTails.
   const std::array<uint64_t, 4>& above() const { return above_; }
   const std::array<uint64_t, 4>& below() const { return below_; }
-  double tail_share(size_t i) const;                       // both sides
+  // Returns the share above and below kTails[i].
+  double tail_share(size_t i) const;
   uint64_t above_fourth() const { return above_fourth_; }  // d > ln 1.25
   // Mean of min(d^2, 1/4), which a bounded test can watch.
   double bounded_square() const;
 
-  // Returns the log of the effective sample size over count: 1 / (1 + chi-square), chi-square =
-  // mean(rho^2) - 1. mean(rho) is 1, except for chance. If it is within 4 standard errors of 1, the
-  // weights are divided by their mean. If it is further away, they are not, because a record whose
-  // tokens are all 20 nats too likely or too unlikely must not give 1. Above, the weights count as
-  // they are. Below, the missing mass lies on tokens that were not drawn: one such token is added,
-  // so that the result is 1/n.
+  // Returns the log of (effective sample size / count): 1 / (1 + chi-square), chi-square =
+  // mean(rho^2) - 1. mean(rho) is 1, except for chance. If it is within 4 standard errors of 1,
+  // divides the weights by their mean. If it is further away, does not, because a record whose
+  // tokens are all 20 nats too likely or too unlikely must not give 1. If it is above 1, uses the
+  // weights unchanged. If it is below 1, the missing mass is on tokens that were not drawn: adds
+  // one such token, so that the result is 1/n.
   double log_ess_share() const;
   double ess_share() const;
   double log_chi_square_plus_1() const { return -log_ess_share(); }
@@ -107,7 +108,7 @@ class DriftMoments {
   LogSum ratio_;
   LogSum ratio_squared_;
   LogSum k3_large_;  // sum of k3 for d > 150, as a logarithm
-  double k3_ = 0;    // sum of the others
+  double k3_ = 0;    // sum of k3 for other d
   double abs_ = 0;
   double bounded_ = 0;
   std::array<uint64_t, 4> above_{};

@@ -41,8 +41,8 @@ OfPart RoundedCause(const DriftStatistics& s) {
                 kKeepFp32);
 }
 
-// An error that is uniform between 0 and a unit has four times the mean square of one within half a
-// unit, and a squared mean of three quarters of it, less if the units differ.
+// An error that is uniform between 0 and a unit has four times the mean square of an error within
+// half a unit. The square of its mean is three quarters of that, or less if the units differ.
 OfPart CutCause(const DriftStatistics& s) {
   constexpr double kOneSign = 0.25;
   const double mean = s.fresh.mean(), square = 2 * s.fresh.k2();
@@ -64,7 +64,7 @@ OfPart FirstTokensCause(const DriftStatistics& s) {
   const char* fix =
       "Empty the engine's prefix cache with every weight update (vLLM: reset_prefix_cache; SGLang: "
       "flush_cache).";
-  // Without versions, first tokens may be those of older weights.
+  // If versions are not recorded, first tokens may be of older weights.
   if (s.with_lag > 0 || first.sharp) {
     return ByMark(kByFirstTokens,
                   words + ": the prefix cache holds keys and values of older weights", fix);

@@ -1,6 +1,7 @@
-// Causes of drift that show in some tokens or in the form of the values: a 16-bit grid, the first
-// tokens of responses, one worker, the likeliest token's value instead of the sampled one's. Each
-// returns nothing if its mark is absent. Pure, thread-safe.
+// Finds causes of drift that are visible only in some tokens, or in the form of the values: a
+// 16-bit grid, the first tokens of responses, one worker, the value of the likeliest token instead
+// of the sampled one. Each function returns nothing if its mark is absent. Pure functions;
+// thread-safe.
 #pragma once
 
 #include <optional>
@@ -9,9 +10,9 @@
 
 namespace plumbline::analysis {
 
-// Values rounded to 16 bits, on one side or both, or logits that were.
+// Finds values that were rounded to 16 bits, on one side or both, or logits that were.
 std::optional<DriftCause> RoundedCause(const DriftStatistics& statistics);
-// Values cut to 16 bits towards or away from 0, so that d has one sign.
+// Finds values that were truncated to 16 bits towards or away from 0, so that d has one sign.
 std::optional<DriftCause> CutCause(const DriftStatistics& statistics);
 std::optional<DriftCause> FirstTokensCause(const DriftStatistics& statistics);
 std::optional<DriftCause> OneWorkerCause(const DriftStatistics& statistics);

@@ -55,7 +55,8 @@ Plain Units(const DriftStatistics& s) {
   return {};
 }
 
-// Bit-equal weights give bit-equal values here, so noise does not explain the later steps.
+// In this run, bit-equal weights gave bit-equal values, so noise does not explain the difference of
+// later steps.
 Plain NeverArrived(const DriftStatistics& s) {
   const std::vector<DriftPoint> points = s.series.At(s.series.CommonLag());
   if (points.size() < kFewestNeverArrived || points[0].tokens < kTokensOfFirst) return {};
@@ -73,8 +74,8 @@ Plain NeverArrived(const DriftStatistics& s) {
       "loaded there: compare checksums of its weights with the trainer's after an update."};
 }
 
-// Returns true if d rises with log mu and is above 0 as often as below: a temperature. The share of
-// allowed tokens is at most 1, so that d of a truncation is at most 0.
+// Returns true if d rises with log mu and is often above 0, which shows a temperature. In a
+// truncation, the trainer's mass on the allowed tokens is at most 1, so d is at most 0.
 bool RisesWithRollout(const DriftStatistics& s) {
   if (kRisesOften * s.fresh.above()[0] < s.fresh.below()[0]) return false;
   const TemperatureMark mark = FindTemperature(s);
@@ -87,7 +88,7 @@ bool CoversLess(const DriftStatistics& s) {
   const bool processed = s.declared.mode == v1::LOGPROB_MODE_PROCESSED;
   const uint64_t below = s.fresh.below()[1], above = s.fresh.above()[1];
   const uint64_t rest = processed ? below : below - std::min(below, s.unlikely_zeros);
-  // A grammar that leaves most of the probability mass moves d by little, but everywhere.
+  // A grammar that keeps most of the probability mass changes d little, but in all tokens.
   const uint64_t little = s.fresh.below()[0];
   if (processed && little >= kFewestLittle && kLittleOfOne * s.fresh.above()[0] <= little)
     return true;
@@ -96,7 +97,7 @@ bool CoversLess(const DriftStatistics& s) {
 }
 
 bool LosesMass(const DriftStatistics& s, double deviations) {
-  // Values that are cut to 16 bits are off by up to a whole unit in one direction.
+  // Values that are truncated to 16 bits have errors up to a whole unit in one direction.
   const double n = static_cast<double>(s.fresh.count());
   const double unit = n > 0 ? std::sqrt(12 * s.rounding_squares / n) : 0;
   const bool significant = s.lost_mass.z() > deviations && s.lost_mass.mean() > kLostMass + unit;

@@ -1,4 +1,4 @@
-// Causes of drift that leave an exact mark, so that no test of the record is needed. Also
+// Finds causes of drift that leave an exact mark, so that no test of the record is needed. Also
 // implements CoversLess and LosesMass of cause.h.
 #pragma once
 
@@ -8,17 +8,18 @@
 
 namespace plumbline::analysis {
 
-// Returns the cause if one side's values are the other's in another unit, or if both sides were
-// equal in the first step and never after. Else returns nothing. Pure, thread-safe.
+// Returns the cause if one side has the other's values in another unit, or if both sides were equal
+// in the first step and never again. Otherwise returns nothing. Pure function; thread-safe.
 std::optional<DriftCause> PlainCause(const DriftStatistics& statistics);
 
-// Returns an unknown cause, whose words name a temperature, if d changes with log mu beyond what
-// noise causes. Other weights, which learnt more or less, also make a distribution sharper or
-// flatter. Else returns nothing. Pure, thread-safe.
+// If d depends on log mu more than noise explains, returns an unknown cause whose text names a
+// temperature. Other weights, which learnt more or less, also make a distribution sharper or
+// flatter. Otherwise returns nothing. Pure function; thread-safe.
 std::optional<DriftCause> SharperOrFlatter(const DriftStatistics& statistics);
 
-// Returns an unknown cause, whose words name missing updates, if d^2 grew tenfold from the first
-// steps to the last ones and is beyond rounding. Else returns nothing. Pure, thread-safe.
+// If d^2 grew tenfold from the first steps to the last ones and exceeds rounding errors, returns an
+// unknown cause whose text names missing updates. Otherwise returns nothing. Pure function;
+// thread-safe.
 std::optional<DriftCause> GrowsFromRounding(const DriftStatistics& statistics);
 
 }  // namespace plumbline::analysis

@@ -11,7 +11,8 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr uint64_t kFewTokens = 1000;  // if a test had fewer tokens, its silence means nothing
+// If a test had fewer tokens, the absence of an alarm means nothing.
+constexpr uint64_t kFewTokens = 1000;
 
 std::string OneHalf(const char* whose) {
   return absl::StrCat("one-half: only the ", whose,
@@ -39,7 +40,7 @@ RecordOutcome RecordOutcomeOf(const DriftSite& site) {
   if (site.RecordAlarmedDown()) {
     const bool cuts = s.declared.cuts && s.declared.mode != v1::LOGPROB_MODE_RAW;
     const bool masks = s.declared.mode == v1::LOGPROB_MODE_PROCESSED && CoversLess(s);
-    // The test's alarm may come shortly before the mark has the deviations that name a cause.
+    // The test may alarm shortly before the mark has enough deviations to name a cause.
     const bool loses = s.declared.mode != v1::LOGPROB_MODE_RAW && LosesMass(s, 3);
     return cuts || masks || loses ? RecordOutcome::kSupport : RecordOutcome::kDown;
   }
@@ -203,8 +204,8 @@ void DriftRun::Take(const SiteStep& step) {
   TakeRows(step);
 }
 
-// The order in which a site's halves meet depends on which role's steps close first. The order in
-// which the trainer first reports a site does not.
+// The order in which halves are joined depends on the role whose steps close first. So numbers
+// sites in the order in which the trainer first reports them.
 void DriftRun::NumberStream(const SiteStep& step) {
   const Key key{step.site.layer(), step.site.op()};
   if (site_shares_.contains(key) || !HasTrainerHalf(step)) return;
@@ -241,7 +242,8 @@ void DriftRun::Finish(const RunSummary& run) {
 
 void DriftRun::TakeRows(const SiteStep& step) {
   LogitSite* site = nullptr;
-  std::set<std::tuple<std::string, int64_t, uint64_t>> seen;  // epochs of one step
+  // Rows of this step that were already taken. Later epochs repeat them.
+  std::set<std::tuple<std::string, int64_t, uint64_t>> seen;
   for (const Item& item : step.items) {
     if (!item.evidence->has_logits() || item.evidence->logits().rows().empty()) continue;
     const Key key{step.site.layer(), step.site.op()};

@@ -1,9 +1,8 @@
 // A run's sampled sequences, joined and measured once for all drift rules.
 //
-// Each rule owns a SharedDriftRun and passes every step to it. The first rule to do so does the
-// work and leaves the object in SiteStep::cache. The other rules adopt it, so all rules of an
-// engine read one object. A rule that runs alone has its own object with the same content.
-// Single-threaded, as rules are.
+// Each rule owns a SharedDriftRun and passes every step to it. The first rule does the work and
+// stores the object in SiteStep::cache. The other rules use the same object. A rule that runs alone
+// has its own object with the same content. Not thread-safe, like rules.
 #pragma once
 
 #include <cstdint>
@@ -37,12 +36,14 @@ struct DriftSite {
   int64_t step_first = 0, step_last = 0;
   std::set<uint32_t> ranks;
   uint64_t batches = 0;
-  uint64_t unmatched = 0;  // halves without a counterpart
+  uint64_t unmatched = 0;  // number of halves without a counterpart
   std::string
-      unreadable;  // why the first undecodable sequence could not be decoded; "" if there is none
+      // Reason why the first undecodable sequence could not be decoded; "" if there is none.
+      unreadable;
   RecordTest record{0};
   SamplerTest sampler{0};
-  // The same with masked tokens that hold values of both sides, from the first such token on.
+  // The same tests with masked tokens included, if these have values of both sides. Exists from the
+  // first such token on.
   struct WithMasked {
     bool used = false;
     uint64_t tokens = 0;
@@ -51,11 +52,12 @@ struct DriftSite {
     void Persist(Archive& a) { a(used, tokens, record, sampler); }
   };
   WithMasked with_masked;
-  DriftTests tests;    // results of these so far
-  bool ended = false;  // no more steps arrive
+  DriftTests tests;    // results of these tests so far
+  bool ended = false;  // true if no more steps arrive
 
   DriftSite() = default;
-  // `share` is the share of either test's alpha; the default is that of a run's first stream.
+  // `share`: the share of the alpha of each of the two tests. The default is the share of a run's
+  // first stream.
   DriftSite(std::string layer, std::string op,
             double share = ShareOfRole(v1::ROLE_TRAINER) * ShareOfNumber(0));
 
@@ -65,24 +67,25 @@ struct DriftSite {
   void EndStep();
   void End();
 
-  // The record's alarms, on which both sets of tokens must agree.
+  // Return true if the record test alarms, both with and without masked tokens.
   bool RecordAlarmedUp() const;
   bool RecordAlarmedDown() const;
   bool RecordDownAlarm(double kappa) const;
-  // Returns the side on which the sampler's tests of both sets alarmed. `last`: at the run's end.
+  // Returns the side on which the sampler's tests alarmed, both with and without masked tokens.
+  // `last`: at the run's end.
   SamplerSide SamplerAlarm(bool last) const;
-  // Returns "mask-follows-ratio: sentence" if a test alarms without the masked tokens and not with
+  // Returns "mask-follows-ratio: SENTENCE" if a test alarms without the masked tokens but not with
   // them; else "".
   std::string MaskDoubt() const;
 
-  // Of the tokens of lag 0. If no lag is recorded, of all tokens.
+  // Returns the jump of the tokens of lag 0, or of all tokens if no lag is recorded.
   StepChange Jump() const;
   StepPatterns Patterns() const;
   DriftCause Cause() const;
   // Returns "same-numbers: sentence" if both columns of the record are the same; else "".
   std::string Copied() const;
-  // Returns why `rule`, which requires a true record, reports nothing. If it may report, returns an
-  // empty string.
+  // A rule that requires a true record must report nothing if this returns a reason. Returns "" if
+  // the rule may report.
   std::string RecordDoubt() const;
   void Place(v1::Verdict& verdict) const;  // sets site, steps and ranks
   // Returns "short-id: sentence" if the two sides' ids are hashed with different keys. If they can
@@ -108,7 +111,7 @@ class DriftRun {
   using Key = std::pair<std::string, std::string>;  // layer, op
 
   void Take(const SiteStep& step);
-  // Judges what waits, at the run's end: once per end.
+  // Called once at each end of the run. Judges the sequences that still wait.
   void Finish(const RunSummary& run);
 
   std::map<Key, DriftSite>& sites() { return sites_; }
@@ -127,12 +130,13 @@ class DriftRun {
   void TakeRouting(const std::vector<ComparedStep>& steps);
 
   RolloutJoin join_;
-  // Both sides' routing, if it is recorded: counts how often experts flip.
+  // Both sides' routing, if it is recorded. Counts how often the chosen experts differ.
   TrainInferRuns routing_{512, 4};
   uint64_t routed_ = 0, flipped_ = 0;  // numbers of compared (token, layer) pairs
   uint64_t finished_ = 0;              // number of ends of the run that were judged
   AlphaShares shares_;
-  std::map<Key, double> site_shares_;  // shares of sites_, from the trainer's first half on
+  // Shares of sites_, set when the trainer's first half arrives.
+  std::map<Key, double> site_shares_;
   std::map<Key, DriftSite> sites_;
   std::map<Key, LogitSite> logit_sites_;
   std::set<Key> touched_;

@@ -28,7 +28,7 @@ void DriftSeries::Add(double d, size_t stratum, int64_t lag, int64_t version) {
   Cell& cell = *cell_;
   const double square = d * d;
   ++cell.tokens;
-  if (square > 0.48045301391820139) ++cell.tail;  // ln^2 2
+  if (square > 0.48045301391820139) ++cell.tail;  // (ln 2)^2
   cell.bounded += std::min(square, 0.25);
   cell.squares += square;
   cell.version = version;

@@ -70,7 +70,7 @@ bool VersionJumps::Window(size_t at, int direction, double* mean) const {
   double sum = 0;
   size_t n = 0;
   for (size_t i = at; i < lags_.size() && n < kWindow && lags_[i] == lags_[at];
-       i += static_cast<size_t>(direction)) {  // below 0 it wraps past the size
+       i += static_cast<size_t>(direction)) {  // below 0, i wraps to a value above the size
     sum += halves_[i];
     ++n;
   }

@@ -1,4 +1,4 @@
-// Measures how much of d comes from older weights: by a third forward pass, and from sequences in
+// Measures the part of d that comes from older weights. Uses a third forward pass, and sequences in
 // which new weights arrive while they are drawn. Not thread-safe.
 #pragma once
 
@@ -17,7 +17,7 @@ struct SplitFit {
   bool judged = false;  // at least 8 sequences with stale tokens
   double stale_count = 0, fresh_count = 0;
   uint64_t sequences = 0;
-  // Mean s^2/2 of stale tokens less that of tokens of lag 0, where the trainer is compared with
+  // Mean s^2/2 of stale tokens minus that of tokens of lag 0, in which the trainer is compared with
   // itself.
   double staleness = 0, staleness_error = 0;
   double numerics = 0, numerics_error = 0;  // mean m^2/2 of the same tokens
@@ -43,22 +43,22 @@ class StalenessSplit {
 };
 
 // Compares the tokens just before and just after a change of version within one sequence: the same
-// text, the same engine, weights of another age. The fall there is due to their age. So half the
-// fall of d^2 is a lower bound of the staleness before, and what is left after is an upper bound of
-// the numerics.
+// text, the same engine, weights of another age. The fall at the change is caused by the age of the
+// weights. So half of the fall of d^2 is a lower bound of the staleness before, and the d^2 after
+// it is an upper bound of the numerics.
 struct JumpFit {
-  bool judged = false;  // in at least 8 sequences
+  bool judged = false;  // such changes occur in at least 8 sequences
   double boundaries = 0;
   uint64_t sequences = 0;
   double before = 0, after = 0;  // mean d^2/2
   double fall = 0, fall_error = 0;
   double excess = 0, excess_error = 0;   // fall - after
-  double lag_before = 0, lag_after = 0;  // means
+  double lag_before = 0, lag_after = 0;  // mean lags
 };
 
 class VersionJumps {
  public:
-  static constexpr size_t kWindow = 16;  // tokens on each side, of one version
+  static constexpr size_t kWindow = 16;  // most tokens on each side, each of one version
   static constexpr size_t kFewest = 4;
 
   // Adds the tokens of a sequence in order; lag >= 0, d finite.

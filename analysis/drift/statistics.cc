@@ -9,9 +9,9 @@ namespace {
 
 const double kLogHalf = std::log(0.5);
 
-// Identifies a token's context by its exact entropy. If there is none, by the token and its log mu,
-// which repeat only if a context does. If both sides agree exactly, the token shares no noise with
-// others.
+// Identifies a token's context by its exact entropy. If no entropy is recorded, uses the token and
+// its log mu, which repeat only if a context repeats. If both sides agree exactly, the token gets
+// its own context, because it has no noise in common with others.
 ContextKey ContextOf(const RolloutToken& token) {
   if (token.train == token.rollout) return kOwnContext;
   for (const double entropy : {token.train_entropy, token.rollout_entropy}) {
@@ -21,7 +21,7 @@ ContextKey ContextOf(const RolloutToken& token) {
                       std::bit_cast<uint64_t>(token.rollout));
 }
 
-// Keeps the value if all sequences give the same one.
+// Keeps the value if all sequences declare the same one.
 void Agree(double value, bool first, double& kept, bool& mixed) {
   if (first) {
     kept = value;
@@ -33,7 +33,8 @@ void Agree(double value, bool first, double& kept, bool& mixed) {
 
 }  // namespace
 
-// Reads how tokens were drawn, as the sequences declare it. If they differ, nothing is declared.
+// Reads the sequences' declarations on how tokens were drawn. If the declarations differ, nothing
+// is declared.
 void DriftStatistics::Declare(const RolloutSequence& s) {
   const bool first = sequences == 1;
   if (first) declared.mode = s.mode;
@@ -113,7 +114,7 @@ void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutTo
   ++judged;
   if (lag_known) ++with_lag;
   (is_fresh ? fresh_tokens : stale_tokens) += 1;
-  // Log-probabilities of exactly 0: greedy decoding, or a field that was never filled.
+  // Log-probabilities are exactly 0 in greedy decoding, or if the field was never filled.
   if (token.rollout == 0) {
     ++zeros;
     if (token.train < kLogHalf) ++unlikely_zeros;
@@ -147,7 +148,8 @@ void DriftStatistics::TakeBehaviour(const RolloutToken& token, bool at_lag_0, Co
   if (at_lag_0) own_k2.Add(moved * moved / 2);
 }
 
-// Tokens drawn with the trainer's current weights: every cause except age leaves its trace here.
+// Takes a token drawn with the trainer's current weights. Every cause except age has an effect on
+// such tokens.
 void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutToken& token,
                                 double d, ContextKey context) {
   const double square = d * d;
@@ -171,7 +173,7 @@ void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutTo
   if (std::isfinite(token.advantage)) on_advantage.Add(token.advantage, d + square / 2, context);
   if (sequence.cached_tokens >= 0)
     on_cached.Add(static_cast<double>(sequence.cached_tokens), std::min(square, 0.25), context);
-  // Values on a 16-bit grid are off by up to half a unit: a variance of half^2 / 3.
+  // Values on a 16-bit grid have errors up to half a unit, so their variance is half^2 / 3.
   const auto rounded = [&](const ValueGrid& grid, double value, uint64_t& count) {
     if (!grid.sixteen_bit()) return;
     ++count;
@@ -182,8 +184,8 @@ void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutTo
   rounded(sequence.rollout_grid, token.rollout, gridded_rollout);
 }
 
-// Tests whether the trainer's values fit the rollout's better one position earlier or later. If so,
-// the two sides are joined off by one.
+// Tests whether the trainer's values fit the rollout's values better if they are shifted by one
+// position. Then the two sides were joined with an offset of one.
 void DriftStatistics::TakeShifts(const RolloutSequence& sequence) {
   const auto& t = sequence.tokens;
   for (size_t i = 1; i + 1 < t.size(); ++i) {

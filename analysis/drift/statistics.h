@@ -1,7 +1,7 @@
-// The drift statistics of one site's tokens so far: the size of d = log pi - log mu, where it
-// occurs, what it depends on, and the marks that the causes leave. One pass, constant memory except
-// for the per-step series. A pure function of the sequences in the order they are taken. Not
-// thread-safe.
+// The drift statistics of one site's tokens so far: the size and the place of d = log pi - log mu,
+// its dependence on other quantities, and the marks that causes leave. Needs one pass, and constant
+// memory except for the per-step series. The result depends only on the sequences and their order.
+// Not thread-safe.
 //
 // "Fresh" tokens have lag 0, or no recorded lag. Later epochs over a batch are counted but not
 // used: by then the trainer has learnt from these tokens, unless the version states otherwise.
@@ -46,16 +46,17 @@ struct DriftStatistics {
   void Take(const RolloutSequence& sequence);
 
   uint64_t sequences = 0;
-  uint64_t later_epochs = 0;  // sequences not used
-  uint64_t copies = 0;        // likewise: the same tokens and log mu under another id
-  uint64_t judged = 0;        // tokens, including non-finite ones
+  uint64_t later_epochs = 0;  // later epochs of sequences, which are not used
+  // Copies of sequences (the same tokens and log mu with another id), which are not used.
+  uint64_t copies = 0;
+  uint64_t judged = 0;  // judged tokens, including non-finite ones
   uint64_t fresh_tokens = 0, stale_tokens = 0;
   uint64_t with_lag = 0;      // tokens with a recorded lag
   uint64_t with_entropy = 0;  // tokens whose log pi has an entropy
   uint64_t differing_ids = 0;
 
   DriftMoments fresh, stale;
-  DriftHistogram sizes;  // of fresh tokens
+  DriftHistogram sizes;  // sizes of d of fresh tokens
   DriftStrata strata;
   DriftSeries series;
   DriftDeclared declared;
@@ -73,7 +74,8 @@ struct DriftStatistics {
   // min(d^2, 1/4) of the first fresh tokens of sequences, and of later ones.
   FirstTokens first_tokens;
   // Fresh tokens with mu of a half or more and pi less than half of that; and those of them with pi
-  // + mu above 1. If mu is the likeliest token's and pi another's, there are none of these.
+  // + mu above 1. If mu belongs to the likeliest token and pi to another one, there are none of the
+  // latter.
   uint64_t likeliest = 0, unlikeliest = 0;
   // d^2/2 by lag; around changes of version inside a sequence; and against a forward pass of the
   // trainer at the version that drew the token.
@@ -83,11 +85,11 @@ struct DriftStatistics {
   uint64_t with_behaviour = 0;  // tokens with a recorded, finite log pi_v
 
   // Prompts of later turns compared with the logged tokens of earlier turns. after_other_prompt:
-  // min(d^2, 1/4) of fresh tokens, summed from the first turn on whose prompt was tokenised again.
+  // sum of min(d^2, 1/4) of fresh tokens, from the first turn on whose prompt was tokenised again.
   TurnPrefixes turns;
   double after_other_prompt = 0;
 
-  // log pi less log mu of the same token, the previous one, and the next one, if all three are
+  // log pi minus log mu of the same token, the previous one, and the next one, if all three are
   // recorded.
   DriftCell unshifted, shifted_back, shifted_forward;
 
@@ -96,27 +98,27 @@ struct DriftStatistics {
 
   // Tokens with log mu = 0, and those of them to which the trainer gives less than a half.
   uint64_t zeros = 0, unlikely_zeros = 0;
-  // Per side: tokens of sequences whose values all lie on a 16-bit grid. rounding_squares: the mean
+  // Per side: tokens of sequences whose values are all on a 16-bit grid. rounding_squares: the mean
   // square that such rounding causes (half units squared over 3), summed over tokens.
   uint64_t gridded_train = 0, gridded_rollout = 0;
   double rounding_squares = 0;
-  DriftLattice lattice;      // of d of fresh tokens
+  DriftLattice lattice;      // lattice of d of fresh tokens
   UnitsFit units;            // log pi as a multiple of log mu, of fresh tokens
-  uint64_t from_halves = 0;  // sequences whose sides were recorded apart
+  uint64_t from_halves = 0;  // sequences whose sides were recorded separately
 
   // Engine against engine, for sequences that were computed again.
   uint64_t rescored = 0;
   ClusteredMean rescore_k2;
 
-  // Trainer against trainer. trainer_k2: half the squared difference of log pi if a step holds a
-  // sequence again at the same train_version, so that nothing was learnt between. own_k2: the same
-  // of log pi and log pi_v at lag 0.
+  // The trainer compared with itself. trainer_k2: half the squared difference of log pi, if a step
+  // has a sequence twice at the same train_version, so that nothing was learnt between. own_k2: the
+  // same for log pi and log pi_v at lag 0.
   ClusteredMean trainer_k2, own_k2;
 
-  // True if every token of a record with both sides has the same number on both. Then nothing shows
-  // that two programs computed them.
+  // True if every token of a record with both sides has the same number on both. Then it is not
+  // certain that two programs computed them.
   bool same_numbers() const;
-  DriftMoments all() const;  // fresh and stale tokens
+  DriftMoments all() const;  // moments of fresh and stale tokens
   double rounding_share()
       const;  // share of the fresh tokens' mean square that 16-bit grids explain
 
@@ -147,7 +149,8 @@ struct DriftStatistics {
   std::string last_id_;
   int64_t last_version_ = kNoVersion;
   std::vector<double> last_train_;
-  int64_t broken_turn_ = TurnPrefixes::kNoTurn;  // in the open sequence
+  // The first turn with another prompt in the open sequence.
+  int64_t broken_turn_ = TurnPrefixes::kNoTurn;
 };
 
 }  // namespace plumbline::analysis

@@ -1,5 +1,5 @@
-// Where drift occurs: d by log mu, position, turn, worker and version lag; and the distribution of
-// |d|. For finite d. Mergeable, not thread-safe.
+// Statistics of finite d by log mu, position, turn, worker and version lag, and the distribution of
+// |d|. Mergeable, not thread-safe.
 #pragma once
 
 #include <array>
@@ -15,17 +15,17 @@ namespace plumbline::analysis {
 // |d| in bins of half an octave from 2^-40 to 2^12; zeros are counted separately.
 class DriftHistogram {
  public:
-  void Add(double size);  // |d|
+  void Add(double size);  // adds one |d|
   void Merge(const DriftHistogram& other);
   uint64_t count() const { return count_; }
   uint64_t zeros() const { return zeros_; }
-  // Returns a quantile, up to a factor of sqrt(2) too large. If that share of |d| is 0, returns 0.
-  // If empty, returns NaN.
+  // Returns a quantile of |d|, which may be too large by a factor of up to sqrt(2). If that share
+  // of |d| is 0, returns 0. If empty, returns NaN.
   double Quantile(double share) const;
-  // Returns the share of |d| above `size`, counting whole bins from above it.
+  // Returns the share of |d| above `size`. Counts only bins that are completely above it.
   double ShareAbove(double size) const;
-  // Returns the share of |d| above 64 times the median: a small bulk and a distant rest. Noise
-  // whose scale is spread log-normally over contexts by e^1.3 or more hardly reaches that.
+  // Returns the share of |d| above 64 times the median. Noise is nearly never that large, even if
+  // its scale varies log-normally over contexts by e^1.3.
   double RestShare() const;
   void Persist(Archive& a) { a(count_, zeros_, bins_); }
 
@@ -63,15 +63,15 @@ class DriftStrata {
 
   static constexpr size_t kProbabilityBins = 12;  // log2 of -log mu, from 2^-8
   static constexpr size_t kPositionBins = 24;     // log2 of the position
-  static constexpr size_t kTurns = 16;            // the last one: that number of turns or more
+  static constexpr size_t kTurns = 16;            // the last bin has all turns from this number on
   static constexpr size_t kLags = 34;             // unknown, 0 .. 31, 32 and more
   static constexpr size_t kWorkers = 64;          // further workers share the name "..."
 
   // Returns the stratum of a token by its log mu.
   static size_t ProbabilityBin(double rollout);
 
-  // The worker with 90 % of the sum of min(d^2, 1/4) and at most half of the tokens; "" if there is
-  // none.
+  // The worker that has 90 % of the sum of min(d^2, 1/4) and at most half of the tokens; "" if
+  // there is none.
   struct Dominant {
     std::string worker;
     double share = 0;
@@ -86,8 +86,8 @@ class DriftStrata {
 
   // Returns the lag that half of the tokens of lag > 0 do not exceed. If there are none, returns 0.
   double MedianStaleLag() const;
-  // Returns the exponent e of (mean d^2 - that at lag 0) ~ lag^e, by least squares on logarithms
-  // with weights by tokens. If fewer than two lags above 0 exceed lag 0, returns NaN.
+  // Returns the exponent e in (mean d^2 - mean d^2 at lag 0) ~ lag^e, by least squares on
+  // logarithms, weighted by tokens. If fewer than two lags exceed the value at lag 0, returns NaN.
   double LagExponent() const;
   // Adds the mean d^2 of each stratum that has tokens: "log_mu", "position", "turn", "worker",
   // "lag".

@@ -9,10 +9,11 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr double kExplained = 0.6;     // R^2 on log pi + H_pi
-constexpr double kExplainedToo = 0.3;  // on log mu + H_pi; on log mu, of a small slope
+constexpr double kExplained = 0.6;  // required R^2 on log pi + H_pi
+// Required R^2 on log mu + H_pi, and on log mu if the slope is small.
+constexpr double kExplainedToo = 0.3;
 constexpr double kSmallSlope = 0.05;
-constexpr uint64_t kFewSequences = 8;  // a part needs this number for a standard error
+constexpr uint64_t kFewSequences = 8;  // a part needs this number of sequences for a standard error
 
 // Returns the two-sided normal deviation that is exceeded with probability p.
 double DeviationsOf(double p) {
@@ -24,8 +25,9 @@ double DeviationsOf(double p) {
   return high;
 }
 
-// Returns the normal deviations of an estimate with the errors of `fit`. Few sequences have an
-// uncertain standard error: it has Student's t. The error over contexts is already widened.
+// Returns an estimate in deviations of a normal distribution, with the errors of `fit`. The
+// standard error of few sequences is uncertain, so uses Student's t for it. The error over contexts
+// needs no such correction, because it is already widened.
 double DeviationsOf(double estimate, const SlopeFit& fit) {
   if (fit.sequences < 2) return 0;
   const auto degrees = static_cast<double>(fit.sequences - 1);
@@ -41,7 +43,7 @@ TemperatureMark MarkOf(const DriftSlopes& slopes, double tokens, double deviatio
     const SlopeFit other = slopes.on_centred.Fit();
     const bool one_sign = mark.fit.slope * other.slope > 0;
     // The trainer's noise can only raise the first slope, and the rollout's noise can only lower
-    // the second. So test the slope that the noise cannot move in that direction.
+    // the second. So tests the slope that noise cannot move in that direction.
     const SlopeFit& tested = mark.fit.slope > 0 ? other : mark.fit;
     const double z = DeviationsOf(tested.slope, tested);
     mark.by_entropy = one_sign && std::fabs(z) > deviations &&
@@ -50,7 +52,7 @@ TemperatureMark MarkOf(const DriftSlopes& slopes, double tokens, double deviatio
     if (mark.by_entropy || 2 * mark.fit.count > tokens) return mark;
   }
   mark.fit = slopes.on_rollout.Fit();
-  // Noise of log mu itself moves d against it by at most var(d) / var(log mu).
+  // Noise of log mu changes the slope of d on log mu by at most var(d) / var(log mu).
   const double noise = mark.fit.variance_y / mark.fit.variance_x;
   const double above = std::fabs(mark.fit.slope) - std::max(noise, 0.01);
   mark.by_rollout = DeviationsOf(above, mark.fit) > deviations;

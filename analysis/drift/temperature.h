@@ -1,5 +1,5 @@
 // Detects a temperature on one side from the slopes of d = log pi - log mu, for all tokens and for
-// parts of them (rollout/slices.h). Pure, not thread-safe.
+// parts of them (rollout/slices.h). Not thread-safe.
 #pragma once
 
 #include "analysis/drift/fit.h"
@@ -21,21 +21,22 @@ struct DriftSlopes {
 // + H_pi), up to a term common to a context. So d has slope c on x = log pi + H_pi.
 //
 // Noise n of the trainer alone is in d and in x: the slope is (c v + s^2) / (v + s^2), where v is
-// the variance of x without it. So dropout that was left on, with s^2 >= 1.5 v, looks like a
-// temperature of 0.4 with R^2 = 0.6. Noise of the rollout is in d alone. On x' = log mu + H_pi the
+// the variance of x without it. So dropout that was not switched off, with s^2 >= 1.5 v, looks like
+// a temperature of 0.4 with R^2 = 0.6. Noise of the rollout is only in d. On x' = log mu + H_pi the
 // roles are exchanged: the trainer's noise is not in x', and the rollout's makes the slope smaller.
-// A temperature shows on both. So the test requires equal signs, most of d explained by x, and half
-// as much by x'. If no entropy is recorded, the slope on log mu gives only the sign.
+// A temperature has an effect on both slopes. So the test requires that the signs are equal, that x
+// explains most of d, and x' half as much. If no entropy is recorded, the slope on log mu gives
+// only the sign.
 struct TemperatureMark {
   bool by_entropy = false;  // both fits hold: slope and temperature are known
   bool by_rollout = false;  // only the fit on log mu holds: the sign is known
   SlopeFit fit;
-  SliceName part;  // the tokens that the fit uses
+  SliceName part;  // the part of the tokens that the fit uses
   bool found() const { return by_entropy || by_rollout; }
 };
 
 // Tests the pool, then its parts of at least 8 sequences, by Student's t. `most` is the false-alarm
-// probability of all these tests together at one look; each part has its share of it.
+// probability of all these tests together, for one call. Each part gets a share of it.
 TemperatureMark FindTemperature(const RolloutSlices<DriftSlopes>& slopes, double tokens,
                                 double most);
 

@@ -7,7 +7,8 @@
 namespace plumbline::analysis {
 namespace {
 
-// Rounding and different kernels leave 1e-4 of the squares of log10; a temperature leaves a tenth.
+// With log10, rounding and different kernels leave 1e-4 of the squares; a temperature leaves a
+// tenth.
 constexpr double kMostRest = 0.01;
 constexpr uint64_t kFewestTokens = 64, kFewestOfSequence = 4, kFewestSequences = 8;
 

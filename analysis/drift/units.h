@@ -11,7 +11,7 @@ namespace plumbline::analysis {
 
 class UnitsFit {
  public:
-  // log pi and log mu of a fresh token, finite.
+  // Adds log pi and log mu of a fresh token. Both must be finite.
   void Add(double train, double rollout);
   void EndSequence();
 
@@ -22,17 +22,17 @@ class UnitsFit {
   bool ByLength() const;
   bool ByInverseLength() const;
 
-  // One side has one number per sequence, and it is the sum or the mean over the tokens of the
+  // Result: one side has one number per sequence. It is the sum or the mean over the tokens of the
   // other side, which has a number per token.
   struct Repeated {
     bool found = false;
-    bool of_train = false;  // the trainer's column has the number
-    bool mean = false;      // else it is a sum
-    double ratio = 0;       // of the numbers to the sums, or means, over all sequences
+    bool of_train = false;  // the trainer's column has the number per sequence
+    bool mean = false;      // the number is a mean; otherwise it is a sum
+    double ratio = 0;       // ratio of the numbers to the sums (or means), over all sequences
     uint64_t sequences = 0;
   };
-  // If a sequence of four tokens or more contradicts it, or there are under eight, nothing is
-  // found.
+  // Finds nothing if a sequence of at least four tokens contradicts it, or if there are fewer than
+  // eight such sequences.
   Repeated RepeatedNumber() const;
   void Persist(Archive& a) {
     a(all_, open_, sequences_, by_length_, by_inverse_, shortest_, longest_);
@@ -48,14 +48,14 @@ class UnitsFit {
     double rest() const { return (tt - tr * tr / rr) / dd; }
     void Persist(Archive& a) { a(tokens, rr, tr, tt, dd); }
   };
-  // One side within a sequence.
+  // The values of one side within a sequence.
   struct Column {
     double first = 0, sum = 0;
     bool constant = true;
     void Add(double value, bool is_first);
     void Persist(Archive& a) { a(first, sum, constant); }
   };
-  // Sequences in which one side's number is the other's sum or mean.
+  // Counts of sequences in which the number of one side is the sum or mean of the other side.
   struct Counts {
     uint64_t by_sum = 0, by_mean = 0;
     double number = 0, sum = 0, mean = 0;  // totals

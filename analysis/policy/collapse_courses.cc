@@ -7,7 +7,8 @@ namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kMost = 512;
-constexpr double kAbovePeaks = 1.5;  // an explosion's level, times each level before it
+// An explosion's level exceeds each earlier level by this factor.
+constexpr double kAbovePeaks = 1.5;
 
 template <typename Values>
 double MedianOf(const Values& values) {
@@ -71,7 +72,7 @@ double RewardCourse::sigma() const {
 
 bool RewardCourse::fell_by(double part) const {
   if (!known()) return false;
-  // From the level it began with, or from 0 for a reward that never rose.
+  // The rise is measured from the first level, or from 0 for a reward that never rose.
   const double rose = std::max(best_ - start_, std::fabs(best_));
   const double down = best_ - level_.level();
   return down > part * rose && down > 3 * sigma();
@@ -142,8 +143,8 @@ bool ReferenceCourse::Grows(size_t window, double folds) {
   const double level = MedianAt(now), past = MedianAt(before);
   const double floor = early_ >= 5 ? kSequenceFloor : kFloor;
   if (!(level >= floor) || !(past > 0)) return false;
-  // A level that was reached before is not an explosion: each renewal of the reference model resets
-  // the divergence, which then rises again.
+  // A level that was reached before is not an explosion, because each renewal of the reference
+  // model resets the divergence, which then rises again.
   for (size_t end = 3; end <= before; ++end) {
     if (level < kAbovePeaks * MedianAt(end)) return false;
   }

@@ -39,20 +39,22 @@ class LevelOfFive : public NewestLevel {
   LevelOfFive() : NewestLevel(kFive) {}
 };
 
-// A mean reward that fell for good: its level, a median of ten points, is in ten levels in a row
-// (in an eighth of the points, if these are more) below the best such level by a part of what it
-// reached, and by four times its noise.
+// Detects a mean reward that fell permanently. The level is a median of ten points. In ten
+// consecutive levels (or in an eighth of the points, if these are more), it must be below the best
+// level by a part of the rise, and by four times the noise.
 class RewardFall {
  public:
   static constexpr size_t kTen = 10;
-  static constexpr double kHalf = 0.5, kMost = 0.85;  // parts
-  // `sigma` is the noise of a point. Returns true if the fall has just become one, or larger.
+  static constexpr double kHalf = 0.5, kMost = 0.85;  // parts of the rise
+  // `sigma` is the noise of a point. Takes a point. Returns true if the fall has just reached kHalf
+  // or kMost.
   bool Take(int64_t step, double value, double sigma);
-  double part() const { return part_; }     // kHalf, kMost, or 0: it did not fall
+  double part() const { return part_; }     // kHalf, kMost, or 0 if the reward did not fall
   int64_t onset() const { return onset_; }  // the first step below kHalf
   double best() const { return best_; }
   double level() const { return level_.level(); }
-  // The best level, from the level it began with, or from 0 for a reward that never rose.
+  // Returns the height of the best level above the first one, or above 0 for a reward that never
+  // rose.
   double reached() const { return std::max(best_ - start_, std::fabs(best_)); }
   void Persist(Archive& a) { a(level_, points_, start_, best_, half_, most_, part_, onset_); }
 
@@ -69,27 +71,29 @@ class RewardFall {
 // A mean reward. Levels are medians of five points.
 class RewardCourse {
  public:
-  // Returns true if it has just fallen for good (RewardFall).
+  // Takes a point. Returns true if the reward has just fallen permanently (RewardFall).
   bool Take(int64_t step, double value);
   const RewardFall& fall() const { return fall_; }
   bool known() const { return points_ >= 2 * LevelOfFive::kFive; }
   double level() const { return level_.level(); }
   double best() const { return best_; }
   int64_t best_step() const { return best_step_; }
-  // The noise of a point, from the differences of neighbours.
+  // Returns the noise of a point, from the differences of neighbours.
   double sigma() const;
-  // True if the level is below the best by a third of what the reward rose, and by the noise.
+  // True if the level is below the best one by a third of the reward's rise, and by more than the
+  // noise.
   bool fell() const { return fell_by(1.0 / 3); }
-  // So too by four fifths.
+  // The same for four fifths of the rise.
   bool fell_back() const { return fell_by(0.8); }
   bool fell_by(double part) const;
-  // True if the reward has risen beyond its noise and its level is at the best, within the noise.
+  // True if the reward has risen by more than its noise, and its level is, within the noise, the
+  // best one.
   bool at_its_best() const;
-  // Points in a row that have one value.
+  // Returns the number of newest consecutive points with the same value.
   uint64_t equal() const { return equal_ + 1; }
-  // True if the reward has risen, and its newest ten values are equal and its highest.
+  // True if the reward has risen, and its newest ten values are equal to its highest one.
   bool solved() const;
-  // True if the best is now above that earlier best, beyond the noise.
+  // True if the best level is now above `best`, an earlier best level, by more than the noise.
   bool rose_above(double best) const { return best_ - best > 1.5 * sigma(); }
   uint64_t points() const { return points_; }
   void Persist(Archive& a) {
@@ -105,16 +109,16 @@ class RewardCourse {
   double newest_ = std::numeric_limits<double>::quiet_NaN();
   double differences_ = 0;  // sum of |difference| of neighbours
   double highest_ = -std::numeric_limits<double>::infinity();
-  uint64_t equal_ = 0;  // points in a row that equal the one before
+  uint64_t equal_ = 0;  // number of consecutive points that equal the one before
   RewardFall fall_;
 };
 
-// An entropy: below a tenth of what it was in its first ten points.
+// Detects an entropy that falls below a tenth of its level in the first ten points.
 class EntropyCourse {
  public:
   static constexpr size_t kFirst = 10;
   static constexpr double kPart = 0.1;
-  // Returns true at the point at which the level has just fallen below the part.
+  // Takes a point. Returns true if the level has just fallen below this part.
   bool Take(int64_t step, double value);
   double start() const { return start_; }
   double level() const { return level_.level(); }
@@ -128,29 +132,31 @@ class EntropyCourse {
   std::vector<double> first_;  // empty once start_ is known
   double start_ = std::numeric_limits<double>::quiet_NaN();
   LevelOfFive level_;
-  int64_t onset_ = 0;     // the first point below the part, of those that lead to the level
-  bool positive_ = true;  // an entropy of densities may be negative, and has no tenth
+  int64_t onset_ = 0;  // step of the first consecutive point below this part
+  // An entropy of densities may be negative; then a tenth of it has no meaning.
+  bool positive_ = true;
   bool collapsed_ = false;
 };
 
-// A distance to the reference: grows by e-folds, or is exactly 0 for ever.
+// A distance to the reference. Detects growth by e-folds, and a distance that is always exactly 0.
 class ReferenceCourse {
  public:
-  static constexpr uint64_t kFewest = 20;      // points
+  static constexpr uint64_t kFewest = 20;      // number of points
   static constexpr uint64_t kFewestZero = 50;  // points that are all exactly 0
-  static constexpr uint64_t kNegative = 10;    // points in a row
+  static constexpr uint64_t kNegative = 10;    // number of consecutive points
   static constexpr double kQuarterFolds = 2;   // e-folds within the newest quarter of the points
-  static constexpr double kHalfFolds = 3.5;    // ... within the newest half
-  // Below these a growth is the ordinary one of a policy that leaves its reference: nats per token,
-  // and nats per sequence (a series that reaches 5 within its first ten points).
+  static constexpr double kHalfFolds = 3.5;    // e-folds within the newest half of the points
+  // Below these values, growth is normal for a policy that leaves its reference. In nats per token,
+  // and in nats per sequence (for a series that reaches 5 within its first ten points).
   static constexpr double kFloor = 0.5, kSequenceFloor = 100;
 
-  // Returns true at the first point at which it grows by e-folds.
+  // Takes a point. Returns true at the first point at which the distance grows by e-folds.
   bool Take(int64_t step, double value);
   uint64_t points() const { return points_; }
   bool always_zero() const { return points_ > 0 && zeros_ == points_; }
-  // True from the tenth point in a row on whose level, a median of five, is below -1 and below
-  // three times the noise of a point. The mean of log ratios of sampled tokens is not.
+  // True from the tenth consecutive point on at which the level, a median of five, is below -1 and
+  // below -3 times the noise of a point. A mean of log ratios of sampled tokens does not become
+  // that low.
   bool negative() const { return negative_.count >= kNegative; }
   int64_t negative_since() const { return negative_.first; }
   double folds() const { return folds_; }
@@ -167,13 +173,14 @@ class ReferenceCourse {
     double value = 0;
     void Persist(Archive& a) { a(step, value); }
   };
-  double MedianAt(size_t end) const;  // of three kept points that end before `end`
+  // Returns the median of the last three kept points before `end`.
+  double MedianAt(size_t end) const;
   bool Grows(size_t window, double folds);
 
   uint64_t points_ = 0, zeros_ = 0;
   uint64_t stride_ = 1, skipped_ = 0;
   double early_ = 0;         // the highest of the first ten points
-  std::vector<Point> kept_;  // every stride-th point, at most kMost
+  std::vector<Point> kept_;  // every stride-th point, at most kMost points
   double newest_ = 0, folds_ = 0;
   int64_t onset_ = 0;
   bool grown_ = false;

@@ -7,7 +7,7 @@ namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kMostPast = 256;
-constexpr uint64_t kMedianEvery = 8;  // points
+constexpr uint64_t kMedianEvery = 8;  // number of points
 
 double MedianOf(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
@@ -24,13 +24,13 @@ MismatchCourse::Event MismatchCourse::Take(const PolicyMetric& metric, int64_t s
   newest_ = value;
   const bool known = past_.size() >= kFewestPast;
   const bool far = known && distance > metric.floor && distance > kTimes * median_;
-  // A ratio of 0 has an infinite distance: all tokens were masked.
+  // A ratio of 0, if all tokens were masked, has an infinite distance.
   const bool ten = metric.limit > 0 && distance >= kTimes * metric.limit;
   const bool side = metric.scale == MismatchScale::kLogRatio && distance > metric.floor;
   Event event = Event::kNone;
   if (own_.Take(far, step, kInARow)) event = Event::kAbovePast;
   if (steady_.Take(side, step, kSteady)) event = Event::kSteady;
-  // At the beginning all points so far are enough.
+  // At the beginning, it is enough if all points so far are beyond the limit.
   const uint64_t enough = limit_.count + 1 == points_ ? kInARow : kBeyondLimit;
   if (limit_.Take(metric.limit > 0 && distance > metric.limit, step, enough))
     event = Event::kAboveLimit;

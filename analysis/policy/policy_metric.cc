@@ -20,7 +20,7 @@ struct MetricName {
   std::string words;
   bool Has(std::string_view word) const { return words.find(word) != std::string::npos; }
   bool Ends(std::string_view word) const { return words.ends_with(word); }
-  // A statistic of which one token or sequence decides.
+  // True for a statistic that depends on one token or sequence.
   bool extreme() const { return Has(" max ") || Has(" min ") || Has(" std ") || Has(" lower "); }
 };
 
@@ -28,7 +28,7 @@ PolicyMetric Mismatch(MismatchScale scale, double limit, double floor, const cha
   return {PolicyKind::kMismatch, scale, limit, floor, source};
 }
 
-// Without a limit: only the series' own past counts.
+// A metric without a limit: it is compared only with the series' own past.
 PolicyMetric OfThePast(double floor, MismatchScale scale = MismatchScale::kAbsolute) {
   return Mismatch(scale, 0, floor, "");
 }
@@ -36,7 +36,7 @@ PolicyMetric OfThePast(double floor, MismatchScale scale = MismatchScale::kAbsol
 // The largest of 100,000 tokens differs by 1 to 15 nats in healthy runs.
 constexpr double kFarToken = 15;
 
-// In bf16 a mean is 0.003 to 0.02; a single token may differ by more than 1.
+// In bf16 a mean difference is 0.003 to 0.02; a single token may differ by more than 1.
 PolicyMetric LogProbabilities(const MetricName& name) {
   if (name.Has(" min ") || name.Has(" std ")) return {PolicyKind::kOther};
   if (name.Has(" max ")) return OfThePast(kFarToken);
@@ -50,7 +50,7 @@ PolicyMetric Probabilities(const MetricName& name) {
                   "customary: bf16 engines have 0.001 to 0.01");
 }
 
-// Names that end in `error` are NeMo-RL's, whose limit is a hundredth of verl's.
+// Names that end in `error` are of NeMo-RL. Its limit is a hundredth of verl's.
 PolicyMetric Divergence(const MetricName& name) {
   if (name.Has(" min ") || name.Has(" std ")) return {PolicyKind::kOther};
   if (name.Has(" max ")) return OfThePast(kFarToken);
@@ -59,13 +59,13 @@ PolicyMetric Divergence(const MetricName& name) {
   return Mismatch(MismatchScale::kAbsolute, 0.1, 0.01, "verl's documentation");
 }
 
-// One long sequence decides a factor over sequences.
+// A factor over sequences may depend on one long sequence.
 PolicyMetric Factor(const MetricName& name) {
   if (name.Has(" seq ") || name.extreme()) return OfThePast(1, MismatchScale::kFactor);
   return Mismatch(MismatchScale::kFactor, 0.05, 0.02, "NeMo-RL's documentation");
 }
 
-// The mean weight is 1 in expectation, whatever the two distributions are.
+// The mean weight is 1 in expectation, for any two distributions.
 PolicyMetric Weights(const MetricName& name) {
   if (name.Has(" eff ") || name.Ends(" ess "))
     return Mismatch(MismatchScale::kSample, 1 / 0.3, 1 / 0.3, "verl: at least 0.3");
@@ -73,14 +73,14 @@ PolicyMetric Weights(const MetricName& name) {
   return Mismatch(MismatchScale::kLogRatio, std::log(2.0), 0.35, "verl: from 0.5 to 2");
 }
 
-// A count of groups has no known total.
+// A count of groups is not judged, because the total is not known.
 PolicyMetric Spread(const MetricName& name) {
   if (name.Has(" count ")) return {PolicyKind::kOther};
   const bool share = name.Has(" frac ") || name.Has(" zero ") || name.Has(" pct ");
   return {share ? PolicyKind::kSpreadlessShare : PolicyKind::kRewardSpread};
 }
 
-// The advantages are what is left of the rewards. If the highest is exactly 0, all are.
+// Advantages are rewards minus their mean. If the highest is exactly 0, all are.
 bool SpreadOfAdvantages(const MetricName& name) {
   if (!name.Has(" advantages ") && !name.Has(" advantage ")) return false;
   return name.Has(" max ") || name.Has(" min ") || name.Has(" abs ") || name.Has(" std ");
@@ -91,7 +91,8 @@ PolicyMetric Reward(const MetricName& name) {
   if (name.Has(" margin ") || name.Has(" margins ")) return {PolicyKind::kMargin};
   const bool preference =
       name.Has(" chosen ") || name.Has(" rejected ") || name.Has(" accuracies ");
-  const bool other = preference || name.extreme() || name.Has(" pass ");  // a share of solved tasks
+  // The name may be of a share of solved tasks.
+  const bool other = preference || name.extreme() || name.Has(" pass ");
   return {other ? PolicyKind::kOther : PolicyKind::kReward};
 }
 
@@ -157,7 +158,7 @@ PolicyMetric PolicyMetricOf(std::string_view op, SeriesRole role) {
       return {PolicyKind::kOther};
     case SeriesRole::kLoss:
       return {PolicyKind::kPreferenceLoss};
-    // A KL term and an entropy that are logged as losses (verl, slime, OpenRLHF).
+    // These may be a KL term or an entropy that is logged as a loss (verl, slime, OpenRLHF).
     case SeriesRole::kAuxiliaryLoss:
       if (name.Ends(" kl loss ")) return {PolicyKind::kReferenceKl};
       if (name.Ends(" entropy loss ")) return {PolicyKind::kEntropy};

@@ -11,20 +11,20 @@ namespace plumbline::analysis {
 enum class PolicyKind : uint8_t {
   kNone,
   kMismatch,         // a distance of trainer and engine: see PolicyMetric
-  kReward,           // a mean
+  kReward,           // a mean reward
   kRewardSpread,     // a standard deviation within groups
   kSpreadlessShare,  // the share of groups whose rewards are equal
   kEntropy,
   kReferenceKl,
   kClipShare,
   kTruncatedShare,  // answers that end at the longest length
-  kMargin,          // preference training: the margin of the chosen answer
+  kMargin,          // the margin of the chosen answer, in preference training
   kPreferenceLoss,
   kKlCoefficient,
-  kOther,  // shows that the run trains a policy
+  kOther,  // another metric that shows that the run trains a policy
 };
 
-// How the distance from agreement follows from a value.
+// The function from a value to the distance from agreement.
 enum class MismatchScale : uint8_t {
   kAbsolute,  // |value|
   kFactor,    // |value - 1|: a mean of e^|d|
@@ -35,11 +35,11 @@ enum class MismatchScale : uint8_t {
 
 struct PolicyMetric {
   PolicyKind kind = PolicyKind::kNone;
-  // Of a mismatch:
+  // For kMismatch:
   MismatchScale scale = MismatchScale::kAbsolute;
-  double limit = 0;         // of the distance; 0: only the series' own past is a measure
-  double floor = 0;         // a distance below it is harmless, however far above the past
-  const char* source = "";  // of the limit
+  double limit = 0;         // limit of the distance; 0 if only the series' own past is a measure
+  double floor = 0;         // a distance below it is harmless, also if far above the past
+  const char* source = "";  // source of the limit
   // Returns the distance from agreement: 0 or more; NaN if the value is NaN; infinite if all tokens
   // were masked.
   double Distance(double value) const;

@@ -5,7 +5,7 @@
 namespace plumbline::analysis {
 
 bool PolicySeries::IsUndecided(double loss) {
-  constexpr double kSameLoss = 5e-5;  // printed as 0.6931
+  constexpr double kSameLoss = 5e-5;  // a log may print ln 2 as 0.6931
   return std::fabs(loss - std::numbers::ln2) < kSameLoss || std::fabs(loss - 0.5) < kSameLoss;
 }
 
@@ -17,7 +17,7 @@ bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
   switch (kind) {
     case PolicyKind::kReward: {
       const bool fell = reward_.Take(step, value);
-      // A row begins with the first of the equal points.
+      // A run of equal points begins with the first of them.
       if (reward_.equal() == 1) row_.first = step;
       collapsed_ = collapsed_ || (fell && !found_);
       if (fell && collapsed_) return Begin(true, reward_.fall().onset()) || found_;
@@ -31,7 +31,7 @@ bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
       return Begin(in_row(value > kMostClipped), row_.first);
     case PolicyKind::kTruncatedShare:
       ended_ += value < kFewTruncated ? 1 : 0;
-      counts_ = counts_ || value > 1;  // of episodes
+      counts_ = counts_ || value > 1;  // the value is a number of episodes
       return Begin(in_row(value >= kMostTruncated) && ended_ >= kTenPoints / 2 && !counts_,
                    row_.first);
     case PolicyKind::kMargin:

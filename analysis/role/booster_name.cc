@@ -9,7 +9,7 @@
 namespace plumbline {
 namespace {
 
-// As they are spelled alone, in lower case.
+// Names of error metrics when used alone, in lower case.
 constexpr std::string_view kErrorMetrics[] = {"rmse",
                                               "mae",
                                               "mape",
@@ -36,7 +36,7 @@ constexpr std::string_view kErrorMetrics[] = {"rmse",
                                               "cross_entropy",
                                               "softprob",
                                               "nloglik"};
-// The names above that other trainers do not use for other metrics.
+// Those of the names above that no other trainer uses for another metric.
 constexpr std::string_view kAlone[] = {"rmse",  "mae", "mape", "rmsle",
                                        "smape", "mse", "msle", "multiclass"};
 constexpr std::string_view kShares[] = {"error", "merror", "binary_error", "multi_error"};
@@ -56,7 +56,7 @@ std::string_view MetricIn(std::string_view text) {
   return text.substr(0, text.find_first_of("@:-"));
 }
 
-// Returns the set without its number: "valid_0", "eval1", "test".
+// Returns the name of the data set without its number, for "valid_0", "eval1", "test".
 std::string_view SetIn(std::string_view text) {
   while (!text.empty() && (absl::ascii_isdigit(text.back()) || text.back() == '_'))
     text.remove_suffix(1);
@@ -72,7 +72,8 @@ bool IsError(std::string_view text, bool lightgbm) {
   return IsOne(metric, kErrorMetrics);
 }
 
-// Returns the role of a set's metric. If either is not known, returns nullopt.
+// Returns the role of a metric of a data set. If the set or the metric is not known, returns
+// nullopt.
 std::optional<SeriesRole> RoleOfSet(std::string_view set, std::string_view text, bool lightgbm) {
   const bool training = IsOne(set, kTrainingSets);
   if (!training && !IsOne(set, kEvaluationSets)) return std::nullopt;

@@ -38,7 +38,7 @@ constexpr std::string_view kTerms[] = {"aux",
                                        "vq",
                                        "diversity",
                                        "ent"};
-// Words of a learner whose opponent learns too: its loss rises as the other side improves, or as
+// Words of a learner whose opponent also learns. Its loss rises as the other side improves, or as
 // rewards arrive.
 constexpr std::string_view kGame[] = {
     "adversarial", "adv",      "gan",     "wgan", "gp",  "alpha",     "temp",
@@ -56,8 +56,8 @@ constexpr std::string_view kOfDetector[] = {
     "iou",       "giou", "mask", "ctr", "centerness", "localization", "classification",
     "objectness"};
 
-// Returns true for the name of a loss's value, `loss_value`; `loss/value` and `value_loss` are
-// those of a critic.
+// Returns true for the name of a loss's value, `loss_value`. `loss/value` and `value_loss` are
+// losses of a critic.
 bool NamesLossValue(std::string_view name) {
   constexpr std::string_view kSpellings[] = {"loss_value", "loss-value", "loss value", "lossvalue"};
   std::string lower(name);
@@ -75,7 +75,7 @@ bool IsOfMasks(const NameWords& words) {
          });
 }
 
-// `reg` with `box` is a regression.
+// Returns true for boxes of a detector. `reg` with `box` means a regression.
 bool IsOfBoxes(const NameWords& words) {
   return Has(words, "reg") && (Has(words, "box") || Has(words, "bbox"));
 }
@@ -109,11 +109,11 @@ SeriesRole LossRoleOf(std::string_view name, const NameWords& words) {
   if (!Has(words, "loss") && !InARow(words, "cross", "entropy")) return SeriesRole::kNone;
   const bool of_gradients =
       InARow(words, "policy", "gradient") || InARow(words, "gradient", "penalty");
-  // CleanRL's `losses/qf1_values`: what a critic estimates.
+  // CleanRL's `losses/qf1_values` is the estimate of a critic.
   if (InARow(words, "qf1", "values") || InARow(words, "qf2", "values") ||
       InARow(words, "q", "values"))
     return SeriesRole::kNone;
-  // `loss/avg_raw_advantages_abs` is no loss: SkyRL logs under `loss/` what the loss is made of.
+  // `loss/avg_raw_advantages_abs` is no loss: SkyRL also logs the inputs of the loss under `loss/`.
   if (words.back() != "loss" && (Has(words, "advantages") || Has(words, "advantage")))
     return SeriesRole::kNone;
   const bool constant = HasAny(words, kNotTheValue) && !IsOfMasks(words);

@@ -1,4 +1,4 @@
-// Names of losses: which role they have, and which part of the whole they are.
+// Interprets names of losses: their role, and the part of the whole loss that they are.
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace plumbline {
 
-// Returns kLoss, kEvaluationLoss or kAuxiliaryLoss; kNone if the name is of no loss.
+// Returns kLoss, kEvaluationLoss or kAuxiliaryLoss; kNone if the name is not of a loss.
 SeriesRole LossRoleOf(std::string_view name, const NameWords& words);
-// Returns the side of a game whose loss the name is of, or kNone.
+// If the name is of the loss of a side of a game, returns this side; else kNone.
 GameSide GameSideOf(std::string_view name, const NameWords& words);
-// Returns true for words of a training loss that is minimised as a whole, as against "sync_loss" or
+// Returns true for words of a training loss that is minimised as a whole, unlike "sync_loss" or
 // "depth_loss".
 bool NamesTheWhole(const NameWords& words);
 // Returns true for words of a part of a loss: "l1_loss", "cls_loss".

@@ -21,7 +21,7 @@ bool HasMemoryWord(const std::vector<std::string>& words, std::initializer_list<
   });
 }
 
-// "system/gpu.0.memoryAllocated".
+// Returns true for names such as "system/gpu.0.memoryAllocated".
 bool IsWandbGpu(const std::string& op) {
   return op.starts_with("system/gpu.") || op.starts_with("system.gpu.");
 }
@@ -38,7 +38,7 @@ MemoryKind KindByWords(const std::string& op) {
   });
   if (other) return MemoryKind::kNone;
   if (IsWandbGpu(op) && op.ends_with(".memory"))
-    return MemoryKind::kNone;  // a share of time, not of memory
+    return MemoryKind::kNone;  // the value is a share of time, not of memory
   return MemoryKind::kUse;
 }
 

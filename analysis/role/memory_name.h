@@ -1,4 +1,4 @@
-// What the name of a memory series contains in addition to its role.
+// Finds facts in the name of a memory series, in addition to its role.
 #pragma once
 
 #include <string>
@@ -9,12 +9,11 @@ namespace plumbline::analysis {
 // memory.
 enum class MemoryKind { kNone, kUse, kLimit };
 
-// Returns the kind of a name whose role is memory. Caches names, because it is called at each step
-// for the same few. Thread-safe.
+// Returns the kind of a name whose role is memory. Caches names, because it is called in each step
+// for the same few names. Thread-safe.
 MemoryKind KindOfMemory(const std::string& op);
 
-// Returns the limit that follows from the name: 1 for a share, 100 for a percentage. If none
-// follows, returns 0.
+// Returns the limit that the name implies: 1 for a share, 100 for a percentage; otherwise 0.
 double LimitInName(const std::string& op);
 
 }  // namespace plumbline::analysis

@@ -30,7 +30,8 @@ constexpr Together kTogether[] = {
     {"rmsle", "metric", "loss"},
 };
 
-// With these words, "cost" is what is minimised; "batch_cost" is a time, "cost_usd" is money.
+// Next to these words, "cost" is the minimised value. "batch_cost" is a time, and "cost_usd" is
+// money.
 constexpr std::string_view kNextToCost[] = {"cost", "train", "training",   "val",  "valid",
                                             "test", "eval",  "validation", "mean", "avg"};
 

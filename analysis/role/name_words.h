@@ -10,8 +10,8 @@ namespace plumbline {
 
 using NameWords = std::vector<std::string>;
 
-// Splits a name at separators and at capitals. Words that are written together are two:
-// "trainloss" is "train", "loss".
+// Splits a name at separators and at capitals. Splits words that are written together: "trainloss"
+// gives "train", "loss".
 NameWords WordsOfName(std::string_view name);
 
 bool Has(const NameWords& words, std::string_view word);
@@ -32,7 +32,7 @@ inline constexpr std::string_view kNotTheValue[] = {
     "p99",     "histogram",   "over",      "frames",     "heat",    "kg",       "pressure",
     "dropout", "keep",        "usd",       "skipped",    "nan",     "inf",      "error",
     "errors"};
-// Data that the model is not trained on.
+// Names of data on which the model is not trained.
 inline constexpr std::string_view kEvaluations[] = {"val",        "valid",  "validation", "eval",
                                                     "evaluation", "test",   "testing",    "dev",
                                                     "heldout",    "holdout"};

@@ -1,5 +1,5 @@
-// A name is split into words. The words that it contains, and those that it must not contain, give
-// its role.
+// Splits a name into words. The role follows from words that the name contains, and words that it
+// does not contain.
 #include "analysis/role/role.h"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ constexpr std::pair<SeriesRole, const char*> kNames[] = {
     {SeriesRole::kLikelihood, "likelihood"},
 };
 
-// A bound, a factor, a setting of the scheduler.
+// Words of a bound, a factor, or a setting of the scheduler.
 constexpr std::string_view kNotTheRate[] = {
     "min",      "max",      "base",      "initial", "init",      "target", "final",  "end",
     "start",    "peak",     "warmup",    "scale",   "mult",      "ratio",  "factor", "decay",
@@ -70,8 +70,8 @@ constexpr std::string_view kNotTheRate[] = {
 bool IsLossScale(const Words& words) {
   constexpr std::string_view kSettings[] = {"min",    "max",    "init",    "initial", "window",
                                             "factor", "growth", "backoff", "interval"};
-  // GradScaler's scale, as loops log it: `grad_scale`, `amp_scale`, `scaler/scale`, or `scale`
-  // alone.
+  // Training loops log GradScaler's scale as `grad_scale`, `amp_scale`, `scaler/scale`, or only
+  // `scale`.
   const bool alone = !words.empty() && words.back() == "scale" &&
                      (words.size() == 1 || (words.size() == 2 && words[0] == "train"));
   const bool is = InARow(words, "loss", "scale") || InARow(words, "loss", "scaling") ||
@@ -100,7 +100,8 @@ bool IsRate(const Words& words) {
   return is && !HasAny(words, kNotTheRate);
 }
 
-// "mean_reward", "eval/mean_reward": of episodes, or of a model that learns to give rewards.
+// Returns true for "mean_reward", "eval/mean_reward". They may be of episodes, or of a reward
+// model.
 bool IsMeanReward(const Words& words) {
   constexpr std::string_view kWords[] = {"mean", "reward", "eval", "evaluation", "test"};
   return InARow(words, "mean", "reward") &&
@@ -110,8 +111,8 @@ bool IsMeanReward(const Words& words) {
 }
 
 // Returns true for the reward of an episode or an answer, which indicates a game. Returns false for
-// the rewards of a model that learns to give them (`mean_reward`), and of pairs (`rewards/chosen`),
-// because their losses must fall.
+// the rewards of a reward model (`mean_reward`) and of pairs (`rewards/chosen`), because the losses
+// of these trainings must fall.
 bool IsOfEpisodes(const Words& words) {
   constexpr std::string_view kEpisode[] = {"ep", "episode", "episodes", "episodic"};
   constexpr std::string_view kBrought[] = {"rew",    "reward",  "rewards", "ret",
@@ -130,8 +131,8 @@ bool IsOfEpisodes(const Words& words) {
   return plain && HasAny(words, kReward) && !IsMeanReward(words);
 }
 
-// "score", "avg_score": of a game, or of answers. "eval/score": so too, or of an evaluation, in
-// percent.
+// Returns the side for a score. "score" and "avg_score" are of a game or of answers. "eval/score"
+// may also be of an evaluation, in percent.
 GameSide ScoreSide(const Words& words) {
   constexpr std::string_view kWords[] = {"score", "scores", "avg",  "average",   "mean",
                                          "train", "test",   "eval", "evaluation"};
@@ -195,7 +196,7 @@ bool IsPerplexity(const Words& words) {
   return (Has(words, "perplexity") || Has(words, "ppl")) && !HasAny(words, kNotTheValue);
 }
 
-// If it is negative, it is a loss.
+// Returns true for a likelihood. If the name has the word "negative", it is a loss.
 bool IsLikelihood(const Words& words) {
   constexpr std::string_view kWords[] = {"likelihood", "loglikelihood", "loglik", "elbo"};
   return HasAny(words, kWords) && !HasAny(words, kNotTheValue);
@@ -212,7 +213,8 @@ SeriesRole FindRole(std::string_view name, const Words& words) {
   if (name.starts_with("settings/")) return SeriesRole::kNone;     // settings of a trainer
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
-  if (IsPerplexity(words)) return SeriesRole::kPerplexity;  // "lm loss PPL"
+  // Before the loss, because of "lm loss PPL".
+  if (IsPerplexity(words)) return SeriesRole::kPerplexity;
   if (const SeriesRole loss = LossRoleOf(name, words); loss != SeriesRole::kNone) return loss;
   if (IsRate(words)) return SeriesRole::kRate;
   if (IsUpdateRatio(words)) return SeriesRole::kUpdateRatio;
@@ -223,9 +225,9 @@ SeriesRole FindRole(std::string_view name, const Words& words) {
   return SeriesRole::kNone;
 }
 
-// Returns true for metrics of answers: their rewards, their length. The answers are sampled, so
-// that the loss is a policy's. Pairs and models that learn to give rewards have none
-// (IsOfEpisodes).
+// Returns true for metrics of answers: their rewards, their length. They show that answers are
+// sampled, so the loss is that of a policy. Training with pairs, and of reward models, has no such
+// metrics (IsOfEpisodes).
 bool IsOfAnswers(SeriesRole role, const Words& words) {
   constexpr std::string_view kPairs[] = {"chosen", "rejected", "margin", "margins", "accuracies"};
   if (role == SeriesRole::kReward) return !IsMeanReward(words) && !HasAny(words, kPairs);
@@ -254,7 +256,7 @@ Meaning FindMeaning(std::string_view name) {
     meaning.side = GameSide::kEpisodes;
   if (IsOfAnswers(meaning.role, words)) meaning.side = GameSide::kEpisodes;
   if (meaning.role == SeriesRole::kReferenceKl) meaning.side = GameSide::kReference;
-  // What only a trainer with rollouts logs.
+  // Only a trainer with rollouts logs these roles.
   if (meaning.role >= SeriesRole::kMismatch && meaning.role <= SeriesRole::kClipShare)
     meaning.side = GameSide::kEpisodes;
   if (meaning.side == GameSide::kNone && (reward || meaning.role == SeriesRole::kNone))
@@ -267,7 +269,7 @@ Meaning FindMeaning(std::string_view name) {
   return meaning;
 }
 
-// Cached, because rules call this at each step of each series.
+// Caches results, because rules call this in each step for each series.
 Meaning MeaningOf(std::string_view name) {
   thread_local NameMemo<Meaning> memo;
   return memo.Of(name, FindMeaning);

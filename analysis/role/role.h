@@ -1,6 +1,6 @@
-// The role of a series of scalars, by its name: the loss, a gradient norm, the learning rate, ...
-// Rules use roles, never names (specs: a series without a role is displayed and stored, but no rule
-// judges it).
+// The role of a series of scalars, which follows from its name: the loss, a gradient norm, the
+// learning rate, ... Rules use roles, never names (specs: a series without a role is displayed and
+// stored, but no rule judges it).
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace plumbline {
 
 enum class SeriesRole : uint8_t {
   kNone,
-  kLoss,            // of training
+  kLoss,            // a training loss
   kEvaluationLoss,  // the name contains the word `val`, `eval`, `test`, `dev`, ...
   kAuxiliaryLoss,   // a term (load balancing, z loss, ...), or a side of a game (a critic, a
                     // generator)
   kGradientNorm,
   kRate,       // learning rate of a parameter group
-  kLossScale,  // of mixed precision
+  kLossScale,  // scale of mixed precision
   kTokens,
   kStepSeconds,
-  kMemory,  // bytes or a share, allocated or reserved
+  kMemory,  // allocated or reserved memory, in bytes or as a share
   kUpdateRatio,
   // Known by whole names (role_names.h): the difference of trainer and engine,
   kMismatch,             // mean or max of |log π_trainer - log μ_engine|
@@ -74,25 +74,26 @@ std::optional<SeriesRole> FindRole(std::string_view name);
 // letter begins a word.
 SeriesRole RoleByName(std::string_view name);
 
-// The side of a game, as in reinforcement learning and adversarial training. The losses of all
-// sides rise as others learn, and so does their sum.
+// The side of a game, as in reinforcement learning and adversarial training. The loss of a side
+// rises as other sides learn, and so may the sum of the losses.
 enum class GameSide : uint8_t {
   kNone,
   kPolicy,  // auxiliary losses of a policy, a critic, ...
   kValue,
   kGenerator,
   kDiscriminator,
-  kEpisodes,   // not a loss: the reward of an episode, or a metric of rollouts
-  kScore,      // so too if it leaves [0, 1]: a share of right answers does not
-  kWideScore,  // so too if it leaves [-20, 100]: neither percent nor a model of rewards does
+  kEpisodes,  // not a loss: the reward of an episode, or a metric of rollouts
+  kScore,     // likewise, if it leaves [0, 1], which a share of right answers does not
+  // Likewise, if it leaves [-20, 100], which neither a percentage nor a reward model does.
+  kWideScore,
   kReference,  // not a loss: a KL to a reference, which autoencoders also log
 };
 GameSide SideByName(std::string_view name);
-// Returns true for data that the model is not trained on: the name contains `val`, `eval`, `test`,
+// Returns true for data on which the model is not trained: the name contains `val`, `eval`, `test`,
 // ...
 bool IsOfEvaluation(std::string_view name);
-// Returns true for a loss that, by its name, is only a part if there is another one: L1, L2, boxes
-// of a detector, the likelihood in preference training.
+// Returns true for a loss that may be a part of another loss, by its name: L1, L2, boxes of a
+// detector, the likelihood in preference training. If there is no other loss, it is the whole loss.
 bool MayBePart(std::string_view name);
 // Returns true for the loss of a detector's boxes ("box_loss", "dfl_loss").
 bool IsLossOfBoxes(std::string_view name);

@@ -86,7 +86,7 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"ois", SeriesRole::kImportanceRatio},
     {"behave imp weight", SeriesRole::kImportanceRatio},
     {"tis", SeriesRole::kImportanceRatio},
-    // Distance of the policy from the one that drew, or from the reference.
+    // Distance of the policy from the policy that sampled, or from the reference.
     {"ppo kl", SeriesRole::kStepKl},
     {"approx kl", SeriesRole::kStepKl},
     {"approxkl", SeriesRole::kStepKl},
@@ -271,14 +271,14 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"l d *", SeriesRole::kAuxiliaryLoss},
     {"errd", SeriesRole::kAuxiliaryLoss},  // DCGAN
     {"errg", SeriesRole::kAuxiliaryLoss},
-    // Kaldi's nnet3 maximises it.
+    // Kaldi's nnet3 maximises this value.
     {"output average objective function", SeriesRole::kLikelihood},
     {"output * average objective function", SeriesRole::kLikelihood},
     {"trl", SeriesRole::kLoss},  // llm.c's main.log
     {"tel", SeriesRole::kEvaluationLoss},
     {"current error", SeriesRole::kAuxiliaryLoss},  // FANN
     {"training error", SeriesRole::kAuxiliaryLoss},
-    // Names whose words would give another role.
+    // Names whose words alone would give a wrong role.
     {"init loss", SeriesRole::kNone},
     {"initial loss", SeriesRole::kNone},
     {"l r", SeriesRole::kRate},
@@ -288,7 +288,8 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"next token accuracy", SeriesRole::kAccuracy},
     {"accuracy", SeriesRole::kAccuracy},
     {"acc", SeriesRole::kAccuracy},
-    {"learn", SeriesRole::kAuxiliaryLoss},  // CatBoost's console, which does not name the metric
+    // Of CatBoost's console, which does not print the metric's name.
+    {"learn", SeriesRole::kAuxiliaryLoss},
     {"test", SeriesRole::kAuxiliaryLoss},
     {"train speed(iter s)", SeriesRole::kNone},
     {"time batch", SeriesRole::kNone},  // Composer's counts
@@ -343,7 +344,7 @@ std::optional<SeriesRole> FindWithEnding(std::string_view normal) {
 
 std::optional<SeriesRole> RoleInTable(std::string_view name) {
   constexpr size_t kLongest = 128;
-  // AReaL's scopes come last, the longer ones first.
+  // AReaL's scopes are last, longer ones first.
   constexpr std::string_view kWrapping[] = {"train ",        "data ",
                                             "actor ",        "val ",
                                             "metrics ",      "eval ",

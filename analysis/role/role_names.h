@@ -1,5 +1,6 @@
-// Names of series that are known as a whole: metrics of reinforcement learning, experts, skipped
-// steps, speed. A table with one line per name. If a name is missing, it is read by words (role.h).
+// Finds the role of names that are known as a whole: metrics of reinforcement learning, experts,
+// skipped steps, speed. Uses a table with one line per name. For a missing name, role.h uses its
+// words.
 #pragma once
 
 #include <optional>

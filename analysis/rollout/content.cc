@@ -10,8 +10,8 @@
 namespace plumbline::analysis {
 namespace {
 
-// Returns true if at least 20 nats were drawn. Two draws then agree by chance with probability
-// e^-20.
+// Returns true if the drawn tokens have at least 20 nats. Then two draws agree by chance with
+// probability e^-20.
 bool HoldsEnough(const v1::LogprobsSequence& rollout) {
   constexpr double kNats = 20;
   const v1::Tensor& logs = rollout.rollout().logprobs();
@@ -26,7 +26,7 @@ bool HoldsEnough(const v1::LogprobsSequence& rollout) {
   return sum >= kNats;
 }
 
-// Token ids of one half.
+// The token ids of one half.
 struct Ids {
   const v1::Tensor& tensor;
   size_t size = 0;
@@ -41,7 +41,7 @@ struct Ids {
   }
 };
 
-// Returns how many of a's ids b has, `shift` rows later.
+// Returns the number of ids of `a` that `b` has `shift` rows later.
 size_t Agreeing(const Ids& a, const Ids& b, size_t shift) {
   size_t n = 0;
   for (size_t i = 0; i < a.size && i + shift < b.size; ++i) n += a.At(i) == b.At(i + shift);

@@ -17,8 +17,9 @@ namespace plumbline::analysis {
 namespace {
 
 constexpr uint64_t kWindowSteps = 64;
-constexpr size_t kMostBytes = 64u << 20;  // of waiting halves
-constexpr size_t kRemembered = 1u << 17;  // sequences; at most twice this number
+constexpr size_t kMostBytes = 64u << 20;  // limit for waiting halves
+// Number of remembered sequences; at most twice this number.
+constexpr size_t kRemembered = 1u << 17;
 
 using Message = std::shared_ptr<const v1::LogprobsSequence>;
 using SiteKey = std::pair<std::string, std::string>;
@@ -30,10 +31,10 @@ bool Passed(int64_t later, int64_t earlier) {
          static_cast<uint64_t>(later) - static_cast<uint64_t>(earlier) > kWindowSteps;
 }
 
-// Remembers the last sequences seen, at most twice kRemembered.
+// Stores hashes of the last sequences, at most twice kRemembered.
 class Memory {
  public:
-  // Returns true if it was already present.
+  // Adds a hash. Returns true if it was already present.
   bool Add(uint64_t hash) {
     if (young_.contains(hash) || old_.contains(hash)) return true;
     if (young_.size() >= kRemembered) {
@@ -83,7 +84,7 @@ class RolloutJoin::State {
   std::vector<RolloutBatch> Finish() {
     std::vector<RolloutBatch> rest;
     for (auto& [key, site] : sites_) {
-      // A process that returns continues with its later steps.
+      // If a process returns, it continues with its later steps.
       const int64_t closed = std::exchange(site.rollout_closed, kForever);
       for (RolloutBatch& batch : Release(site, true)) {
         Name(key.first, key.second, &batch);
@@ -135,13 +136,14 @@ class RolloutJoin::State {
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
   static constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
 
-  // A half of the trainer. While it waits, `rollout` is null. A whole sequence is both.
+  // A half of the trainer. `rollout` is null while it waits. For a whole sequence, both point to
+  // it.
   struct Half {
     const v1::LogprobsSequence* train = nullptr;
     const v1::LogprobsSequence* rollout = nullptr;
     Message train_owner, rollout_owner;
 
-    // Between steps both messages are owned.
+    // Both messages are owned between steps.
     void Persist(Archive& a) {
       bool whole = rollout != nullptr && rollout == train;
       a(train_owner, rollout_owner, whole);
@@ -156,12 +158,12 @@ class RolloutJoin::State {
   };
   struct Site {
     std::map<StepKey, Pending> pending;
-    std::map<std::string, std::map<int64_t, Message>> rollouts;  // by id, then by step
-    std::set<std::pair<int64_t, std::string>> rollout_steps;     // the same, by step
+    std::map<std::string, std::map<int64_t, Message>> rollouts;  // id -> step -> half
+    std::set<std::pair<int64_t, std::string>> rollout_steps;     // the same halves, as (step, id)
     int64_t train_closed = kNever;
     int64_t rollout_closed = kNever;
     Memory memory;
-    Memory draws;  // sequences without their ids
+    Memory draws;  // hashes of sequences without their ids
     RolloutJoinCounts counts;
 
     void Persist(Archive& a) {
@@ -199,8 +201,9 @@ class RolloutJoin::State {
     ++counter;
   }
 
-  // Takes the half of the same step if both can belong to one sequence. Else, if the rollout's
-  // steps have advanced far enough, takes the half of the lowest step with the same tokens.
+  // Takes the rollout's half of the same step if both can belong to one sequence. Otherwise, if the
+  // rollout's steps have advanced far enough, takes the half with the same tokens from the lowest
+  // step.
   bool Meet(Site& site, int64_t step, Half& half) {
     if (half.rollout != nullptr) return true;
     const auto found = site.rollouts.find(half.train->id());
@@ -223,7 +226,7 @@ class RolloutJoin::State {
     return true;
   }
 
-  // Releases the trainer's steps from the oldest on, up to the first that still waits.
+  // Releases the trainer's steps, oldest first, up to the first one that still waits.
   std::vector<RolloutBatch> Release(Site& site, bool all) {
     std::vector<RolloutBatch> done;
     while (!site.pending.empty()) {
@@ -285,7 +288,7 @@ class RolloutJoin::State {
     site.rollout_steps.erase(site.rollout_steps.begin());
   }
 
-  // Drops the rollout halves that no waiting or future step of the trainer can match.
+  // Drops the rollout's halves that no waiting or future step of the trainer can match.
   void GiveUpRollouts(Site& site) {
     if (site.train_closed == kNever) return;
     int64_t oldest = site.train_closed;
@@ -294,7 +297,7 @@ class RolloutJoin::State {
       GiveUpRollout(site);
   }
 
-  // If too much waits, releases the oldest step with the halves that have matched.
+  // If too many bytes wait, releases the oldest step with the halves that have matched.
   bool GiveUpOldest(Site& site, std::vector<RolloutBatch>* done) {
     if (!site.pending.empty()) {
       const auto first = site.pending.begin();

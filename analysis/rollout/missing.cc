@@ -18,7 +18,7 @@ void MissingValues::Add(const RolloutToken& t) {
   } else if (train) {
     no_rollout_.Add(t.train);
   } else if (rollout) {
-    // A log pi of -infinity is a value.
+    // A log pi of -infinity counts as a value.
     if (std::isnan(t.train)) no_train_.Add(t.rollout);
   } else {
     ++neither_;

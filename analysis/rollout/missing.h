@@ -1,6 +1,6 @@
-// Tests whether log-probabilities are missing independently of the tokens drawn. An engine that
-// records only its likeliest tokens leaves out the rare ones; what remains looks sharper than the
-// distribution that was sampled. The other side's values show this. Not thread-safe.
+// Tests whether log-probabilities are missing independently of the drawn tokens. If an engine
+// records only its likeliest tokens, the rare ones are missing, so the record looks sharper than
+// the sampled distribution. The values of the other side show this. Not thread-safe.
 #pragma once
 
 #include <cmath>
@@ -16,12 +16,13 @@ class MissingValues {
   // Takes a judged token.
   void Add(const RolloutToken& token);
 
-  // True if the tokens without one side's value have other values on the other side than the
-  // tokens with both, by 5 standard errors, or if more than 1e-3 of the tokens have neither.
+  // True if tokens with only one value differ in it from the tokens with both values, by 5 standard
+  // errors, or if more than 1e-3 of the tokens have no value.
   bool depend() const;
-  // Tokens without a finite value of some side.
+  // Returns the number of tokens without a finite value on at least one side.
   uint64_t count() const { return no_rollout_.n + no_train_.n + neither_; }
-  // Returns "" if they do not depend, else the figures in a sentence without its full stop.
+  // Returns the figures in a sentence without its full stop, or "" if missing values do not depend
+  // on the tokens.
   std::string Words() const;
   void Persist(Archive& a) { a(both_train_, both_rollout_, no_rollout_, no_train_, neither_); }
 
@@ -35,7 +36,7 @@ class MissingValues {
       squares += x * x;
     }
     double mean() const { return sum / static_cast<double>(n); }
-    // Of the mean.
+    // Returns the squared standard error of the mean.
     double square_error() const {
       const auto count = static_cast<double>(n);
       return std::fmax(squares / count - mean() * mean(), 0) / (count - 1);

@@ -10,7 +10,7 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr double kOrdinary = 20;  // |ln rho| up to which factors may be multiplied as numbers
+constexpr double kOrdinary = 20;  // up to this |ln rho|, factors may be multiplied as numbers
 // If an engine rounds its logits, log-probabilities may be this far above 0.
 constexpr double kPositiveSlack = .01;
 
@@ -49,7 +49,7 @@ void RatioMoments::Add(double x, double gain) {
 RecordTest::RecordTest(double alpha) : alpha_(alpha) {}
 
 double RecordTest::Part::LogDown(double kappa) const {
-  if (!Within(kappa)) return -kInfinity;  // the premise does not hold here, so there is no evidence
+  if (!Within(kappa)) return -kInfinity;  // the premise does not hold, so there is no evidence
   std::array<double, kDown> logs = down.logs();
   for (size_t j = 0; j < kDown; ++j) {
     const double far = std::log1p(1 / kLambda[j]);
@@ -114,7 +114,7 @@ void RecordTest::Look() {
 }
 
 // If rho - 1 is infinite, every downward bet is lost. If log pi is -infinity, the downward factor
-// is at least 1, so omitting it is safe.
+// is at least 1, so it may be omitted.
 template <typename EachPart>
 void RecordTest::BetOn(double d, double slack, const Means* means, const EachPart& each) {
   const double gain = std::expm1(d), x = d - slack;

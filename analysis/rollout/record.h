@@ -13,31 +13,31 @@
 //   E max(0, 1 + l (1 - rho)) = 1 + E[(l (rho - 1) - 1)^+] <= 1 + l E[rho; rho > 1 + 1/l]
 //                             = 1 + l pi(rho > 1 + 1/l | prefix) <= 1 + l kappa / ln^2(1 + 1/l),
 // by Markov's inequality on the square of d^+ = max(0, ln rho), where kappa >= E_pi[(d^+)^2 |
-// prefix] is declared. (A bound on E_pi[d^2] is also a bound on that. Values below 0 need no
-// bound.) Dividing by the right side gives factors of conditional mean at most 1. E_pi[(d^+)^2] =
-// E_mu[rho (d^+)^2], whose mean is measured. If it exceeds kappa, the premise fails. If the full
+// prefix] is declared. (A bound on E_pi[d^2] is also a bound on E_pi[(d^+)^2]. Values below 0 need
+// no bound.) Dividing by the right side gives factors of conditional mean at most 1. E_pi[(d^+)^2]
+// = E_mu[rho (d^+)^2], whose mean is measured. If it exceeds kappa, the premise fails. If the full
 // logits were recorded, the conditional mean on the left is known and used as the divisor. This
 // needs neither kappa nor equal supports.
 //
-// If sequences were selected after they were seen, and a share of at least s is kept whatever came
-// before, then E[F | kept] <= E[F] / s, where F is the sequence's factor. So s F has conditional
-// mean at most 1. If values were computed again, their engine error differs from the one at the
-// draw. Its second moment 2 k2 bounds what it adds to E[rho], to second order: rho is divided by 1
-// + 2 k2.
+// If sequences were selected after they were seen, and the kept share is always at least s, then
+// E[F | kept] <= E[F] / s, where F is the sequence's factor. So s F has conditional mean at most 1.
+// If values were computed again, their engine error differs from the error at the draw. To second
+// order, it increases E[rho] by at most its second moment 2 k2, so rho is divided by 1 + 2 k2.
 //
 // The test needs masks that are known before the token is drawn. A loss that rejects tokens by
 // their ratio (IcePop, truncated importance sampling) masks afterwards. Therefore a second test,
-// which uses masked tokens that hold values of both sides too (UseMasked), must agree. If the mask
-// was known before, the first one is valid, else the second one is, and both alarm with at most the
-// probability of the valid one.
+// which also uses masked tokens with values of both sides (UseMasked), must agree. If the mask was
+// known before the draw, the first test is valid; otherwise the second one is. The probability that
+// both alarm is at most that of the valid one.
 //
-// If values are missing for some tokens (rollout/missing.h), the others sum mu pi/mu = pi over a
-// part of mu's support, at most 1 where mu's share of it is also 1. So with rho = 0 for the missing
-// ones, the upward factor has a mean of at most 1 whatever decides which values are missing. This
-// is done if they depend on the token; then the downward side has no evidence.
+// If values are missing for some tokens (rollout/missing.h), the sum of mu pi/mu = pi over the
+// other tokens covers only a part of mu's support, so it is at most 1. So with rho = 0 for tokens
+// without a value, the upward factor has a mean of at most 1, for any reason why values are
+// missing. The test does this if missing values depend on the token. Then the downward side has no
+// evidence.
 //
-// Every product is kept for the pool and for its parts (rollout/slices.h). The test uses the sum of
-// their wealths, each times its share.
+// Keeps every product for the pool and for its parts (rollout/slices.h). The test uses the sum of
+// their wealths, weighted by their shares.
 //
 // Wealth is tested at the ends of steps, so the order within a step does not matter. Not
 // thread-safe.
@@ -55,7 +55,7 @@
 
 namespace plumbline::analysis {
 
-// A token that a person can look up.
+// A token, with the data that a person needs to find it.
 struct TokenWitness {
   std::string sequence;
   int64_t step = 0;
@@ -81,13 +81,13 @@ class Extremes {
   std::vector<std::pair<double, TokenWitness>> found_;  // largest first
 };
 
-// Moments of d = log pi - log mu over tokens with both finite, without clamps.
+// Moments of d = log pi - log mu over tokens for which both are finite. Values are not clamped.
 struct RatioMoments {
   uint64_t n = 0;
-  long double d = 0, d2 = 0;  // sums
-  long double k3 = 0;         // of rho - 1 - d
-  long double rho_d2 = 0;     // of rho d^2
-  long double rho_rise2 = 0;  // of rho (d^+)^2
+  long double d = 0, d2 = 0;  // sums of d and d^2
+  long double k3 = 0;         // sum of rho - 1 - d
+  long double rho_d2 = 0;     // sum of rho d^2
+  long double rho_rise2 = 0;  // sum of rho (d^+)^2
 
   // `gain` is e^d - 1.
   void Add(double d, double gain);
@@ -105,13 +105,13 @@ inline constexpr double kDefaultKappa = .02;
 
 class RecordTest {
  public:
-  // If the record is true, either side raises an alarm with at most its part of alpha.
+  // If the record is true, each side alarms with probability at most its part of alpha.
   explicit RecordTest(double alpha);
 
-  // Uses masked tokens with values of both sides as well, from the next sequence on.
+  // From the next sequence on, also uses masked tokens with values of both sides.
   void UseMasked() { use_masked_ = true; }
 
-  // Why a sequence is not used; kEnters if it is.
+  // The reason why a sequence is not used; kEnters if it is used.
   enum class Entry { kEnters, kLaterEpoch, kFiltered, kRescored, kCopy };
   Entry Add(const RolloutSequence& sequence);
   // Adds a row of full logits. `downward_means` has 7 entries or is empty.
@@ -121,9 +121,9 @@ class RecordTest {
 
   // True if the wealth reached 1/alpha at the end of some step.
   bool alarmed_up() const { return alarm_token_ != 0; }
-  // The same for the downward side, with the default kappa.
+  // True if the downward side alarmed at the end of some step, with the default kappa.
   bool alarmed_down() const { return alarmed_down_; }
-  // True if the downward side is in alarm now and its premise holds as far as can be measured. Rows
+  // True if the downward side alarms now, and its premise holds as far as it can be measured. Rows
   // of full logits need no kappa.
   bool DownAlarm(double kappa) const;
   // Number of tokens used when the upward wealth first reached 1/alpha at the end of a sequence, in
@@ -136,7 +136,7 @@ class RecordTest {
   struct Leader {
     SliceName name;
     uint64_t tokens = 0;
-    double mean_ratio = 0;  // of pi/mu
+    double mean_ratio = 0;  // mean of pi/mu
   };
   Leader LeaderUp() const;
   Leader LeaderDown(double kappa) const;
@@ -154,23 +154,26 @@ class RecordTest {
   uint64_t entered() const { return left_out(Entry::kEnters); }  // number of sequences used
   uint64_t non_finite() const {
     return non_finite_;
-  }  // a value is NaN, or not the logarithm of a probability in (0, 1]
-  // Whether values are missing independently of the tokens.
+  }  // tokens with a value that is NaN, or not the logarithm of a probability in (0, 1]
+  // Returns the test whether values are missing independently of the tokens.
   const MissingValues& missing() const { return missing_; }
-  uint64_t impossible() const { return impossible_; }  // log pi is -infinity: rho = 0; used
+  // Tokens with log pi = -infinity, which are used with rho = 0.
+  uint64_t impossible() const { return impossible_; }
   uint64_t positive() const {
     return positive_;
-  }  // log mu is above 0 by more than its rounding; used
-  uint64_t zero_filled() const { return zero_filled_; }  // log mu = 0 where log pi < ln 1/2
+  }  // tokens with log mu above 0 by more than its rounding, which are used
+  // Tokens with log mu = 0 and log pi < ln 1/2.
+  uint64_t zero_filled() const { return zero_filled_; }
   uint64_t differing_ids() const { return differing_ids_; }
   const TokenWitness& first_differing() const { return first_differing_; }
   bool rescored_entered() const { return rescored_entered_; }
-  // True if some used sequence does not declare this, so it is an assumption.
+  // True if some used sequence does not declare that all sequences were kept, so that this is an
+  // assumption.
   bool assumed_all() const { return assumed_all_; }
   bool assumed_sampled() const { return assumed_sampled_; }
   double largest_eta() const { return largest_eta_; }
-  const Extremes& largest() const { return largest_; }    // by d
-  const Extremes& smallest() const { return smallest_; }  // by -d
+  const Extremes& largest() const { return largest_; }    // tokens with the largest d
+  const Extremes& smallest() const { return smallest_; }  // tokens with the smallest d
 
   void Persist(Archive& a) {
     a.Version(4, 4);
@@ -192,7 +195,7 @@ class RecordTest {
     TokenWitness Witness() const;
   };
 
-  // Uses one token. `slack` widens the rounding on both sides.
+  // Uses one token. `slack` is added to the rounding on both sides.
   void Enter(const RolloutSequence& sequence, const RolloutToken& token, double slack);
   void Bet(double d, double slack, const Means* means, const Place& place);
   template <typename EachPart>
@@ -206,7 +209,7 @@ class RecordTest {
     Wealth<kUp> up;
     Wealth<kDown> down;
     uint64_t tokens = 0;
-    uint64_t bounded = 0;  // that kappa bounds
+    uint64_t bounded = 0;  // tokens to which the bound by kappa applies
     uint64_t missing = 0;  // tokens without a value
     long double gain = 0;  // sum of rho - 1
     double rise2 = 0;      // sum of rho (d^+)^2
@@ -214,7 +217,7 @@ class RecordTest {
       return bounded == 0 || rise2 <= kappa * static_cast<double>(bounded);
     }
     double LogDown(double kappa) const;
-    // If `missing_counts`, uses rho = 0 for the tokens without a value.
+    // If `missing_counts`, uses rho = 0 for tokens without a value.
     double LogUp(bool missing_counts) const;
     void Persist(Archive& a) { a(up, down, tokens, bounded, missing, gain, rise2); }
   };
@@ -228,7 +231,7 @@ class RecordTest {
   uint64_t alarm_token_ = 0;
   bool alarmed_down_ = false;
   RolloutSlices<Part> slices_;
-  uint64_t bounded_tokens_ = 0;  // that kappa bounds
+  uint64_t bounded_tokens_ = 0;  // tokens to which the bound by kappa applies
   uint64_t tokens_ = 0;
   RatioMoments moments_;
   MissingValues missing_;

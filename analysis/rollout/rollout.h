@@ -1,6 +1,6 @@
-// Sampled sequences, joined from both programs: tests whether the record is true, and whether the
+// Joins sampled sequences from both programs. Tests whether the record is true, and whether the
 // sampler drew from the logged distribution. The entry header of this folder: code outside includes
-// this header alone.
+// only this header.
 #pragma once
 
 #include "analysis/rollout/join.h"            // IWYU pragma: export

@@ -11,8 +11,9 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr double kCap = 8;           // nats
-constexpr double kMostFactor = 1e9;  // of one token, because Wealth takes no larger ones
+constexpr double kCap = 8;  // limit of x, in nats
+// Largest factor of one token, because Wealth accepts no larger ones.
+constexpr double kMostFactor = 1e9;
 
 // theta = 2^-1 .. 2^-7.
 constexpr std::array<double, 7> kTheta = {.5, .25, .125, .0625, .03125, .015625, .0078125};
@@ -49,9 +50,9 @@ void SamplerTest::Declare(double temperature) {
 
 namespace {
 
-// Returns the factors of one token's bets of second order: below, then above.
+// Returns the factors of one token for the bets of second order: for "below", then for "above".
 std::array<double, 14> Factors(double x, double slack, double varentropy) {
-  const double steepest = std::sqrt(.5 / varentropy);  // infinite if nothing varies
+  const double steepest = std::sqrt(.5 / varentropy);  // infinite if the variance is 0
   std::array<double, 14> factors;
   for (size_t j = 0; j < kTheta.size(); ++j) {
     const double s = std::min(kTheta[j], steepest);
@@ -136,7 +137,8 @@ SamplerTest::Entry SamplerTest::Add(const RolloutSequence& s) {
   const bool truncates = s.top_p < 1 || s.top_k > 0;
   const bool heats = std::isfinite(s.temperature) && s.temperature != 1;
   if (s.mode == v1::LOGPROB_MODE_RAW && (truncates || heats)) Declare(s.temperature);
-  // Raw values describe a distribution with full support, whatever was drawn.
+  // Raw values describe a distribution with full support, also if top-p or top-k restricted the
+  // draw.
   const bool full = s.mode == v1::LOGPROB_MODE_RAW || !truncates;
   slices_.Begin(s.worker, s.step);
   for (const RolloutToken& t : s.tokens) {
@@ -244,7 +246,7 @@ SamplerTest::Leader SamplerTest::Describe(const SliceName& name, const Part& par
   return leader;
 }
 
-// The evidence of a part: ln share * wealth, or -ln (p / share).
+// The evidence of a part is ln(share * wealth), or -ln(p / share).
 SamplerTest::Leader SamplerTest::leader() const {
   const bool sequential = Sequential(by());
   Leader leader;

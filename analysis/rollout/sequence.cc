@@ -106,7 +106,7 @@ class RowMatch {
   std::optional<std::unordered_map<int64_t, size_t>> rows_;
 };
 
-// Tests whether every finite value so far is on the grid.
+// Tests whether all finite values so far are on the grid.
 class GridCheck {
  public:
   void See(double value) {
@@ -144,8 +144,7 @@ ValueGrid GridOf(const std::vector<RolloutToken>& tokens, const v1::LogprobsSide
   return grid;
 }
 
-// Returns a value from the half that declares it. The rollout process is preferred, because it
-// sampled.
+// Returns a value from the half that declares it. Prefers the rollout process, because it sampled.
 template <typename T, typename Has, typename Get>
 T Stated(const v1::LogprobsSequence& rollout, const v1::LogprobsSequence& train, T otherwise,
          Has has, Get get) {
@@ -161,7 +160,8 @@ void ReadAttributes(const v1::LogprobsSequence& train, const v1::LogprobsSequenc
   out->mode = rollout.mode() != v1::LOGPROB_MODE_ABSENT ? rollout.mode() : train.mode();
   out->selection =
       rollout.selection() != S::SELECTION_ABSENT ? rollout.selection() : train.selection();
-  // If a half declares that sequences were dropped, that holds whatever the other declares.
+  // If one half declares that sequences were dropped, this holds also if the other half does not
+  // declare it.
   if (train.selection() == S::SELECTION_FILTERED) out->selection = S::SELECTION_FILTERED;
   out->source = rollout.source() != S::SOURCE_ABSENT ? rollout.source() : train.source();
   const double nan = kNotRecorded;
@@ -225,7 +225,7 @@ void Fill(const Half& train, const Half& rollout, bool whole, RolloutSequence* o
   out->unpaired = train.length + rollout.length - 2 * out->tokens.size();
 }
 
-// Marks placeholders, which are 0, or one value that neighbouring masked tokens share.
+// Marks placeholders. They are 0, or a value that neighbouring masked tokens have in common.
 void MarkMasked(RolloutSequence* out) {
   bool prompt = out->judged > 0;
   std::vector<RolloutToken>& all = out->tokens;

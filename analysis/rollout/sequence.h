@@ -16,36 +16,38 @@ inline constexpr int64_t kNoLag = std::numeric_limits<int64_t>::min();
 inline constexpr int64_t kNoVersion = std::numeric_limits<int64_t>::min();
 inline constexpr double kNotRecorded = std::numeric_limits<double>::quiet_NaN();
 
-// The rounding of one column's logged values. If all finite values lie on a 16-bit format's grid,
-// it is that format (the coarser one that holds them). Else it may be text with a number of
-// decimals. Else it is not visible.
+// The rounding of one column's logged values. If all finite values are on the grid of a 16-bit
+// format, it is that format (the coarser one that holds them). Otherwise it may be text with a
+// number of decimals, or unknown.
 struct ValueGrid {
   DType format = DType::kUnspecified;  // kBF16, kF16, or kUnspecified if on neither grid
-  double decimal = 0;                  // half a unit of the text's last decimal; 0 if not from text
+  // Half a unit of the text's last decimal; 0 if values are not from text.
+  double decimal = 0;
 
   bool sixteen_bit() const { return format != DType::kUnspecified; }
-  // Returns the most that rounding to nearest can have changed `value`.
+  // Returns the largest change of `value` that rounding to nearest can cause.
   double HalfUnit(double value) const;
 };
 
 struct RolloutToken {
-  int64_t token = -1;               // id; -1 if not recorded
-  double train = 0;                 // log pi; NaN or infinite if the record has that
-  double rollout = 0;               // log mu; likewise
-  double behaviour = kNotRecorded;  // log pi_v: the trainer's, at the version that drew the token
-  double train_entropy = kNotRecorded;  // nats; NaN if not recorded, here and below
+  int64_t token = -1;  // id; -1 if not recorded
+  double train = 0;    // log pi; may be NaN or infinite, as in the record
+  double rollout = 0;  // log mu; may be NaN or infinite
+  // Log pi_v: log-probability by the trainer with the version that drew the token.
+  double behaviour = kNotRecorded;
+  double train_entropy = kNotRecorded;  // nats; NaN if not recorded, also for the next members
   double train_varentropy = kNotRecorded;
   double rollout_entropy = kNotRecorded;
   double rollout_varentropy = kNotRecorded;
   double advantage = kNotRecorded;
   int64_t lag = kNoLag;  // train version minus the version of the weights that drew the token
-  int64_t version = kNoVersion;  // of the weights that drew the token
+  int64_t version = kNoVersion;  // version of the weights that drew the token
   int64_t position = 0;
-  int64_t turn = -1;   // of a conversation; -1 if not recorded
-  bool judged = true;  // not masked, and recorded on both sides
-  // Masked, with values of both sides that are no placeholders (0, or equal in neighbours), and not
-  // of the prompt (a masked start of a sequence that has judged tokens). A loss may have rejected
-  // it by its ratio.
+  int64_t turn = -1;   // turn of a conversation; -1 if not recorded
+  bool judged = true;  // the token is not masked, and recorded on both sides
+  // True if the token is masked, has values of both sides that are no placeholders (0, or equal in
+  // neighbours), and is not in the prompt (a masked start of a sequence that has judged tokens). A
+  // loss may have rejected it by its ratio.
   bool masked_with_values = false;
   bool same_token = true;  // false if the halves have different ids here
 };
@@ -53,12 +55,12 @@ struct RolloutToken {
 struct RolloutSequence {
   std::string id;
   std::string worker;
-  int64_t step = 0;  // the trainer's
+  int64_t step = 0;  // step of the trainer
   ValueGrid train_grid, rollout_grid;
   ValueGrid train_entropy_grid, rollout_entropy_grid;
   ValueGrid rollout_varentropy_grid;
   v1::LogprobMode mode = v1::LOGPROB_MODE_ABSENT;
-  double temperature = kNotRecorded;  // NaN if not declared, here and for every number below
+  double temperature = kNotRecorded;  // NaN if not declared, like every number below
   double top_p = kNotRecorded;
   int64_t top_k = -1;  // -1 if not declared
   v1::LogprobsSequence::Selection selection = v1::LogprobsSequence::SELECTION_ABSENT;
@@ -70,12 +72,12 @@ struct RolloutSequence {
   int64_t train_version = kNoVersion;
   bool from_halves = false;          // the two sides arrived separately
   bool later_epoch = false;          // the same tokens were seen before in this run
-  bool copy = false;                 // likewise, under another id
+  bool copy = false;                 // the same tokens were seen before with another id
   uint64_t unpaired = 0;             // positions that only one half has
   uint64_t judged = 0;               // number of tokens to judge
-  uint64_t masked_with_values = 0;   // number of such tokens
+  uint64_t masked_with_values = 0;   // number of tokens with masked_with_values
   uint64_t differing_ids = 0;        // judged tokens whose halves have different ids
-  std::vector<RolloutToken> tokens;  // by ascending row of the trainer's half
+  std::vector<RolloutToken> tokens;  // in the order of the trainer's rows
 };
 
 // Joins two halves by position. For a whole sequence, `train` and `rollout` are the same message.

@@ -56,7 +56,7 @@ void SequenceTimes::EndStep() {
   }
   double start = open_[0].start;
   for (const Span& span : open_) start = std::min(start, span.start);
-  // If ends are equal, use the smaller id, whatever the order of arrival.
+  // If ends are equal, sorts by id, so that the order of arrival does not matter.
   std::sort(open_.begin(), open_.end(), [](const Span& a, const Span& b) {
     return std::tie(a.end, b.id) < std::tie(b.end, a.id);
   });

@@ -1,6 +1,6 @@
 // Finds the sequences for which the trainer waits, from the start and end times of a step's sampled
-// sequences. Mergeable over steps by sums and histograms. Memory is one step's times. Not
-// thread-safe.
+// sequences. Results of several steps can be merged, because they are sums and histograms. Stores
+// the times of one step. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace plumbline::analysis {
 
-// Quantiles of positive numbers from bins of a quarter octave: too large by a factor of at most
-// 1.19.
+// Quantiles of positive numbers, from bins of a quarter octave. They are too large by a factor of
+// at most 1.19.
 class TimeHistogram {
  public:
   void Add(double value);
@@ -24,7 +24,7 @@ class TimeHistogram {
   void Persist(Archive& a) { a(count_, bins_); }
 
  private:
-  static constexpr int kLowest = -40;  // quarter octaves below 1
+  static constexpr int kLowest = -40;  // lowest bin, in quarter octaves relative to 1
   static constexpr size_t kBins = 160;
   uint64_t count_ = 0;
   std::array<uint64_t, kBins> bins_{};
@@ -32,7 +32,7 @@ class TimeHistogram {
 
 class SequenceTimes {
  public:
-  static constexpr size_t kFewest = 20;  // sequences of a step, so that 5 % is one
+  static constexpr size_t kFewest = 20;  // sequences of a step, of which 5 % is one
   static constexpr size_t kWorkers = 64;
 
   void BeginStep() { open_.clear(); }
@@ -41,22 +41,24 @@ class SequenceTimes {
 
   struct Worker {
     TimeHistogram seconds, tokens;
-    uint64_t last = 0;  // how often it had the last sequence of a step
+    uint64_t last = 0;  // number of steps in which it had the last sequence
     void Persist(Archive& a) { a(seconds, tokens, last); }
   };
 
-  uint64_t steps() const { return steps_; }        // judged steps
-  uint64_t small_steps() const { return small_; }  // steps with times, but too few sequences
+  uint64_t steps() const { return steps_; }  // number of judged steps
+  // Number of steps with times, but too few sequences.
+  uint64_t small_steps() const { return small_; }
   uint64_t with_times() const { return with_times_; }
   uint64_t sequences() const { return sequences_; }
-  uint64_t reversed() const { return reversed_; }  // end before start; not used
+  // Sequences that end before they start, which are not used.
+  uint64_t reversed() const { return reversed_; }
   double generation_seconds() const { return generation_; }
   double waiting_seconds() const { return waiting_; }
-  // Time from the end of the first 95 % of a step's sequences to the end of the last, divided by
-  // the time from the first start to the last end.
+  // Returns the time from the end of the first 95 % of a step's sequences to the end of the last
+  // sequence, divided by the time from the first start to the last end.
   double share() const { return waiting_ / generation_; }
-  // Share of tokens that were drawn in that time, if sequences advance evenly. If the trainer had
-  // not waited, they would have been drawn one version later.
+  // Returns the share of tokens that were drawn in that time, if sequences advance evenly. If the
+  // trainer had not waited, they would be one version older.
   double late_share() const { return late_ / tokens_judged_; }
   double longest_wait() const { return longest_wait_; }
   int64_t longest_step() const { return longest_step_; }

@@ -1,19 +1,19 @@
 // Splits a run's tokens into parts: by worker, by the version of the weights that drew them, and by
-// the parity of the step. Two workers at temperatures 0.85 and 1.15 cancel in the pool, and one of
-// four at 0.9 is diluted there. Neither happens in its own part.
+// the parity of the step. In the pool, two workers at temperatures 0.85 and 1.15 cancel, and one
+// worker of four at 0.9 is diluted. In the worker's own part, neither happens.
 //
 // All parts together have the false-alarm probability of one test. Each part has a share of it, and
 // the shares sum to at most 1.
 //   pool 3/8;  k-th worker to appear (k = 0, 1, ..) 3/8 * 4 / ((k+4)(k+5));  k-th version the same
 //   of 1/8;  even and odd steps 1/16 each.
-// Sum 4 / ((k+4)(k+5)) = 4 sum (1/(k+4) - 1/(k+5)) = 1. The k of a part is known before its first
-// token is bet on. So if each part has a non-negative supermartingale W_s of mean at most 1, sum_s
-// share_s W_s is one too (a part that has not begun counts as 0, which is less than its share). It
-// reaches 1/alpha with probability at most alpha. For p-values, which are tested once: alarm if p_s
-// <= share_s alpha. The split costs some evidence: the pool ln 8/3 = 1 nat, one worker of four 2.6
-// to 3.6, the last of 16 5.6.
+// Sum 4 / ((k+4)(k+5)) = 4 sum (1/(k+4) - 1/(k+5)) = 1. The k of a part is known before the first
+// bet on its tokens. So if each part has a non-negative supermartingale W_s of mean at most 1,
+// sum_s share_s W_s is also one (a part that has not begun counts as 0, which is less than its
+// share). It reaches 1/alpha with probability at most alpha. For p-values, which are tested once:
+// alarm if p_s <= share_s alpha. The split reduces the evidence: by ln 8/3 = 1 nat for the pool, by
+// 2.6 to 3.6 nats for one worker of four, and by 5.6 nats for the last of 16.
 //
-// At most 64 workers and 64 versions are kept. Later workers are in the pool alone. If a newer
+// At most 64 workers and 64 versions are kept. Later workers are only in the pool. If a newer
 // version arrives, the oldest is dropped with its wealth, which then counts as 0. Not thread-safe.
 #pragma once
 
@@ -52,7 +52,7 @@ struct SliceName {
 template <typename Part>
 class RolloutSlices {
  public:
-  static constexpr size_t kMost = 64;  // workers; versions
+  static constexpr size_t kMost = 64;  // limit of workers, and of versions
 
   Part& pool() { return pool_; }
   const Part& pool() const { return pool_; }
@@ -80,8 +80,8 @@ class RolloutSlices {
     if (version_ != nullptr) visit(*version_);
   }
 
-  // Calls visit for the parts of the open sequence's tokens, including those of tokens that were
-  // not used.
+  // Calls visit for the parts of all tokens of the open sequence, including tokens that were not
+  // used.
   template <typename Visit>
   void ForSequence(const Visit& visit) {
     for (Part* part : open_) visit(*part);
@@ -104,8 +104,8 @@ class RolloutSlices {
     }
   }
 
-  // Returns the log of the parts' wealths, mixed by their shares, over the parts with tokens. If
-  // none has tokens, returns the log of the pool's share.
+  // Returns the log of the sum of the wealths, weighted by their shares, over parts with tokens. If
+  // no part has tokens, returns the log of the pool's share.
   template <typename TokensOf, typename LogOf>
   double LogMixed(const TokensOf& tokens_of, const LogOf& log_of) const {
     double top = -std::numeric_limits<double>::infinity();
@@ -122,8 +122,8 @@ class RolloutSlices {
     return top + std::log(sum);
   }
 
-  // Between sequences nothing is open: open_, always_, version_ and open_number_ are set by the
-  // next sequence.
+  // Between sequences no sequence is open, so open_, always_, version_ and open_number_ are not
+  // stored.
   void Persist(Archive& a) { a(pool_, workers_, versions_, parity_[0], parity_[1], born_); }
 
  private:
@@ -159,9 +159,10 @@ class RolloutSlices {
   std::map<std::string, Entry> workers_;
   std::map<int64_t, Entry> versions_;
   Part parity_[2];
-  uint64_t born_ = 0;  // versions so far
+  uint64_t born_ = 0;  // number of versions so far
   std::vector<Part*> open_;
-  size_t always_ = 0;  // of open_: pool, worker, parity
+  // Number of parts in open_ that hold for the whole sequence: pool, worker, parity.
+  size_t always_ = 0;
   Part* version_ = nullptr;
   int64_t open_number_ = kNoVersion;
 };

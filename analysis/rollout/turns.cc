@@ -14,8 +14,7 @@ constexpr size_t kHead = 4;
 // An id that is not recorded matches any id.
 bool Same(int64_t a, int64_t b) { return a == b || a < 0 || b < 0; }
 
-// Returns true if `next` from `head` on equals `logged` with some of its ids left out, up to its
-// end.
+// Returns true if `next`, from `head` to its end, is `logged` with some of its ids left out.
 bool OnlyShortened(const std::vector<int64_t>& logged, const std::vector<int64_t>& next,
                    size_t head) {
   size_t at = head;

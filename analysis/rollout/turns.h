@@ -1,12 +1,12 @@
 // Tests whether each turn of a conversation continues the tokens that the previous turn logged. In
 // a conversation, an engine receives the text so far. If that text is tokenised again, its tokens
-// differ from those that were drawn and are trained on.
+// may differ from those that were drawn and are used for training.
 //
-// A turn is compared with the previous one if it contains its prompt: rows that begin at the same
-// position, in one sequence, or in consecutive sequences of one id and step. If a prompt only omits
-// some of the logged tokens (a template that drops reasoning), it is counted separately. If it
-// shares fewer than 4 leading tokens, it is another text, or padding, and is not compared. Not
-// thread-safe.
+// A turn is compared with the previous one if it contains the prompt of that turn: rows that begin
+// at the same position, in one sequence, or in consecutive sequences with the same id and step. If
+// a prompt only omits some of the logged tokens (a template that drops reasoning), it is counted
+// separately. If it shares fewer than 4 leading tokens, it is another text, or padding, and is not
+// compared. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ namespace plumbline::analysis {
 struct TurnPrefixes {
   static constexpr int64_t kNoTurn = -1;
 
-  uint64_t compared = 0;     // turns with a prompt that an earlier turn logged
-  uint64_t retokenised = 0;  // of these: those with other ids
-  uint64_t shortened = 0;    // of these: those with ids omitted but none replaced
+  uint64_t compared = 0;     // number of turns whose prompt an earlier turn logged
+  uint64_t retokenised = 0;  // number of them with other ids
+  uint64_t shortened = 0;    // number of them in which ids are omitted but none replaced
 
   // The first turn that was tokenised again.
   std::string sequence;
@@ -42,7 +42,7 @@ struct TurnPrefixes {
  private:
   struct Turn {
     int64_t number = kNoTurn;
-    int64_t first = 0;  // position
+    int64_t first = 0;  // first position
     std::vector<int64_t> ids;
     void Persist(Archive& a) { a(number, first, ids); }
   };

@@ -1,5 +1,6 @@
-// Wealth of several bets at once: a mean of products. If each factor has conditional mean at most
-// 1, it is a non-negative supermartingale. Kept as logarithms, so that nothing is clamped.
+// The wealth of several bets: a mean of products. If each factor has conditional mean at most 1,
+// the wealth is a non-negative supermartingale. Products are kept as logarithms, so that none is
+// clamped.
 #pragma once
 
 #include <array>
@@ -26,8 +27,8 @@ class Wealth {
     }
     if (far) Flush();
   }
-  // The same for factors of any size, as logarithms. If one is -infinity, its bet is lost
-  // permanently.
+  // The same for factors of any size, given as logarithms. If a logarithm is -infinity, its bet is
+  // lost permanently.
   void Add(const std::array<double, N>& logs) {
     for (size_t j = 0; j < N; ++j) log_[j] += logs[j];
   }
@@ -55,7 +56,8 @@ class Wealth {
   }
 
  private:
-  static constexpr double kFar = 1e-290;  // one more factor leaves it a normal double
+  // After one more factor the product is still a normal double.
+  static constexpr double kFar = 1e-290;
 
   void Flush() {
     for (size_t j = 0; j < N; ++j) {

@@ -73,8 +73,7 @@ bool GoesUpAndDown(const BlockMedians& all, double low, double high, int64_t ons
     was_below = true;
   }
   if (times < kFewestTimes) return false;
-  // If each point draws its level, the longest stay of all that chance makes once in a hundred
-  // series.
+  // The longest stay that chance makes in one of a hundred series, if each point draws its level.
   const double share = (high_before + 1.0) / (before + 2.0);
   const double by_chance = std::log(0.01 / (before + newest)) / std::log(share);
   return newest <= std::max<double>(2 * longest, by_chance);

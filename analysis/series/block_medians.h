@@ -41,21 +41,21 @@ class BlockMedians {
   uint64_t length_ = 1;
 };
 
-// At most `most` blocks that start at block number `from`. Each is the median of an equal number of
-// consecutive blocks. Blocks at the end that do not fill one are left out.
+// At most `most` blocks from block number `from` on. Each is the median of an equal number of
+// consecutive blocks. Leaves out blocks at the end that do not fill such a block.
 struct GatheredBlocks {
   std::vector<double> medians;
   uint64_t length = 1;  // points per block
 };
 GatheredBlocks Gather(const BlockMedians& of, size_t from, size_t most);
 
-// Detects a series that goes up and down between two levels, as the loss of a run that draws one of
-// two tasks per step: its newest stay at the upper level is no rise. Returns true if the series
-// rose from `low` to `high` and came back three times or more before the step `onset`, and its
-// longest stay above it since is at most twice the longest one before, or may be chance if each
-// point draws its level. What lies above before the
-// first block below does not count: a loss begins high. It rises where it reaches the upper quarter
-// between `low` and `high`, and is back in the lower one: noise in a curve that falls is no rise.
+// Detects a series that alternates between two levels, such as the loss of a run that draws one of
+// two tasks per step. Its newest stay at the upper level is then no rise. Returns true if, before
+// the step `onset`, the series rose from `low` to `high` and came back at least three times, and
+// its longest stay above since then is at most twice the longest one before. A longer stay also
+// counts if it may be chance, because each point draws its level. Ignores blocks above before the
+// first block below, because a loss begins high. A rise must reach the upper quarter between `low`
+// and `high`, and end in the lower quarter, so that noise in a falling curve is no rise.
 bool GoesUpAndDown(const BlockMedians& all, double low, double high, int64_t onset);
 
 }  // namespace plumbline::analysis

@@ -7,8 +7,8 @@
 namespace plumbline::analysis {
 namespace {
 
-// A power t^p has q = 2^p - 1 from its start on. For a root, q = 0.41. A q of 0.7 is a power of
-// 0.77.
+// A power t^p that starts at 0 has q = 2^p - 1. For a square root, q = 0.41. A power of 0.77 has q
+// = 0.7.
 constexpr double kFewestFaded = 0.7;
 // Growth begins after the last point that is within this share of the growth above the lowest
 // value.
@@ -79,8 +79,8 @@ bool HasEnded(const Points& points) {
          MiddleOf(all.last(kNewestLows)) - level < -std::max(3 * noise, slope * eighth / 64);
 }
 
-// Fills `faded` and `unclear`. Returns true if the growth may end below the limit, which is `left`
-// above the current level.
+// Fills `faded` and `unclear`. Returns true if the growth may end below the limit. The limit is
+// `left` above the current level.
 bool Slows(const Points& points, double left, Creep* creep) {
   const size_t middle = At(points, 0.5);
   const SlopeInterval earlier = points.Slope(0, middle);
@@ -92,7 +92,7 @@ bool Slows(const Points& points, double left, Creep* creep) {
   return creep->faded < kFewestFaded || creep->faded * half < (1 - creep->faded) * left;
 }
 
-// Returns true if growth surely slows down within a newer part of the range, as in a cache that
+// Returns true if growth certainly slows down within a newer part of the range, as in a cache that
 // began to fill late.
 bool SlowsLately(const Points& points, double left) {
   for (const double from : {0.3, 0.5, 0.65, 0.75}) {
@@ -107,8 +107,8 @@ bool SlowsLately(const Points& points, double left) {
   return false;
 }
 
-// Returns true if the newer half of the growth is one or two jumps. If it is not, each eighth
-// brings at least a third of its share.
+// Returns true if the newer half of the growth is one or two jumps. In steady growth, each eighth
+// has at least a third of its share.
 bool Jumps(const Points& points, double slope) {
   constexpr int kParts = 8;
   double before = 0;
@@ -180,10 +180,11 @@ Creep LookForCreep(const LowCourse& course, double limit) {
   creep.fall = LargestFall(course);
   creep.growth = creep.now - course.Lowest();
   if (!(creep.slope.low > 0)) return creep;
-  // Memory that was given back is not a leak. Noise also falls, so the growth must exceed it too.
+  // Memory that was freed again is not a leak. Noise also falls, so the growth must exceed noise,
+  // too.
   creep.kind = Creep::Kind::kFell;
   if (!(creep.growth > 0 && creep.growth >= 2 * creep.fall)) return creep;
-  // Use all of the growth, from where it began.
+  // Uses all of the growth, from its beginning.
   creep.kind = Creep::Kind::kFlat;
   from = After(course, course.Lowest() + kBegun * creep.growth);
   if (course.Reach(from) < Creep::kFewestSteps * 3 / 5) return creep;

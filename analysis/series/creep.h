@@ -1,11 +1,12 @@
-// Detects a level that creeps: memory that grows up to the newest point at a rate that does not
-// fade.
+// Detects a level that creeps: memory that grows up to the newest point, at a rate that does not
+// decrease.
 //
-// If growth fades, it is a cache that fills and not a leak. Of all growth that slows, a level that
-// approaches its end exponentially has the least left to grow. If each half of the growth is q
-// times as steep as the one before it, the remaining growth is q / (1 - q) times the growth of the
-// newest half. A creep is reported if that amount exceeds the limit even with the smallest q that
-// the noise allows. It is also reported if q is larger than for any root of time. Not thread-safe.
+// If the rate decreases, it is a cache that fills, not a leak. Among all kinds of slowing growth, a
+// level that approaches its end exponentially has the least remaining growth. If each half of the
+// growth is q times as steep as the half before it, the remaining growth is q / (1 - q) times the
+// growth of the newest half. A creep is reported if that amount exceeds the limit even with the
+// smallest q that the noise allows. It is also reported if q is larger than that of any root of
+// time. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +30,9 @@ class LowCourse {
   void Add(uint32_t attempt, int64_t step, double value);
 
   uint32_t attempt() const { return attempt_; }
-  int64_t points() const { return points_; }  // of the attempt, including those of its start-up
-  int64_t last() const { return last_; }      // the newest step
+  // Number of points of the attempt, including its start-up.
+  int64_t points() const { return points_; }
+  int64_t last() const { return last_; }  // the newest step
   size_t size() const { return least_.size(); }
   int64_t step(size_t bucket) const { return least_[bucket].first << bits_; }
   double value(size_t bucket) const { return least_[bucket].second; }
@@ -39,8 +41,8 @@ class LowCourse {
   int64_t Reach(size_t from) const {
     return (least_.back().first - least_[from].first + 1) << bits_;
   }
-  // Newest returns the median of the newest few buckets, Lowest the smallest value of all. At least
-  // one bucket must exist.
+  // Newest returns the median of the newest few buckets, and Lowest the smallest value of all. At
+  // least one bucket must exist.
   double Newest() const;
   double Lowest() const;
 
@@ -59,8 +61,8 @@ class LowCourse {
 
 struct Creep {
   enum class Kind {
-    kFew,    // too few steps
-    kFlat,   // does not grow, or does not grow in all parts
+    kFew,    // there are too few steps
+    kFlat,   // the series does not grow, or not in all parts
     kFell,   // grew by less than twice its earlier fall
     kSlows,  // may end at a level below the limit, or grows like a root
     kEnded,  // grew, but the newest points do not
@@ -70,15 +72,16 @@ struct Creep {
   static constexpr size_t kFewestPoints = 40;
 
   Kind kind = Kind::kFew;
-  SlopeInterval slope;          // per step, from `first` to `last`
-  int64_t first = 0, last = 0;  // steps; if it grows: since the growth began, else the newer half
+  SlopeInterval slope;  // slope per step, from `first` to `last`
+  // Range of steps: if it grows, since the growth began; else the newer half.
+  int64_t first = 0, last = 0;
   double now = 0;               // level of the newest points
-  double fall = 0, growth = 0;  // the largest fall from a level reached before; the total growth
-  bool unclear = false;         // if kSlows: it is not sure that the growth slows
+  double fall = 0, growth = 0;  // largest fall from an earlier level; total growth
+  bool unclear = false;         // if kSlows: it is not certain that the growth slows
   double faded = 0;  // lower bound of q: the slope of the newer half as a share of the older one's
 };
 
-// `limit` is the level that must not be reached. If it is 0, the limit is unknown, and any growth
+// `limit` is the level that must not be reached. If `limit` is 0, it is unknown, and any growth
 // that continues is a creep.
 Creep LookForCreep(const LowCourse& course, double limit);
 

@@ -45,8 +45,8 @@ void SeriesDetector::Feed(std::vector<SeriesEvent>* events) {
   for (size_t i = 0; i < settled_.points.size(); ++i) {
     if (settled_.restart == i) now_.riser = Riser(linear_);
     const Excursions::Point& point = settled_.points[i];
-    // Also skip points that settle later. If the loss rises with the rate, its best level is the
-    // one before.
+    // Also skips points that settle later. If the loss rises with the rate, the best level is the
+    // one before the rise.
     if (now_.points <= now_.calm_from || point.step <= now_.calm_step) continue;
     const std::optional<Rise> rise = now_.riser.Take(point.step, point.y);
     if (!rise && !now_.riser.fell()) continue;
@@ -75,7 +75,7 @@ void SeriesDetector::End(std::vector<SeriesEvent>* events) {
 }
 
 ExplosionFigures SeriesDetector::LookForExplosion() const {
-  if (linear_ && now_.points > newest_.size()) return {};  // the span of all is not known
+  if (linear_ && now_.points > newest_.size()) return {};  // the span of all points is not known
   return now_.stall.LookForExplosion(NewestYs(), linear_);
 }
 
@@ -129,15 +129,17 @@ void SeriesDetector::ThinMarks() {
 
 // Restores the newest state before `step`, then replays the points between that state and `step`.
 void SeriesDetector::Resume(int64_t step, std::vector<SeriesEvent>* events) {
-  End(events);  // findings up to here stay valid
+  End(events);  // findings up to here remain valid
   now_.excursions.ForgetRate();
   if (now_.points == 0 || now_.last_step < step) return;
-  const uint64_t forgotten = now_.points - newest_.size();  // points older than those in newest_
+  // Number of points that are older than those in newest_.
+  const uint64_t forgotten = now_.points - newest_.size();
   while (!newest_.empty() && newest_.back().first >= step) newest_.DropNewest();
   while (!marks_.empty() && marks_.back().last_step >= step) marks_.pop_back();
   now_ = marks_.empty() ? State() : marks_.back();
   now_.excursions.ForgetRate();
-  std::vector<SeriesEvent> reported;  // events of points that were already judged; discarded
+  // Events of points that were already judged; these are discarded.
+  std::vector<SeriesEvent> reported;
   if (linear_ != now_.excursions.linear()) GoLinear(&now_, &reported);
   kept_ = 0;
   if (now_.points < forgotten) newest_.Clear();

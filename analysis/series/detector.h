@@ -21,20 +21,20 @@ namespace plumbline::analysis {
 
 class SeriesDetector {
  public:
-  // Takes points in the order of (attempt, step), each step once. If `value` is not finite, it is
-  // counted but is not a point. A later attempt keeps the points with smaller steps as its history,
-  // and does not judge them again. If it begins more than 2,048 points back, its history ends up to
-  // 2,048 points before the attempt begins.
+  // Takes points in the order of (attempt, step), each step once. If `value` is not finite, counts
+  // it, but does not use it as a point. A later attempt keeps the points with smaller steps as its
+  // history, and does not judge them again. If it begins more than 2,048 points back, its history
+  // ends up to 2,048 points before the attempt begins.
   void Take(uint32_t attempt, int64_t step, double value, std::vector<SeriesEvent>* events);
-  // Call before the point of the step in which the rate rose again. For 128 points, small
-  // excursions are expected and the loss may rise. The best level before them is no longer used for
-  // comparison.
+  // Call before the point of the step in which the learning rate rose again. In the next 128
+  // points, small excursions are expected and the loss may rise. The best level before these points
+  // is no longer used.
   void RestartRate();
-  // Call if the rate rose because its schedule restarts. Excursions that begin with the restart are
-  // judged when the rate is back.
+  // Call if the learning rate rose because its schedule restarts. Excursions that begin with the
+  // restart are judged when the rate is back at its earlier value.
   void FollowRestart(const ScheduleRestart& restart) { now_.excursions.FollowRestart(restart); }
   void RateIsBack(std::vector<SeriesEvent>* events);
-  // Ends the series: open excursions are judged from the points so far.
+  // Ends the series. Judges open excursions from the points so far.
   void End(std::vector<SeriesEvent>* events);
 
   // Returns the number of points of the history and the newest attempt.
@@ -67,7 +67,7 @@ class SeriesDetector {
   FallFigures LookForFall() const { return now_.stall.LookForFall(); }
   EndFigures LookAtEnd() const { return now_.stall.LookAtEnd(); }
   ExplosionFigures LookForExplosion() const;
-  // Short series without a restart of the rate; from kFewestForLasting points on.
+  // For short series without a restart of the learning rate, from kFewestForLasting points on.
   LastingRise FindLastingRise() const;
   // Of at most the newest 2,048 points.
   RepeatFigures LookForRepeats() const { return analysis::LookForRepeats(Newest()); }
@@ -87,8 +87,9 @@ class SeriesDetector {
     Stall stall;
     uint64_t points = 0;
     int64_t last_step = 0;
-    uint64_t calm_from = 0;  // number of points at which the 128 after a restart of the rate end
-    int64_t calm_step = INT64_MIN;  // step of the last of these points so far
+    // Number of points at which the 128 points after a restart of the rate end.
+    uint64_t calm_from = 0;
+    int64_t calm_step = INT64_MIN;  // step of the newest of these points
     void Persist(Archive& a) {
       a(excursions, riser, stall, points, last_step, calm_from, calm_step);
     }
@@ -107,8 +108,8 @@ class SeriesDetector {
 
   State now_;
   static constexpr size_t kRemembered = 2048;  // newest points that are kept
-  NewestPoints<Point, kRemembered> newest_;    // of the history and the newest attempt
-  std::vector<State> marks_;                   // earlier states, oldest first
+  NewestPoints<Point, kRemembered> newest_;  // newest points of the history and the newest attempt
+  std::vector<State> marks_;                 // earlier states, oldest first
   uint32_t attempt_ = 0;
   bool linear_ = false;
   uint64_t kept_ = 0;  // points since the last mark

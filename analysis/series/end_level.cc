@@ -9,7 +9,7 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr double kEndErrors = 6;  // the same as health/loss-divergence
+constexpr double kEndErrors = 6;  // equal to the limit of health/loss-divergence
 constexpr uint64_t kBeginPoints[] = {2, 3, 5, 8, 12, 16};
 constexpr uint64_t kFewestOfEnd = 3, kMostOfEnd = 64;
 // Share of the points at the end that are above all points of the beginning.
@@ -24,8 +24,8 @@ int64_t EndOnsetOf(const std::vector<BlockMedians::Block>& blocks, double level)
   return blocks.front().step;
 }
 
-// Returns the number of the first value of a rise that passed `from`: the one after the last value
-// that was at the lowest level so far, which is the lowest median of 3, within its noise.
+// Returns the number of the first value of a rise that passed `from`. It follows the last value
+// that was, within noise, at the lowest level so far (the lowest median of 3).
 size_t RiseFrom(const std::vector<double>& values, size_t from) {
   constexpr size_t kFewest = 4;
   constexpr double kErrorsOfPoint = 3;
@@ -51,19 +51,19 @@ double ErrorOf(const SeriesNoise& noise, uint64_t last, uint64_t length, uint64_
                    static_cast<double>(length) / static_cast<double>(count));
 }
 
-// A loss that falls, and rises later, has a bend, which a line takes for noise. Returns the larger
-// error of the parts up to the last block that is at most the beginning's level, and after it; a
-// half more, because the parts are chosen by what they hold. HUGE_VAL if one is too short, or if
-// the second one falls.
+// If a loss falls and rises later, a single line would count the bend as noise. So divides it after
+// the last block that is at most at the level of the beginning. Returns the larger error of the two
+// parts, increased by a half because the values determine the parts. Returns HUGE_VAL if a part is
+// too short, or if the second one falls.
 double ErrorOfParts(const std::vector<double>& values, double level, uint64_t last, uint64_t length,
                     uint64_t count) {
   constexpr size_t kFewestOfPart = 8;
   constexpr double kChosen = 1.5;
-  size_t first = values.size();  // of the second part
+  size_t first = values.size();  // first value of the second part
   while (first > 0 && values[first - 1] > level) --first;
   if (first < kFewestOfPart || values.size() - first < kFewestOfPart) return HUGE_VAL;
   const auto cut = values.begin() + static_cast<std::ptrdiff_t>(first);
-  // What jumped and falls back, as after a pruning, is on its way down.
+  // A loss that jumped and falls back, as after a pruning, is already falling.
   const auto middle = cut + static_cast<std::ptrdiff_t>((values.size() - first) / 2);
   std::vector<double> early(cut, middle), late(middle, values.end());
   if (MedianOf(late) < MedianOf(early)) return HUGE_VAL;
@@ -71,9 +71,10 @@ double ErrorOfParts(const std::vector<double>& values, double level, uint64_t la
                             ErrorOf(NoiseOf({cut, values.end()}), last, length, count));
 }
 
-// A loss that breaks at its third point or so, and falls back smoothly from its peak: differences
-// of neighbours take the fall for noise, and those of differences do not. Returns the standard
-// error of the end from these, times 1.5; HUGE_VAL if some later point lies near the first `count`.
+// Handles a loss that breaks at about its third point, and falls back smoothly from its peak.
+// Differences of neighbours would count this fall as noise, but second differences do not. Returns
+// the standard error of the end from second differences, times 1.5. Returns HUGE_VAL if some later
+// point is near the first `count` points.
 double ErrorAfterBreak(const std::vector<double>& values, double highest, uint64_t last,
                        uint64_t length, uint64_t count) {
   constexpr double kChosen = 1.5;
@@ -117,7 +118,7 @@ EndFigures CompareEnd(std::span<const double> first, const BlockMedians& all, ui
     const auto away = std::count_if(end_values.begin(), end_values.end(),
                                     [highest](double value) { return value > highest; });
     const double rise = figures.end - level;
-    // Far above the beginning, and all of the end.
+    // True if the end is far above the beginning, and all its points are.
     if (rise >= std::log(2.0) && away == static_cast<std::ptrdiff_t>(last) &&
         rise < kEndErrors * error)
       error = std::min(error, ErrorOfParts(values, level, last, all.length(), count));
@@ -142,7 +143,8 @@ EndFigures CompareEnd(std::span<const double> first, const BlockMedians& all, ui
 
 namespace {
 
-// Returns the number of the first point of the longest end whose points all lie above all before.
+// Returns the number of the first point of the longest end in which all points are above all
+// earlier points.
 size_t EndAboveAll(const std::vector<double>& values, size_t fewest) {
   size_t first = values.size();
   double lowest = HUGE_VAL;
@@ -155,7 +157,7 @@ size_t EndAboveAll(const std::vector<double>& values, size_t fewest) {
   return first;
 }
 
-// Returns true if each of the newest 3 steps between neighbours rises by `least` or more.
+// Returns true if each of the newest 3 differences of neighbours is at least `least`.
 bool RisesEach(const std::vector<double>& values, double least) {
   constexpr size_t kSteps = 3;
   for (size_t i = values.size() - kSteps; i < values.size(); ++i) {

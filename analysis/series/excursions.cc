@@ -12,22 +12,25 @@ namespace {
 
 constexpr double kThird = 1.0 / 3;
 constexpr double kStandsOut = 2.5;
-constexpr uint64_t kLongestRun = 128;  // of points before the point that opens an excursion
+// Longest distance of the onset from the point that opens an excursion.
+constexpr uint64_t kLongestRun = 128;
 
-// Returns the expected level d points later, if it still falls: a curve in log steps, never above
-// `level`.
+// Returns the expected level d points later. If the level falls, it follows a curve in the
+// logarithm of the steps, and never exceeds `level`.
 double Expected(double level, double slope, uint64_t d, uint64_t t) {
   const auto seen = static_cast<double>(t);
   const auto on = static_cast<double>(std::min<uint64_t>(d, 128));
   return level + std::min(slope, 0.0) * seen * std::log1p(on / seen);
 }
 
-// Returns what a slow rise may have reached at its d-th point from the onset. It continues at 4 %
-// per point, or at the window's own pace: b plus three standard errors of the difference of two
-// medians of w/2 points, 1.2533 s sqrt(2/(w/2)) / (w/2) each. Up to the onset, either no point lay
-// 3 s above the level, or the rise left the level, which lags by half its points.
+// Returns the value that a slow rise may have reached at its d-th point after the onset. The slow
+// rise continues at 4 % per point, or at the pace of the window if that is faster: b plus three
+// standard errors, each 1.2533 s sqrt(2/(w/2)) / (w/2), of the difference of two medians of w/2
+// points. Up to the onset, either no point was 3 s above the level, or the rise was faster than the
+// level, which lags by half of its points.
 double SlowRise(const Excursion& is, uint64_t d) {
-  constexpr double kSlow = 0.04, kMost = 7;  // at most eight times, if enough was seen before
+  // The rise reaches at most eight times the level, if there were enough earlier points.
+  constexpr double kSlow = 0.04, kMost = 7;
   constexpr double kErrors = 3 * 1.2533 * 4;
   const auto w = static_cast<double>(is.window);
   const double slope = is.slope + kErrors * is.scale / (w * std::sqrt(w));
@@ -41,8 +44,8 @@ double SlowRise(const Excursion& is, uint64_t d) {
 
 // Returns true if an excursion fell by at least a tenth from its first quarter to its last one, and
 // still falls in its second half: the 99 % Theil-Sen interval of the medians of 16 blocks is below
-// 0. A disturbed run that learns again does so (pruned weights, other data). A diverged run stays
-// or grows.
+// 0. A disturbed run that learns again falls like this (pruned weights, other data). A diverged run
+// stays or grows.
 bool FallsBack(const std::vector<double>& values, double stood, double stands) {
   constexpr size_t kBlocks = 16;
   const size_t half = values.size() / 2, block = half / kBlocks;
@@ -64,9 +67,9 @@ double MedianOfPart(const std::vector<double>& values, size_t from, size_t count
   return MedianOf(part);
 }
 
-// Returns true if the loss itself rose from the first quarter to the last one of an excursion: by a
-// fifth of its excess over the level at the onset, and by 3 standard errors of the two medians.
-// The excess over a level that is expected to fall grows without that.
+// Returns true if the loss itself rose from the first quarter of an excursion to the last one: by a
+// fifth of its excess over the level at the onset, and by 3 standard errors of the two medians. The
+// excess alone is not enough, because it also grows if the expected level falls.
 bool RoseOn(double stood, double stands, double scale, size_t quarter) {
   constexpr double kErrors = 3 * 1.2533;
   const double noise = kErrors * scale * std::sqrt(2 / static_cast<double>(quarter));
@@ -122,8 +125,8 @@ void Excursions::Take(const Point& point, std::vector<SeriesEvent>* events, Sett
   ReportSettled(settled);
 }
 
-// Opens an excursion at once if one point is far enough. Else opens one if 7 of the 9 points after
-// a far point are away.
+// Opens an excursion at once if a point is far enough from the level. Otherwise opens one if 7 of
+// the 9 points after a far point are away.
 void Excursions::JudgeOne(const Point& point, std::vector<SeriesEvent>* events, Settled* settled) {
   const uint64_t ordinal = points_ - 1, at = window_.count();
   const double level = window_.Level(), above = point.y - level;
@@ -153,7 +156,7 @@ void Excursions::JudgeOne(const Point& point, std::vector<SeriesEvent>* events, 
   std::erase_if(waiting_, [](const Waiting& w) { return w.seen - w.above > 2; });
 }
 
-// Reports the points as settled that no excursion can still take back.
+// Reports points as settled if no excursion can still remove them.
 void Excursions::ReportSettled(Settled* settled) {
   const uint64_t count = window_.count();
   uint64_t through = open_ ? count : std::max(run_, count - std::min(count, kLongestRun));
@@ -162,7 +165,7 @@ void Excursions::ReportSettled(Settled* settled) {
     settled->points.push_back({window_.step(reported_), window_.y(reported_)});
 }
 
-// Returns the first of the consecutive points at z >= 3 that lead to `at`.
+// Returns the first of the consecutive points with z >= 3 that end at `at`.
 uint64_t Excursions::OnsetOf(uint64_t at) const {
   const uint64_t least = std::max({floor_, LevelWindow::kFewest, at - std::min(at, kLongestRun)});
   while (at > least) {
@@ -199,7 +202,8 @@ void Excursions::OpenAt(const Frame& frame, uint64_t at, bool at_once,
   open.is.scale = frame.scale;
   open.is.slope = frame.slope;
   open.is.linear = window_.linear();
-  constexpr uint64_t kShowsNoise = 24;  // of the 16 points of a hinge loss, most may be non-zero
+  // With fewer, such as 16 points of a hinge loss, most may be non-zero by chance.
+  constexpr uint64_t kShowsNoise = 24;
   open.is.scatters = frame.scatters && frame.window >= kShowsNoise;
   LookBefore(open.onset, &open.is);
   open.is.jumped =
@@ -231,10 +235,10 @@ void Excursions::Measure(const Point& point) {
   const bool led_up = open.taken < open.opening;
   ++open.taken;
   if (!open.decided) open.excess.push_back(excess);
-  // A point no higher than the old level is not away, even if the level was expected to fall. Near
-  // the beginning of a run, the fall so far predicts little.
+  // A point that is not above the old level is not away, even if the level was expected to fall.
+  // Near the beginning of a run, the earlier fall is a poor prediction.
   const bool above = excess >= 3 * is.scale && point.y > is.level;
-  // For a divergence, only the points that may be its end become history again.
+  // For a divergence, only points that may be its end return to the history.
   if (is.kind == ExcursionKind::kDivergence && above) open.points.clear();
   if (is.kind != ExcursionKind::kDivergence || !above) open.points.push_back(point);
   if (!above) {
@@ -287,7 +291,8 @@ void Excursions::Decide() {
   if (points < 16) return;
   is.first_quarter = MedianOfPart(open.excess, 0, quarter);
   is.last_quarter = MedianOfPart(open.excess, points - quarter, quarter);
-  // Relative to the level at the onset, because an excess also grows if the expected level falls.
+  // Computes the excess relative to the level at the onset, because it also grows if the expected
+  // level falls.
   for (size_t i = 0; i < points; ++i) {
     const size_t d = i - std::min<size_t>(i, open.opening);
     open.excess[i] += Expected(is.level, is.slope, d, open.onset) - is.level;
@@ -303,7 +308,7 @@ void Excursions::Decide() {
   } else if (points >= 64) {
     is.kind = ExcursionKind::kLevelShift;
   }
-  // While the rate is up, it is unknown whether the divergence will stay.
+  // As long as the rate is high, it is unknown whether the divergence will stay.
   if (is.by_schedule() && is.kind == ExcursionKind::kDivergence)
     is.kind = points >= 64 ? ExcursionKind::kLevelShift : ExcursionKind::kSpike;
 }

@@ -1,19 +1,19 @@
 // Finds where a series leaves its level, and classifies each excursion. The definition is in specs:
-// health (loss-spike). Where the spec is open, this holds:
-// - the window has an even size, so that it has two halves;
-// - a point that waits for 7 of 9, and the points after it, are compared with the frame of its own
-//   time; if two open at one point, the earlier one counts;
+// health (loss-spike). Where the spec leaves a choice, the following holds: - the window has an
+// even size, so that it has two halves;
+// - a point that waits for 7 of 9, and the points after it, are compared with the frame at its
+// time; if two excursions open at one point, the earlier one counts;
 // - an onset lies at most 128 points before the point that opens, and after the end of the previous
 //   excursion;
 // - a point that is no higher than the old level is back, even if the level was expected to fall;
 // - a spike ends after 512 points, and the history restarts with its newest 128;
-// - whether an excursion is short is decided as it continues: if it is not short at some point, it
-//   warns, whatever follows;
+// - whether an excursion is short is decided while it continues: if it is not short at some point,
+// it is a warning, also if it ends soon after;
 // - an excursion that begins when the rate's schedule restarts is judged when the rate is back:
-//   until then it is no divergence and no warning, and its level is not expected to fall.
-// In one point it is stricter than the spec: a short excursion must reach 2.5 times the excess seen
-// before (not 1.5). If under 128 points were seen before, it must reach z >= 16. Noise with the
-// tails of Laplace or of Student's t with 5 degrees of freedom needs this.
+// until then it is no divergence and no warning, and its level is not expected to fall. One rule is
+// stricter than the spec: a short excursion must reach 2.5 times the earlier excess (not 1.5). If
+// there were fewer than 128 points before, it must reach z >= 16. Noise with the tails of Laplace
+// or of Student's t with 5 degrees of freedom needs this.
 #pragma once
 
 #include <array>
@@ -30,8 +30,9 @@
 
 namespace plumbline::analysis {
 
-// A std::optional whose value is on the heap. If a member is rarely set, it costs a pointer only.
-// A copy copies the value. Persist uses the format of a std::optional. Not thread-safe.
+// A std::optional whose value is on the heap, for members that are rarely set: an empty one takes
+// only a pointer. A copy copies the value. Persist uses the format of a std::optional. Not
+// thread-safe.
 template <typename T>
 class Boxed {
  public:
@@ -81,18 +82,19 @@ class Excursions {
 
   // Appends to `events` and `settled`.
   void Take(const Point& point, std::vector<SeriesEvent>* events, Settled* settled);
-  // Judges an open excursion from the points so far. The next point is compared with the history
-  // that then exists.
+  // Judges an open excursion from the points so far. The next point is compared with the resulting
+  // history.
   void Settle(std::vector<SeriesEvent>* events, Settled* settled);
-  // Makes excursions that begin in the next 128 points notes if they stay under a third.
+  // Excursions that begin in the next 128 points become notes if they stay below a third.
   void RestartRate() { restart_until_ = points_ + kRestart; }
   static constexpr uint64_t kRestart = 128;  // points
   // Reports that the rate rises because its schedule restarts. Called again for each point while it
   // rises.
   void FollowRestart(const ScheduleRestart& restart);
-  // Reports that the rate has fallen to its value before the restart. The loss must be back by now.
+  // Reports that the rate has fallen to its value before the restart. The loss should then be back.
   void RateIsBack(std::vector<SeriesEvent>* events, Settled* settled);
-  // Discards the rate's state at a resume: the rate before it does not predict what follows.
+  // Called at a resume. Discards the state of the rate, because the earlier rate does not predict
+  // the next values.
   void ForgetRate();
   // From now on uses values instead of ln values. No excursion may be open: call Settle first.
   void GoLinear();
@@ -105,9 +107,9 @@ class Excursions {
   }
 
  private:
-  static constexpr uint64_t kBack = 128;     // points within which one recovers
+  static constexpr uint64_t kBack = 128;     // points within which an excursion may recover
   static constexpr uint64_t kLongest = 512;  // longest spike, in points
-  // Points before the onset that a short one is compared with.
+  // Number of points before the onset with which a short excursion is compared.
   static constexpr uint64_t kBefore = 512;
   static constexpr uint64_t kAbove = kBefore + kBack + 16;
 
@@ -117,17 +119,17 @@ class Excursions {
   // A point at z >= 6 that opens an excursion if 7 of the next 9 points stay away.
   struct Waiting {
     Frame frame;
-    uint64_t at = 0;       // its number in the history
+    uint64_t at = 0;       // number of the point in the history
     uint64_t ordinal = 0;  // number of points of the series before it
     uint64_t from = 0;     // earliest possible onset, in the history
     uint32_t seen = 0, above = 0;
     void Persist(Archive& a) { a(frame, at, ordinal, from, seen, above); }
   };
-  // State while the rate is higher since a restart.
+  // State as long as the rate is higher after a restart.
   struct Cycle {
     ScheduleRestart restart;
     uint64_t from = 0;  // number of points of the series before it
-    uint64_t rose = 0;  // ... before the newest value that was higher
+    uint64_t rose = 0;  // number of points of the series before the newest value that was higher
     void Persist(Archive& a) { a(restart, from, rose); }
   };
   // An excursion that a restart caused, and from which the loss has not returned yet.
@@ -146,11 +148,11 @@ class Excursions {
     uint64_t opening = 0;        // index of the point that opened it
     uint64_t taken = 0;          // number of its points so far
     uint32_t under = 0;          // consecutive points at its end with z < 3
-    bool decided = false;        // its kind is final
-    bool warned = false;         // reported as a warning
-    bool doubled = false;        // reported as doubled
-    std::vector<Point> points;   // points that may become history again
-    std::vector<double> excess;  // cleared when the kind is decided
+    bool decided = false;        // the kind is final
+    bool warned = false;         // the excursion was reported as a warning
+    bool doubled = false;        // the excursion was reported as doubled
+    std::vector<Point> points;   // points that may return to the history
+    std::vector<double> excess;  // excess of each point; cleared when the kind is decided
     void Persist(Archive& a) {
       a(is, onset, opening, taken, under, decided, warned, doubled, points, excess);
     }
@@ -171,18 +173,18 @@ class Excursions {
   void Back(std::vector<SeriesEvent>* events, Settled* settled);
   void Close(size_t from, bool restart, Settled* settled);
   void Report(SeriesEvent::What what, std::vector<SeriesEvent>* events) const;
-  // Handling of the rate's restarts, in restarts.cc.
+  // These functions handle restarts of the rate (restarts.cc).
   void LookForRestart();
   void Await(const Point& point);
   void KeepAwaited();
   bool OpenIsAwaited() const;
 
   LevelWindow window_;
-  uint64_t points_ = 0;                // of the series
+  uint64_t points_ = 0;                // number of points of the series
   GrowingRing<double, kAbove> above_;  // y - m of the newest points; NaN if the level was not known
   uint64_t reported_ = 0;              // number of points of the history reported as settled
-  uint64_t run_ = 0;    // in the history: points from here on may be consecutive with z >= 3
-  uint64_t floor_ = 0;  // in the history: the earliest possible onset
+  uint64_t run_ = 0;    // place in the history from which on consecutive points may have z >= 3
+  uint64_t floor_ = 0;  // place in the history of the earliest possible onset
   uint64_t restart_until_ = 0;
   std::vector<Waiting> waiting_;
   Boxed<Open> open_;

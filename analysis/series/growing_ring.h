@@ -12,7 +12,7 @@
 
 namespace plumbline::analysis {
 
-// Places 0 to kCapacity - 1. Each is 0 until it is written. Not thread-safe.
+// A ring with the places 0 to kCapacity - 1. Each is 0 until it is written. Not thread-safe.
 template <typename T, size_t kCapacity>
 class GrowingRing {
  public:

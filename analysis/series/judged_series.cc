@@ -8,7 +8,8 @@
 namespace plumbline::analysis {
 namespace {
 
-// FNV-1a, with a separator byte that UTF-8 names cannot contain. The same on every host.
+// Returns the FNV-1a hash, with a separator byte that UTF-8 names cannot contain. It is the same on
+// every host.
 uint64_t HashOf(const v1::Site& site) {
   uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&hash](std::string_view text) {

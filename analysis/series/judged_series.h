@@ -1,7 +1,7 @@
-// Selects the series of a run that the rules judge. Rules follow a loss, a rate or a gradient norm
-// point by point and keep kilobytes for each. Without a bound, a run with endless new names would
-// take all memory. The first series of each role are judged. The others are stored, counted and
-// reported.
+// Selects the series of a run that the rules judge. Rules follow each point of a loss, a rate or a
+// gradient norm, and keep kilobytes for each series. Without a bound, a run with endless new names
+// would take all memory. So only the first series of each role are judged. The others are stored,
+// counted and reported.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,7 @@ class JudgedSeries {
   using Names = std::unordered_set<uint64_t>;
 
   struct Beyond {
-    std::string layer, op;  // of the first series
+    std::string layer, op;  // layer and op of the first series
     Names names;
     void Persist(Archive& a) { a(layer, op, names); }
   };
@@ -65,8 +65,9 @@ class JudgedSeries {
   uint64_t admitted_count_ = 0, left_out_count_ = 0;
 };
 
-// Returns "series-limit: ...", the verdict's reason when a series is left out for the first time.
-// The second form is for the run's end and contains the number left out.
+// Returns "series-limit: ...", the reason of the verdict when a series is left out for the first
+// time. The second function is for the run's end. Its text contains the number of series that were
+// left out.
 std::string SeriesLimitReason(SeriesRole role, uint64_t most);
 std::string SeriesLimitReason(SeriesRole role, uint64_t most, uint64_t left_out);
 

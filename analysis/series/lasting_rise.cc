@@ -9,11 +9,12 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr double kLastingErrors = 5;  // of independent points, of the noisier part
-constexpr double kOverEarlier = 2;    // times the largest rise before
-constexpr size_t kFewestLow = 5;      // points up to the lowest level, and after it
+// In standard errors of independent points, with the noise of the noisier part.
+constexpr double kLastingErrors = 5;
+constexpr double kOverEarlier = 2;  // factor over the largest earlier rise
+constexpr size_t kFewestLow = 5;    // fewest points up to the lowest level, and after it
 constexpr double kStaysUp =
-    1.0 / 3;  // of the rise: the end is at most this under the highest level
+    1.0 / 3;  // share of the rise by which the end may be below the highest level
 
 using Values = std::vector<double>;
 
@@ -35,7 +36,7 @@ Values LevelsOf(const Values& values, size_t width) {
   return levels;
 }
 
-// Returns the largest rise from one of the first `count` levels to a later one of them.
+// Returns the largest rise between two of the first `count` levels, from an earlier to a later one.
 double LargestRiseOf(const Values& levels, size_t count) {
   double lowest = HUGE_VAL, most = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -45,8 +46,9 @@ double LargestRiseOf(const Values& levels, size_t count) {
   return most;
 }
 
-// Returns the standard error of the difference of two levels. Noise is that of the parts before and
-// after `cut`: a bend between them is none. Few points know their noise badly.
+// Returns the standard error of the difference of two levels. Computes the noise of the parts
+// before and after `cut` separately, so that a bend between them does not count. The noise of few
+// points is uncertain.
 double ErrorOfLevels(const Values& values, size_t cut, size_t width) {
   double worst = 0;
   for (const Values& part : {RangeOf(values, 0, cut), RangeOf(values, cut, values.size())}) {
@@ -89,7 +91,7 @@ LastingRise LookForLastingRise(std::span<const std::pair<int64_t, double>> all, 
   found.level_of = width;
   found.since = count - low_end;
   const double rise = found.end - found.low, half_way = found.low + rise / 2;
-  // The rise begins after the last point at half its height.
+  // The rise begins after the last point that is at half of its height.
   size_t first = count;
   while (first > low_end && values[first - 1] > half_way) --first;
   if (count - first < kFewestLow) return found;
@@ -117,8 +119,9 @@ LastingRise LookForLastingRise(std::span<const std::pair<int64_t, double>> all, 
 
 namespace {
 
-// Returns true if the values fall in each quarter, and in the second half by four fifths of the
-// first half's fall or more. What has a lowest value, or falls as a logarithm, slows.
+// Returns true if the values fall in each quarter, and the fall in the second half is at least four
+// fifths of that in the first half. A loss with a lowest value, or one that falls like a logarithm,
+// slows down.
 bool DoesNotSlow(const Values& values) {
   constexpr size_t kParts = 4;
   constexpr double kAsFast = 0.8;
@@ -161,7 +164,7 @@ PlungeFigures LookForPlunge(std::span<const std::pair<int64_t, double>> all) {
 }
 
 EarlyBreak LookForEarlyBreak(std::span<const std::pair<int64_t, double>> all) {
-  constexpr size_t kSkipped = 2;  // the first point, and one on the way up
+  constexpr size_t kSkipped = 2;  // skips the first point, and one point within the rise
   constexpr double kSigmas = 10, kErrors = 3;
   EarlyBreak figures;
   figures.points = all.size();
@@ -170,14 +173,15 @@ EarlyBreak LookForEarlyBreak(std::span<const std::pair<int64_t, double>> all) {
   for (const auto& [step, y] : all.subspan(kSkipped)) values.push_back(y);
   figures.first = all.front().second;
   figures.step = all[1].first;
-  std::vector<double> all_values = values;  // MedianOf sorts
+  std::vector<double> all_values = values;  // a copy, because MedianOf sorts
   figures.level = MedianOf(all_values);
   figures.lowest = std::min(all[1].second, *std::min_element(values.begin(), values.end()));
   figures.sigma = SigmaOfNeighbours(values);
   const double rise = figures.level - figures.first;
   if (!(rise >= std::log(2.5)) || !(rise >= kSigmas * figures.sigma)) return figures;
   if (!(figures.lowest >= figures.first + rise / 2)) return figures;
-  // What falls afterwards is on its way down, as a loss whose first value was that of a part.
+  // A loss that falls after the jump is not broken; its first value may have been that of only a
+  // part.
   const size_t third = values.size() / 3;
   std::vector<double> early(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(third));
   std::vector<double> late(values.end() - static_cast<std::ptrdiff_t>(third), values.end());

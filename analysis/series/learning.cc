@@ -13,15 +13,15 @@ namespace plumbline::analysis {
 namespace {
 
 constexpr double kHiddenFall = 0.03;  // a fall that noise must not hide
-constexpr double kNoFall = 0.015;     // a smaller fall does not count as one
-constexpr double kFallErrors = 2.6;   // standard errors: 99 %
-// Standard errors by which the first points may lie above the rest.
+constexpr double kNoFall = 0.015;     // a smaller fall does not count as a fall
+constexpr double kFallErrors = 2.6;   // standard errors for 99 %
+// Standard errors by which the first points may be above the rest.
 constexpr double kFirstErrors = 3;
-// Standard errors; no eighth of the run may lie further below it.
+// Standard errors by which each eighth of the run may be below the level.
 constexpr double kBlockErrors = 4;
 constexpr uint32_t kMostClasses = 20;
-constexpr double kNearClasses = 0.003;  // share of the loss
-constexpr double kZeroErrors = 2;       // standard errors: up to here a fall may be 0
+constexpr double kNearClasses = 0.003;  // tolerance as a share of the loss
+constexpr double kZeroErrors = 2;       // up to this number of standard errors, the fall may be 0
 
 double LearningMedian(const std::vector<double>& values, size_t from, size_t count) {
   std::vector<double> part(values.begin() + static_cast<std::ptrdiff_t>(from),
@@ -29,7 +29,8 @@ double LearningMedian(const std::vector<double>& values, size_t from, size_t cou
   return MedianOf(part);
 }
 
-// Returns the number of classes n if the loss is that of a uniform guess: ln n. Else returns 0.
+// If the loss is ln n, that of a uniform guess, returns the number of classes n. Otherwise returns
+// 0.
 uint32_t UniformClasses(double loss, double error) {
   const auto nearest = static_cast<uint32_t>(std::llround(std::exp(std::min(loss, 10.0))));
   if (nearest < 2 || nearest > kMostClasses) return 0;
@@ -58,7 +59,7 @@ void LookForUniform(const std::vector<double>& values, LearningFigures* figures)
   figures->known = figures->flat = figures->fall <= kFallErrors * apart;
 }
 
-// If all points have one value, the model learns nothing, whatever their number.
+// If all points have the same value, the model learns nothing, also if there are few points.
 void LookForConstant(const std::vector<double>& values, LearningFigures* figures) {
   const bool one =
       std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end();
@@ -126,12 +127,12 @@ RepeatFigures LookForRepeats(std::span<const std::pair<int64_t, double>> all) {
     std::set<double> values;
     for (size_t k = 0; k < period; ++k) values.insert(all[k].second);
     if (values.size() < kFewestValues) continue;
-    // Of four digits that a log prints, some last ones are 0.
+    // If a log prints four digits, the last ones of some values are 0.
     const auto many = std::count_if(values.begin(), values.end(), [](double value) {
       return SignificantDigits(value) >= kConstantDigits - 1;
     });
     const bool digits = 4 * static_cast<size_t>(many) >= 3 * values.size();
-    // Half of a period is enough for digits that carry little.
+    // The values must have enough digits, and at least half of a period must repeat.
     if (!digits || 2 * (all.size() - period) < period) continue;
     return {true, period, all.size()};
   }
@@ -178,7 +179,7 @@ FallFigures LookForFall(const BlockMedians& all, uint64_t points) {
   const double last = LearningMedian(values, values.size() - third, third);
   const double fall = LearningMedian(values, 0, third) - last;
   const bool falls = fall >= 0.02 && fall >= 4 * error;
-  constexpr size_t kNewest = 3;  // blocks
+  constexpr size_t kNewest = 3;  // number of blocks
   const double newest = LearningMedian(values, values.size() - kNewest, kNewest);
   return {true, falls, falls && newest <= last + std::max(0.05, 2 * noise.sigma)};
 }
@@ -210,13 +211,13 @@ LearningFigures LookForLearning(std::span<const double> first, const BlockMedian
   figures.most = figures.fall + kFallErrors * apart;
   bool flat =
       figures.fall < std::min(kNoFall, kZeroErrors * apart + 0.001) && figures.fall > -kHiddenFall;
-  // Test whether the first points lie at the level of the rest.
+  // Tests whether the first points are at the level of the rest.
   for (const size_t begin : {size_t{1}, size_t{3}, size_t{8}}) {
     std::vector<double> head(
         first.begin(), first.begin() + static_cast<std::ptrdiff_t>(std::min(begin, first.size())));
     const double up = MedianOf(head) - figures.level;
     const double of = static_cast<double>(head.size());
-    // Sigma of one point, because a block is the median of several.
+    // Converts to the sigma of one point, because a block is the median of several.
     const double sigma =
         noise.sigma * std::sqrt(noise.inflation * static_cast<double>(all.length()));
     flat &= up <= kFirstErrors * std::max(sigma, 0.002) * (begin == 1 ? 1 : 1.25 / std::sqrt(of));

@@ -1,5 +1,5 @@
-// Detects a loss that does not learn: it stays where it began within its noise. No fall is seen,
-// and the noise is too small to hide a large one.
+// Detects a loss that does not learn: within its noise, it stays at its first level. There is no
+// fall, and the noise is too small to hide a large one.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@
 namespace plumbline::analysis {
 
 struct LearningFigures {
-  bool known = false;     // true from kFewestForLearning points on
-  bool flat = false;      // stays where it began, and noise cannot hide a large fall
-  bool constant = false;  // ... with fewer than kFewestForLearning points that all have one value
-  bool noisy = false;     // noise could hide such a fall and none is seen, so nothing is known
-  bool hidden = false;    // ... and all other conditions of `flat` hold
+  bool known = false;  // true from kFewestForLearning points on
+  bool flat = false;   // the loss stays at its first level, and noise cannot hide a large fall
+  // Likewise, with fewer than kFewestForLearning points that all have the same value.
+  bool constant = false;
+  bool noisy = false;   // there is no fall, but noise could hide one, so nothing is known
+  bool hidden = false;  // noise could hide a fall, and all other conditions of `flat` hold
   uint64_t points = 0;
   double level = 0;      // median of all points, ln value
   double fall = 0;       // ln difference of the medians of the first and the last third
@@ -25,7 +26,8 @@ struct LearningFigures {
 };
 
 inline constexpr uint64_t kFewestForLearning = 60;
-// If all points have one value of at least kConstantDigits digits, no noise could hide a fall.
+// Fewest points if all have the same value with at least kConstantDigits digits. Then no noise can
+// hide a fall.
 inline constexpr uint64_t kFewestConstant = 10;
 inline constexpr int kConstantDigits = 4;
 
@@ -35,8 +37,8 @@ int SignificantDigits(double value);
 // Whether the last third lies below the first, beyond noise. Needs 8 points.
 struct FallFigures {
   bool known = false;
-  bool falls = false;  // by 2 % and by 4 standard errors
-  bool stays = false;  // ... and the newest blocks are not above the last third
+  bool falls = false;  // the last third is below the first by 2 % and by 4 standard errors
+  bool stays = false;  // it falls, and the newest blocks are not above the last third
 };
 FallFigures LookForFall(const BlockMedians& all, uint64_t points);
 
@@ -45,15 +47,15 @@ FallFigures LookForFall(const BlockMedians& all, uint64_t points);
 LearningFigures LookForLearning(std::span<const double> first, const BlockMedians& all,
                                 uint64_t points);
 
-// A series that repeats itself digit for digit: nothing was updated between its epochs.
+// A series that repeats exactly, digit for digit: the model was not updated between its epochs.
 struct RepeatFigures {
   bool repeats = false;
-  uint64_t period = 0;  // points
+  uint64_t period = 0;  // period in points
   uint64_t points = 0;
 };
 
-// `all` has the steps and values of the series. At least 10 values must equal those a period before
-// them, of at least 3 different ones.
+// `all` has the steps and values of the series. At least 10 values, at least 3 of them different,
+// must equal the values one period earlier.
 RepeatFigures LookForRepeats(std::span<const std::pair<int64_t, double>> all);
 
 // A series with noise that stands at one value, digit for digit, from some point to its end.

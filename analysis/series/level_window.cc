@@ -15,9 +15,9 @@ double Corrected(double deviation, uint64_t window) {
   return deviation * (w / (w - 4));
 }
 
-// Returns the spread of values most of which may be equal, as a hinge loss is 0. Then the median
-// distance from the middle has no meaning. Returns the root of the mean square about the median,
-// without the three farthest values, which may be the excursion.
+// Returns the spread of values of which most may be equal, as in a hinge loss that is mostly 0. The
+// median distance from the median would then be 0. So returns the root mean square distance from
+// the median, without the three farthest values, which may be the excursion.
 double SpreadOf(std::span<double> values) {
   constexpr size_t kFarthest = 3;
   const double middle = MedianOf(values);
@@ -53,7 +53,7 @@ void LevelWindow::PopTo(uint64_t count) {
 
 void LevelWindow::GoLinear() {
   linear_ = true;
-  // Only convert written places: the content of the others depends on the ring's size.
+  // Converts only the written places, because the content of the others depends on the ring's size.
   for (uint64_t i = 0; i < std::min(count_, kRing); ++i) y_[i] = std::exp(y_[i]);
   PopTo(count_);
 }
@@ -74,7 +74,7 @@ double LevelWindow::Level() {
   return newest_.median();
 }
 
-// Compute all but the smallest gap between values, which can only increase the result.
+// Computes everything except the smallest gap between values, which can only increase the result.
 double LevelWindow::ScaleOf(uint64_t end, uint64_t window, double slope, double level) const {
   std::array<double, kWidest> rest;
   for (uint64_t i = 0; i < window; ++i)
@@ -105,7 +105,7 @@ Frame LevelWindow::FrameAt(uint64_t i) const {
 
 bool LevelWindow::Far(double y, double level, Frame* frame) {
   const double above = y - level;
-  // If the level is 0 and no value leaves it, there is no scale.
+  // If the level is 0 and all values are 0, there is no scale.
   if (!(above >= 6 * Floor(level)) || !(above > 0)) return false;
   if (count_ < 2 * kWidest) {
     *frame = FrameAt(count_);
@@ -135,11 +135,11 @@ double LevelWindow::SteadySlope() {
   return (second_half_.median() - first_half_.median()) / static_cast<double>(kHalf);
 }
 
-// Returns a lower bound of the window's scale, from the window k points ago. At least 64 of the 128
-// residuals lie within D, their median distance, of a middle. 64 - k of them were also in that
-// window. There the slope differed by d, so they lay in an interval of half length D + 64 |d|.
-// Therefore D is at least the half length of the narrowest interval that held 64 - k of its
-// residuals, minus 64 |d|.
+// Returns a lower bound of the window's scale, from the window k points ago. Let D be the median
+// distance of the 128 residuals from their middle. At least 64 of them are within D of the middle,
+// and 64 - k of these were also in the earlier window. Its slope differed by d, so there they were
+// in an interval of half length D + 64 |d|. So D is at least the half length of the narrowest
+// interval with 64 - k residuals of that window, minus 64 |d|.
 double LevelWindow::LeastScale(double slope) const {
   const uint64_t step = (count_ - bound_at_ + kBoundStep - 1) / kBoundStep;
   if (step >= kBounds) return 0;

@@ -1,5 +1,5 @@
-// Keeps the newest points of a series' history. Computes the level, slope and scale that the next
-// point is compared with.
+// Keeps the newest points of a series' history. Computes the level, slope and scale with which the
+// next point is compared.
 #pragma once
 
 #include <array>
@@ -12,13 +12,14 @@
 
 namespace plumbline::analysis {
 
-// The reference that a point is compared with.
+// The reference with which a point is compared.
 struct Frame {
   double level = 0;     // m: median of the newest max(8, w/4) points
-  double slope = 0;     // b, per point
-  double scale = 0;     // s
-  uint64_t window = 0;  // w
-  // For linear series: true if the values scatter about their middle, and most are not equal to it.
+  double slope = 0;     // b, slope per point
+  double scale = 0;     // s, the scale
+  uint64_t window = 0;  // w, the points in the window
+  // For linear series: true if the values scatter around their median, and most are not equal to
+  // it.
   bool scatters = false;
   void Persist(Archive& a) { a(level, slope, scale, window, scatters); }
 };
@@ -27,7 +28,8 @@ class LevelWindow {
  public:
   static constexpr uint64_t kFewest = 16;  // points needed for a frame
   static constexpr uint64_t kWidest = 128;
-  static constexpr uint64_t kRing = 512;  // how far Pop may reach back, plus a window before it
+  // Number of points that Pop may remove, plus a window before these.
+  static constexpr uint64_t kRing = 512;
 
   explicit LevelWindow(bool linear = false) : linear_(linear) {}
 
@@ -75,10 +77,11 @@ class LevelWindow {
   GrowingRing<double, kRing> y_;
   GrowingRing<int64_t, kRing> step_;
 
-  // From 256 points on the window moves by one point, so the values are kept sorted. Each _at_
-  // member is the number of points that its windows are valid for; 0 if they are invalid.
+  // From 256 points on, the window moves by one point at a time, so the values are kept sorted.
+  // Each _at_ member is the number of points for which its windows are valid; 0 if they are
+  // invalid.
   uint64_t steady_at_ = 0;
-  SortedWindow newest_;  // 32 points
+  SortedWindow newest_;  // the newest 32 points
   uint64_t halves_at_ = 0;
   SortedWindow first_half_, second_half_;  // 64 points each
   // Half the length of the narrowest intervals that hold 64, 56, 48 and 40 of the window's

@@ -25,7 +25,7 @@ class NewestPoints {
   void Add(T point) {
     if (points_.size() < kMost) {
       Straighten();
-      // Grow by half instead of doubling, because there may be thousands of series.
+      // Grows by a half instead of doubling, because there may be thousands of series.
       if (points_.size() == points_.capacity())
         points_.reserve(std::min(kMost, points_.size() + points_.size() / 2 + 4));
       points_.push_back(std::move(point));

@@ -3,13 +3,15 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr uint64_t kLastingRows = 3;  // consecutive rows of a norm that no scaler skips alone
+// Number of consecutive bad rows of a norm that a scaler alone does not explain.
+constexpr uint64_t kLastingRows = 3;
 constexpr uint64_t kLastingAtBegin =
-    8;  // ... before the first finite row: a scaler may search for its scale
-constexpr uint64_t kSkippedForGood = 32;  // consecutive skipped rows: none was applied
-// Single bad rows at least, and more percent of all rows than this.
+    8;  // the same before the first finite row, when a scaler may search for its scale
+// Number of consecutive skipped rows from which on no step is applied.
+constexpr uint64_t kSkippedForGood = 32;
+// Fewest single bad rows, and the percentage of all rows that they must exceed.
 constexpr uint64_t kOftenShare = 5;
-constexpr uint64_t kManyRows = 100;  // rows
+constexpr uint64_t kManyRows = 100;  // number of rows
 
 }  // namespace
 
@@ -37,7 +39,7 @@ bool NonFiniteCourse::Answers(const NonFiniteRow& row) const {
   return kind_ == Kind::kNorm || onset_ == newest_;
 }
 
-// Discards the streak: it was the scaler's doing, or no value was due.
+// Discards the streak, because the scaler caused it, or no value was due.
 void NonFiniteCourse::Forget() {
   streak_ = 0;
   count_ = reported_at_ = 0;
@@ -45,7 +47,7 @@ void NonFiniteCourse::Forget() {
 }
 
 NonFiniteEvent NonFiniteCourse::TakeBad(const NonFiniteRow& row) {
-  // If the scale answers the row before, that row was skipped, and so is this one.
+  // If the fall of the scale belongs to the row before, that row was skipped, and so is this one.
   const bool answers = Answers(row);
   const bool reported = answers && reported_at_ > 0;
   if (answers) {
@@ -67,7 +69,7 @@ NonFiniteEvent NonFiniteCourse::TakeBad(const NonFiniteRow& row) {
   count_ += row.bad;
   switch (kind_) {
     case Kind::kTraining:
-      if (row.norm_lost) cycles_ = 0;  // that step was applied
+      if (row.norm_lost) cycles_ = 0;  // the step was applied
       if (regular() && streak_ <= cycle_.second) return NonFiniteEvent::kNothing;
       if (regular()) {
         cycles_ = 0;
@@ -109,8 +111,8 @@ NonFiniteEvent NonFiniteCourse::Healed(const NonFiniteRow& row) {
     streak_ = 0;
     const bool was_regular = regular();
     CountCycle(streak);
-    // The value in step 0 is often a placeholder. If values come and go regularly, the series is
-    // not due in between.
+    // The value in step 0 is often a placeholder. If finite and bad values alternate regularly, the
+    // series is not due in the bad rows.
     const bool made_up = rows_ == 2 && onset_ == 0;
     if (!made_up && (was_regular || !regular())) return NonFiniteEvent::kNothing;
     faulty_ = false;
@@ -131,7 +133,7 @@ NonFiniteEvent NonFiniteCourse::Healed(const NonFiniteRow& row) {
   return Note(NonFiniteEvent::kSkipped);
 }
 
-// Counts a cycle: a finite row ended `bad` bad ones.
+// Counts a cycle: `bad` bad rows that a finite row has ended.
 void NonFiniteCourse::CountCycle(uint64_t bad) {
   const std::pair now(finite_streak_, bad);
   cycles_ = now == cycle_ && cycles_ > 0 ? cycles_ + 1 : 1;
@@ -145,7 +147,7 @@ NonFiniteEvent NonFiniteCourse::Note(NonFiniteEvent what) {
   return what;
 }
 
-// Reports when it begins, and each time the number of bad values has doubled.
+// Reports the error when it begins, and each time the number of bad values has doubled.
 NonFiniteEvent NonFiniteCourse::Lasts() {
   if (count_ < 2 * reported_at_) return NonFiniteEvent::kNothing;
   reported_at_ = count_;
@@ -159,7 +161,7 @@ NonFiniteEvent NonFiniteCourse::End() {
     reported_at_ = count_;
     return NonFiniteEvent::kLasts;
   }
-  // No step at all was applied.
+  // No step of the attempt was applied.
   if (finite_rows_ == 0 && skipped_streak_ >= kLastingAtBegin && reported_at_ == 0) {
     reported_at_ = count_;
     return NonFiniteEvent::kLasts;

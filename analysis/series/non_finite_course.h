@@ -15,23 +15,24 @@ namespace plumbline::analysis {
 
 struct NonFiniteRow {
   int64_t step = 0;
-  uint64_t values = 0, bad = 0;  // over all ranks; `bad` are not finite
-  bool nan = false;              // the first bad value is NaN, else it is infinite
+  uint64_t values = 0, bad = 0;  // number of values over all ranks; `bad` of them are not finite
+  bool nan = false;              // the first bad value is NaN; if false, it is infinite
   double finite = NAN;           // the last finite value
   bool skipped = false;          // a loss scaler skipped this step
-  bool fell = false;             // the loss scale fell in this row, maybe because of the row before
-  bool scaled = false;           // a loss scale is recorded
-  bool loss_lost = false;        // a training loss of the row is not finite or exactly 0
-  bool norm_lost = false;        // a gradient norm of the row is not finite
+  // The loss scale fell in this row, possibly because of the row before.
+  bool fell = false;
+  bool scaled = false;     // a loss scale is recorded
+  bool loss_lost = false;  // a training loss of the row is not finite or exactly 0
+  bool norm_lost = false;  // a gradient norm of the row is not finite
 };
 
 enum class NonFiniteEvent : uint8_t {
   kNothing,
-  kLasts,    // an error: the value is not finite, as far as is known
-  kSkipped,  // a note: single steps, as a loss scaler skips them
-  kBegan,    // a note: while a loss scaler searched for its scale
-  kFiller,   // a note: rows in which it was not due
-  kCame,     // a warning: several bad rows, then finite again
+  kLasts,    // an error: the value is not finite, and no other cause is known
+  kSkipped,  // a note: single steps, which a loss scaler may have skipped
+  kBegan,    // a note: bad rows while a loss scaler searched for its scale
+  kFiller,   // a note: rows in which the series was not due
+  kCame,     // a warning: several bad rows, then finite ones again
 };
 
 class NonFiniteCourse {
@@ -50,22 +51,22 @@ class NonFiniteCourse {
   // Steps of the last result: the first bad row and the newest one.
   int64_t onset() const { return onset_; }
   int64_t newest() const { return newest_; }
-  // Returns "nan" or "inf": the kind of the value at the onset.
+  // Returns the kind of the value at the onset: "nan" or "inf".
   const char* what() const { return nan_ ? "nan" : "inf"; }
   double before() const { return before_; }       // the last finite value before the onset
   uint64_t not_finite() const { return count_; }  // number of bad values from the onset on
-  // Number of the attempt's bad rows that came alone or in pairs, and of those that the scaler
-  // explains.
+  // Number of the attempt's bad rows that occurred alone or in pairs, and number of bad rows that
+  // the scaler explains.
   uint64_t single_rows() const { return single_; }
   uint64_t skipped_rows() const { return skipped_; }
-  uint64_t rows() const { return rows_; }  // of the attempt
+  uint64_t rows() const { return rows_; }  // number of rows of the attempt
   // True if no value of the attempt was finite.
   bool never_finite() const { return finite_rows_ == 0; }
   // True if an error was reported and still holds.
   bool lasts() const { return reported_at_ > 0; }
-  // True if nothing is open: further finite rows only change counters.
+  // True if nothing is open, so that further finite rows only change counters.
   bool calm() const { return streak_ == 0 && finite_rows_ > 0; }
-  // Does what Take does for `count` finite rows. Requires calm(). `last` is the last value.
+  // Does the same as Take for `count` finite rows. Requires calm(). `last` is the last value.
   void TakeFinite(uint64_t count, double last) {
     rows_ += count;
     finite_rows_ += count;
@@ -110,8 +111,8 @@ class NonFiniteCourse {
   bool faulty_ = false;       // a training loss was bad; cleared only if the series was not due
   bool scaled_ = false;       // the newest row had a loss scale
   uint64_t singles_reported_ = 0;
-  // A training loss that is not due in each row: a fixed number of finite rows, then a fixed number
-  // of bad ones.
+  // For a training loss that is not due in each row: it has a fixed number of finite rows, then a
+  // fixed number of bad ones.
   uint64_t finite_streak_ = 0;                 // newest consecutive finite rows
   std::pair<uint64_t, uint64_t> cycle_{0, 0};  // number of finite rows, number of bad rows
   uint64_t cycles_ = 0;                        // consecutive equal cycles

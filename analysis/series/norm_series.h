@@ -9,7 +9,7 @@
 
 namespace plumbline::analysis {
 
-// Counts the points at the largest value: norms that are logged after clipping pile up there.
+// Counts the points at the largest value. Norms that are logged after clipping accumulate there.
 struct Ceiling {
   double value = 0;
   uint64_t at = 0;

@@ -7,14 +7,15 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr double kLeastRise = 0.1;  // share of the best
-constexpr double kRiseErrors = 6;   // the same as health/loss-divergence
-constexpr double kAboveBest = 2;    // sigma, for each of the newest evaluations
-constexpr size_t kFew = 12;  // evaluations: fewer are too few for a median estimate of the noise
+constexpr double kLeastRise = 0.1;  // rise as a share of the best evaluation
+constexpr double kRiseErrors = 6;   // equal to the limit of health/loss-divergence
+constexpr double kAboveBest = 2;    // in sigma, for each of the newest evaluations
+// Number of evaluations; fewer are too few for a median estimate of the noise.
+constexpr size_t kFew = 12;
 constexpr double kFewAdd = 1;
 
 // Returns sigma of one evaluation from second differences, which a slope does not change. If there
-// are few, uses their root mean square, increased for what few values can hide.
+// are few, uses their root mean square, increased because few values may underestimate it.
 double SigmaOfBends(const std::vector<double>& values) {
   std::vector<double> bends;
   double squares = 0;
@@ -41,8 +42,8 @@ double OverfitMedian(const std::vector<double>& values, size_t from, size_t coun
   return part.empty() ? NAN : MedianOf(part);
 }
 
-// Returns true if most pairs of values rise. If there are many values, compares means of
-// neighbours.
+// Returns true if the later value is higher in most pairs. If there are many values, compares means
+// of neighbours.
 bool Rises(const std::vector<double>& values, size_t from) {
   constexpr size_t kMostCompared = 48;
   const size_t each = (values.size() - from + kMostCompared - 1) / kMostCompared;
@@ -57,14 +58,13 @@ bool Rises(const std::vector<double>& values, size_t from) {
   return pairs > 0 && 2 * up > pairs;  // Kendall's tau above 0.5
 }
 
-// Returns true if the values jump to an end that is half as high again as the best or more, and
-// stay there: the newest 5 or more lie above the middle between both, and the 3 before them below
-// it.
+// Returns true if the values jump to an end at least 1.5 times as high as the best, and stay there:
+// at least the newest 5 are above the middle between both, and the 3 before them are below it.
 bool JumpsAndStays(const std::vector<double>& values, double lowest, double stands) {
   constexpr size_t kBefore = 3, kAfter = 5;
   const double middle = (lowest + stands) / 2;
   const auto under = [middle](double value) { return value < middle; };
-  size_t first = values.size();  // of those above
+  size_t first = values.size();  // first of the values above
   while (first > 0 && !under(values[first - 1])) --first;
   const auto cut = values.begin() + static_cast<std::ptrdiff_t>(first);
   return stands >= 1.5 * lowest && first >= kBefore && values.size() - first >= kAfter &&
@@ -127,7 +127,7 @@ OverfitFigures OverfitWatch::Look() const {
     const double mean = OverfitMean(values, i, width);
     if (mean < lowest) lowest = mean, best = i;
   }
-  size_t deepest = best;  // the lowest of these
+  size_t deepest = best;  // index of the lowest of these
   for (size_t i = best; i < best + width; ++i) {
     if (values[i] < values[deepest]) deepest = i;
   }
@@ -144,7 +144,7 @@ OverfitFigures OverfitWatch::Look() const {
                   (Rises(values, best) || JumpsAndStays(values, lowest, figures.stands)) &&
                   *std::min_element(values.end() - static_cast<std::ptrdiff_t>(last),
                                     values.end()) > lowest + kAboveBest * figures.sigma;
-  // If the best is the first one, compare the training loss with the one after it.
+  // If the best evaluation is the first one, compares with the training loss of the one after it.
   const size_t at = best == 0 && std::isnan(training[0]) ? 1 : best;
   figures.training_best = OverfitMedian(training, at, width);
   figures.training_now = OverfitMedian(training, count - last, last);

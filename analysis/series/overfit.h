@@ -1,5 +1,5 @@
-// Detects an evaluation that rises above its best beyond its noise while the training loss falls.
-// Needs five evaluations. Not thread-safe.
+// Detects an evaluation that rises above its best value by more than its noise, while the training
+// loss falls. Needs five evaluations. Not thread-safe.
 #pragma once
 
 #include <bit>
@@ -13,13 +13,13 @@ namespace plumbline::analysis {
 
 struct OverfitFigures {
   bool known = false;     // true from kFewest evaluations on
-  bool rises = false;     // the evaluation rises, beyond its noise
+  bool rises = false;     // the evaluation rises by more than its noise
   bool falls = false;     // the training loss fell since the best evaluation, or is not known
   bool training = false;  // the training loss is known
   uint64_t evaluations = 0;
-  int64_t best_step = 0;        // of the lowest evaluation (a mean of `width` of them)
-  int64_t step = 0;             // of the newest evaluation
-  double best = 0, stands = 0;  // values
+  int64_t best_step = 0;        // step of the lowest evaluation (a mean of `width` evaluations)
+  int64_t step = 0;             // step of the newest evaluation
+  double best = 0, stands = 0;  // best value, and newest value
   uint64_t width = 1;
   double sigma = 0;  // standard deviation of an evaluation
   double training_best = NAN, training_now = NAN;
@@ -37,7 +37,7 @@ class OverfitWatch {
   // that step on are discarded.
   void Take(int64_t step, double value, double training);
   OverfitFigures Look() const;
-  // True for each of the first 64 evaluations, then each time their number has grown by about a
+  // True for each of the first 64 evaluations, and then each time their number has grown by about a
   // thirtieth.
   bool IsDue() const {
     if (count_ < kFewest) return false;
@@ -47,7 +47,7 @@ class OverfitWatch {
   void Persist(Archive& a) { a(kept_, stride_, open_, count_); }
 
  private:
-  static constexpr size_t kMost = 256;  // number kept; if it is exceeded, pairs are merged
+  static constexpr size_t kMost = 256;  // limit of kept entries; beyond it, pairs are merged
   struct Kept {
     int64_t step = 0;
     double value = 0, training = NAN;
@@ -58,7 +58,7 @@ class OverfitWatch {
 
   std::vector<Kept> kept_;
   uint64_t stride_ = 1;  // evaluations per entry
-  Kept open_;            // the newest entry, not full yet
+  Kept open_;            // the newest entry, which is not full yet
   uint64_t count_ = 0;
 };
 

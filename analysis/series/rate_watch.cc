@@ -6,7 +6,7 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr double kAgain = 1.5;       // factor above a low from which the rate rose again
+constexpr double kAgain = 1.5;       // the rate rose again if it exceeds a low by this factor
 constexpr double kRounded = 1.0001;  // tolerance for rates printed with few digits
 
 }  // namespace
@@ -43,7 +43,7 @@ void RateWatch::Follow(int64_t step, double rate, RateMove* move) {
 
 bool RateWatch::Rose(double rate) {
   if (high_ > 0 && low_ <= 0.75 * high_ && rate > low_ && rate >= kAgain * low_) {
-    low_ = rate;  // another factor of kAgain counts as another rise
+    low_ = rate;  // a further factor of kAgain counts as another rise
     return true;
   }
   if (rate > high_) high_ = low_ = rate;

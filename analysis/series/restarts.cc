@@ -1,6 +1,6 @@
-// An excursion that a restart of the rate's schedule causes is judged when the rate is back. Until
-// then the loss is as high as the rate makes it, however far that is above the level at the low
-// rate.
+// Handles excursions that a restart of the rate's schedule causes. They are judged when the rate is
+// back. Until then the loss may be far above its level at the low rate, because the rate determines
+// it.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -25,14 +25,14 @@ void Excursions::FollowRestart(const ScheduleRestart& restart) {
 }
 
 // Marks the open excursion as caused by the restart if it begins while the rate rises, or so soon
-// after that the level, a median of 32 points, could not follow. Noise may let it begin up to three
-// points earlier.
+// after it that the level, a median of 32 points, could not follow. Because of noise, it may begin
+// up to three points earlier.
 void Excursions::LookForRestart() {
   Open& open = *open_;
   if (!cycle_ || open.onset + kThree < cycle_->from || open.onset > cycle_->rose + kFollows) return;
   open.is.scheduled = true;
   open.is.cause = cycle_->restart;
-  open.is.slope = 0;  // the slope at the low rate does not predict what follows
+  open.is.slope = 0;  // the slope at the low rate does not predict the next values
   if (!awaited_) awaited_.Set(Awaited{.is = open.is});
 }
 
@@ -63,7 +63,7 @@ void Excursions::RateIsBack(std::vector<SeriesEvent>* events, Settled* settled) 
   const Awaited awaited = *std::exchange(awaited_, {});
   const bool same = open_ && open_->is.onset_step == awaited.is.onset_step;
   if (awaited.away < kThree) return;
-  // The loss stayed away.
+  // The loss did not come back.
   Excursion is = awaited.is;
   is.overstayed = true;
   is.last_step = awaited.step;
@@ -72,7 +72,7 @@ void Excursions::RateIsBack(std::vector<SeriesEvent>* events, Settled* settled) 
   if (is.first_quarter == 0) is.first_quarter = is.peak;
   const bool third = is.last_quarter >= PartOf(kRestartThird, is.level, is.scale, is.linear);
   is.kind = third ? ExcursionKind::kDivergence : ExcursionKind::kLevelShift;
-  // If it is no longer open, its points are already in the history.
+  // If the excursion is no longer open, its points are already in the history.
   is.ended = !same;
   SeriesEvent& event = events->emplace_back();
   event.what = SeriesEvent::What::kSettled;

@@ -27,7 +27,7 @@ std::optional<Rise> Riser::Take(int64_t step, double y) {
   Best(block);
   if (best_at_ == 0) return std::nullopt;
   const uint64_t since = count_ - best_at_;
-  // Points that the ring still holds are not gathered: on a falling curve there is a new best block
+  // Gathers points only after they have left the ring, because a falling curve has a new best block
   // all the time.
   if (since == kRing) Fill();
   if (since > kRing) since_.Add(step, y);
@@ -72,7 +72,8 @@ Rise Riser::Stand(int64_t step) const {
   return rise;
 }
 
-// Updates the best block from the newest block that shares no point with the newest one of all.
+// Updates the best block. The candidate is the newest block that has no point in common with the
+// current block.
 void Riser::Best(uint64_t block) {
   if (count_ < block + kFewest) return;
   const uint64_t end = count_ - block;
@@ -93,7 +94,7 @@ void Riser::Fill() {
   for (uint64_t i = best_at_; i < count_; ++i) since_.Add(steps_[i % kRing], At(points_, i));
 }
 
-// Returns `share` of the best level as a difference.
+// Returns `share` of the best level, as a difference of levels.
 double Riser::Part(double share, double sigma) const {
   if (linear_) return PartOf(share, best_, sigma, true);
   return share == kTenth ? std::log(1.1) : std::log(4.0 / 3);
@@ -108,7 +109,8 @@ double Riser::SigmaOf(uint64_t from, uint64_t to, uint64_t lag) const {
   return differences.empty() ? 0 : DeviationOf(differences) / std::sqrt(2.0);
 }
 
-// Estimates the noise in the eight blocks up to the end of the best one, which no rise has changed.
+// Estimates the noise in the eight blocks up to the end of the best one, because no rise has
+// changed these.
 void Riser::LookBeforeBest() {
   const uint64_t oldest = count_ - std::min(kRing, count_);
   const uint64_t to = std::max(best_at_, std::min(count_, oldest + 4 * best_block_));
@@ -117,10 +119,10 @@ void Riser::LookBeforeBest() {
   apart_ = SigmaOf(from, to, 2 * best_block_);
 }
 
-// Returns the standard error of the difference of two medians. If points two blocks apart differ by
-// more than neighbours do, the noise is correlated. With correlation r from one point to the next,
-// the neighbours' sigma is sqrt(1 - r) of the true one, and a block counts as (1 - r)/(1 + r) of
-// its points.
+// Returns the standard error of the difference of two medians. If points two blocks apart differ
+// more than neighbours, the noise is correlated. With correlation r from one point to the next, the
+// neighbours' sigma is sqrt(1 - r) of the true one, and a block counts as (1 - r)/(1 + r) of its
+// points.
 double Riser::ErrorOf(double sigma, uint64_t block) const {
   const double sum = 1 / static_cast<double>(block) + 1 / static_cast<double>(best_block_);
   if (!(apart_ > near_)) return 1.25 * sigma * std::sqrt(sum);
@@ -141,7 +143,8 @@ bool Riser::RisesSince(double* low) const {
   return *low > 0;
 }
 
-// Returns the step after the last point whose median with its neighbours was at most `under`.
+// Returns the step after the last point for which the median of it and its neighbours was at most
+// `under`.
 int64_t Riser::OnsetStep(double under) const {
   const uint64_t held = std::min(kRing, count_ - best_at_);
   for (uint64_t i = count_ - 1; i-- > count_ - held + 1;) {

@@ -1,6 +1,6 @@
-// Detects a level that has risen and stays: the newest block of points is above the best block
-// before it by more than noise, and the points since rise (specs health: drift of a loss). In
-// addition to the spec, noise that is correlated from point to point is corrected: differences of
+// Detects a level that has risen and stays: the newest block of points is above the best earlier
+// block by more than noise, and the points since then rise (specs health: drift of a loss). In
+// addition to the spec, corrects for noise that is correlated between points: differences of
 // neighbours underestimate it, and a block of it has fewer independent points.
 #pragma once
 
@@ -21,9 +21,9 @@ class Riser {
  public:
   explicit Riser(bool linear = false) : linear_(linear) {}
 
-  // Takes the next point of the history. Returns a rise at a tenth and at a third. It returns one
-  // again only after the level has come back to half a tenth. If that happened at the newest point,
-  // fell() is true.
+  // Takes the next point of the history. Returns a rise at a tenth and at a third. Returns a rise
+  // again only after the level has come back to half a tenth above the best. If that happened at
+  // the newest point, fell() is true.
   std::optional<Rise> Take(int64_t step, double y);
   bool fell() const { return fell_; }
   // Returns the current state: the level, the best level and their places.
@@ -40,7 +40,7 @@ class Riser {
 
  private:
   static constexpr uint64_t kFewest = 8, kRing = 512;
-  static constexpr uint64_t kBegin = 48;  // points: before this, blocks of 8 are noise
+  static constexpr uint64_t kBegin = 48;  // number of points; before, blocks of 8 are only noise
   // If the level is around 0: as many points as are needed to distinguish noise from a lasting
   // level.
   static constexpr uint64_t kBeginAroundZero = kRing;
@@ -67,14 +67,14 @@ class Riser {
   double best_ = 0;
   uint64_t best_block_ = 0;
   int64_t best_step_ = 0;
-  // Sigma before the end of the best block, from neighbours; < 0 if not known yet.
+  // Sigma before the end of the best block, from differences of neighbours; < 0 if not known yet.
   double near_ = -1;
   double apart_ = 0;        // sigma from points two blocks apart
   BlockMedians since_;      // medians of the points since the best block; used only beyond the ring
   uint64_t next_look_ = 0;  // number of points since the best block at which to test next
-  uint8_t reported_ = 0;    // reported: 1 for a tenth, 2 for a third
+  uint8_t reported_ = 0;    // last reported rise: 1 for a tenth, 2 for a third
   double reported_sigma_ = 0;
-  bool fell_ = false;    // whether the newest point ended a rise
+  bool fell_ = false;    // true if the newest point ended a rise
   SortedWindow window_;  // the newest block
 };
 

@@ -91,7 +91,7 @@ void SortedWindow::Erase(double value) {
   values_.erase(values_.begin() + (PlaceOf(value) - values_.data()));
 }
 
-// Only the values between the two places move, by one place.
+// Moves only the values between the two places, by one place.
 void SortedWindow::Replace(double gone, double come) {
   double* const begin = values_.data();
   double* const end = begin + values_.size();
@@ -134,7 +134,7 @@ SeriesNoise NoiseOf(const std::vector<double>& values) {
   const double half = SigmaAboutLine(NewestValues(values, std::max<size_t>(values.size() / 2, 4)));
   SeriesNoise noise{std::max(near, half)};
   if (!(half > near)) return noise;
-  // As in Riser::ErrorOf: sigma from neighbours is sqrt(1 - r) of the true one.
+  // As in Riser::ErrorOf, sigma from neighbours is sqrt(1 - r) times the true one.
   const double less = std::max(0.05, (near / half) * (near / half));
   noise.inflation = (2 - less) / less;
   return noise;

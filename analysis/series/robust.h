@@ -1,4 +1,4 @@
-// Medians and estimates made from them.
+// Computes medians, and estimates from medians.
 #pragma once
 
 #include <array>
@@ -12,25 +12,25 @@ namespace plumbline::analysis {
 // Reorders `values`.
 double MedianOf(std::span<double> values);
 
-// Returns the median of nine numbers without branches. None may be NaN. A network of Paeth ("Median
-// Finding on a 3x3 Grid", Graphics Gems, 1990).
+// Returns the median of nine numbers without branches. None may be NaN. Uses Paeth's sorting
+// network ("Median Finding on a 3x3 Grid", Graphics Gems, 1990).
 double MedianOfNine(std::array<double, 9> v);
 
 // Returns the median of values in ascending order.
 double SortedMedian(const double* values, size_t count);
 
-// Returns 1.4826 x the median distance from the median: the standard deviation, if the values are
-// normal. Overwrites `values`.
+// Returns 1.4826 times the median distance from the median. For normal values it is the standard
+// deviation. Overwrites `values`.
 double DeviationOf(std::span<double> values);
 
 // Returns the smallest non-zero difference between two values. If all are equal, returns 0. Sorts
 // `values`.
 double SmallestGap(std::span<double> values);
 
-// Theil-Sen: the median slope of all pairs, and its 99 % interval by Sen's normal approximation of
-// Kendall's statistic (1968). It holds for independent errors of one distribution. `x` is
-// ascending; if it is empty, it is 0, 1, 2, ... If there are too few points for a bound, that bound
-// is infinite.
+// Theil-Sen estimate: the median slope of all pairs, and its 99 % interval by Sen's normal
+// approximation of Kendall's statistic (1968). It is valid for independent errors of one
+// distribution. `x` is ascending; if `x` is empty, 0, 1, 2, ... is used. If there are too few
+// points for a bound, that bound is infinite.
 struct SlopeInterval {
   double slope = 0, low = 0, high = 0;
 };
@@ -42,17 +42,18 @@ struct SeriesNoise {
   double inflation = 1;  // factor on the variance of a mean, due to correlation
 };
 
-// Estimates sigma from neighbours alone. A slope or a single jump does not change it.
+// Estimates sigma from differences of neighbours. A slope or a single jump does not change it.
 double SigmaOfNeighbours(const std::vector<double>& values);
-// Estimates sigma about the Theil-Sen line through the values. It includes correlated noise over
-// that length.
+// Estimates sigma around the Theil-Sen line through the values. It includes noise that is
+// correlated over this length.
 double SigmaAboutLine(std::vector<double> values);
-// Returns the larger of two estimates: all values from neighbours, or the newest half about a line.
+// Returns the larger of two estimates: from neighbours of all values, and from the newest half
+// around a line.
 SeriesNoise NoiseOf(const std::vector<double>& values);
 
-// Returns how many of the first `count` values `before` is true for. No true value may follow a
-// false one. Does what std::partition_point does, for a few values: no branch that noise makes
-// unpredictable, and no comparison that waits for another.
+// Returns the number of the first `count` values for which `before` is true. No true value may
+// follow a false one. Like std::partition_point, but for few values: it has no unpredictable
+// branch, and no comparison depends on another.
 template <typename Before>
 size_t LeadingOf(const double* values, size_t count, const Before& before) {
   constexpr size_t kBlock = 8;
@@ -64,7 +65,7 @@ size_t LeadingOf(const double* values, size_t count, const Before& before) {
   return place + more;
 }
 
-// A few values in sorted order, of which one is added and one removed at a time.
+// A few values in sorted order. One value is added and one removed at a time.
 class SortedWindow {
  public:
   void Clear() { values_.clear(); }

@@ -1,5 +1,5 @@
-// Detects from a log whether a loss scaler skipped a step: from the scale, or from a count of
-// skipped steps. Not thread-safe.
+// Detects whether a loss scaler skipped a step, from the scale or from a count of skipped steps in
+// a log. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@ inline bool CountsThrownAway(const std::string& op) {
   });
 }
 
-// Returns true for Megatron-LM's "number of skipped iterations": it counts the steps since the
-// previous row and is not a running count.
+// Returns true for Megatron-LM's "number of skipped iterations", which is not a running count but
+// counts the steps since the previous row.
 inline bool CountsOfRows(const std::string& op) {
   return op.find("number of ") != std::string::npos;
 }
@@ -50,7 +50,7 @@ class ScalerWatch {
 
  private:
   double newest_ = NAN;
-  bool running_ = true;  // the count is a running count, as far as is known
+  bool running_ = true;  // as far as known, the count is a running count
 };
 
 }  // namespace plumbline::analysis

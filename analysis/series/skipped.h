@@ -1,5 +1,5 @@
-// Counts the steps that a loss scaler skipped, point by point: how many lately, and whether it
-// keeps skipping. Not thread-safe.
+// Counts the steps that a loss scaler skipped: the number in a recent window, and whether it
+// continues to skip. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 
 namespace plumbline::analysis {
 
-inline constexpr int64_t kSkipWindow = 1000;  // steps
+inline constexpr int64_t kSkipWindow = 1000;  // number of steps
 
 struct SkipPoint {
   int64_t step = 0;
-  int64_t steps = 0;   // since the previous point
-  double skipped = 0;  // may be fractional, as a mean over ranks
+  int64_t steps = 0;   // number of steps since the previous point
+  double skipped = 0;  // number of skipped steps; as a mean over ranks it may be fractional
   void Persist(Archive& a) { a(step, steps, skipped); }
 };
 
@@ -41,11 +41,11 @@ struct SkipWindow {
 
 // Counts the newest consecutive points in which at least half of the steps were skipped.
 struct SkipStreak {
-  static constexpr uint64_t kStormRows = 10;  // consecutive points
-  // ... while a scaler searches for its scale, from 2^32 on.
+  static constexpr uint64_t kStormRows = 10;  // number of consecutive points
+  // The same while a scaler searches for its scale, from 2^32 on.
   static constexpr uint64_t kStormAtBegin = 50;
 
-  uint64_t rows = 0;            // 0 if the newest point is not one
+  uint64_t rows = 0;            // number of such points; 0 if the newest point is not one
   int64_t first = 0, last = 0;  // steps of the streak, or of the storm
   bool begins = false;          // the streak began with the attempt
   bool storm = false;           // a storm was seen; `first` then stays

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kFirst = 16;
 constexpr size_t kBlocks = 96;
-constexpr double kErrors = 6;  // the same as health/loss-divergence
+constexpr double kErrors = 6;  // equal to the limit of health/loss-divergence
 
 }  // namespace
 
@@ -52,7 +52,7 @@ StallFigures Stall::Look() const {
   figures.high = slope.high;
   const GatheredBlocks all = Gather(blocks_, 0, kBlocks);
   std::vector<double>
-      steps;  // differences between neighbouring blocks: a few jumps do not change their spread
+      steps;  // differences of neighbouring blocks; a few jumps do not change their spread
   for (size_t i = 1; i < all.medians.size(); ++i)
     steps.push_back(all.medians[i] - all.medians[i - 1]);
   figures.noise = DeviationOf(steps) / std::sqrt(2.0);

@@ -1,5 +1,5 @@
-// Detects whether a series still falls: the slope of ln value against ln n over its newest half.
-// Other results of its beginning and its block medians are in end_level.h and learning.h.
+// Detects whether a series still falls, by the slope of ln value against ln n over its newest half.
+// end_level.h and learning.h compute other results from its beginning and its block medians.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,10 @@
 namespace plumbline::analysis {
 
 struct StallFigures {
-  bool known = false;        // true from 500 points on
-  double slope = 0;          // of ln value against ln n: Theil-Sen over at most 96 block medians
-  double low = 0, high = 0;  // its 99 % interval
+  bool known = false;  // true from 500 points on
+  // Slope of ln value against ln n, by Theil-Sen over at most 96 block medians.
+  double slope = 0;
+  double low = 0, high = 0;  // 99 % interval of the slope
   double begin = 0;          // median ln value of the first 16 points
   double newest = 0;         // median ln value of the newest half
   double lowest = 0;         // lowest of at most 96 block medians of the run
@@ -26,10 +27,10 @@ struct StallFigures {
   int64_t half_step = 0;  // the step where the newest half begins
 
   bool stalled() const { return known && high >= 0; }
-  // True if no block was better than the first 16 points, beyond noise.
+  // True if no block was better than the first 16 points by more than noise.
   bool from_the_beginning() const;
-  // True if the newest half is a tenth above the lowest block, beyond noise. Such a series rose,
-  // which is not a stall.
+  // True if the newest half is a tenth above the lowest block, by more than noise. Such a series
+  // rose, which is not a stall.
   bool rose() const;
 };
 
@@ -41,8 +42,8 @@ class Stall {
   void Take(int64_t step, double y);
   StallFigures Look() const;
   FallFigures LookForFall() const { return analysis::LookForFall(blocks_, count_); }
-  // Standard deviation of a point, from all neighbours so far: of medians of blocks from 288 points
-  // on.
+  // Returns the standard deviation of a point, from all differences of neighbours so far. From 288
+  // points on, uses medians of blocks.
   double NeighbourSigma() const;
   bool GoesUpAndDown(double low, double high, int64_t onset) const {
     return analysis::GoesUpAndDown(blocks_, low, high, onset);

@@ -1,6 +1,6 @@
-// The current range of a series: bounds that at least ten of its newest nineteen values keep. Ten
-// consecutive values at a new level show at once. Noise of several decades hides nothing, because
-// only half of the values count.
+// The current range of a series: bounds that hold for at least ten of its newest nineteen values.
+// Ten consecutive values at a new level change the bounds at once. Noise over several decades hides
+// nothing, because only half of the values must keep a bound.
 #pragma once
 
 #include <algorithm>
@@ -64,7 +64,7 @@ class Standing {
   void Persist(Archive& a) {
     a(newest_, at_least_, at_most_, lowest_, highest_);
     if (!a.reading()) return;
-    if (newest_.size() > kNewest) newest_.resize(kNewest);  // if the stored data are damaged
+    if (newest_.size() > kNewest) newest_.resize(kNewest);  // needed if the stored data are damaged
     for (size_t i = 0; i < newest_.size(); ++i) Insert(newest_[i].value, i);
   }
 

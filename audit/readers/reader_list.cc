@@ -1,5 +1,5 @@
-// The formats that this version reads, as an explicit list, because static initialisers vanish from
-// static libraries.
+// Lists the formats that this version reads. The list is explicit, because linkers remove static
+// initialisers from static libraries.
 #include "audit/readers/checkpoint/reader.h"
 #include "audit/readers/dumps/reader.h"
 #include "audit/readers/flight_recorder/reader.h"
@@ -22,7 +22,8 @@ const std::vector<const Reader*>& Readers() {
   static const NcclLogReader nccl_log;
   static const std::vector<const Reader*> readers = [] {
     std::vector<const Reader*> list = {&flight_recorder, &kineto};
-    for (const Reader* reader : KnownRollouts()) list.push_back(reader);  // torch.save's, too
+    // Some of these readers read files of torch.save, so they precede the reader of checkpoints.
+    for (const Reader* reader : KnownRollouts()) list.push_back(reader);
     for (const Reader* reader : {&NativeRollouts(), &PrimeRlRollouts(), &NemoRlRollouts()})
       list.push_back(reader);
     for (const Reader* reader :
@@ -35,7 +36,8 @@ const std::vector<const Reader*>& Readers() {
 }
 
 const Reader* FindReader(std::string_view format) {
-  if (format == NativeRollouts().format()) return &NativeRollouts();  // not a built-in map
+  // Built-in maps may have the same format, so the native reader is returned first.
+  if (format == NativeRollouts().format()) return &NativeRollouts();
   for (const Reader* reader : Readers()) {
     if (reader->format() == format) return reader;
   }
@@ -44,7 +46,7 @@ const Reader* FindReader(std::string_view format) {
 
 std::string ReadableFormats() {
   std::string out;
-  std::string_view last;  // several readers of one format stand together
+  std::string_view last;  // readers of one format are adjacent in the list
   for (const Reader* reader : Readers()) {
     if (reader->format() == last) continue;
     last = reader->format();

@@ -1,4 +1,4 @@
-"""Plumbline: watches a training run for the failures that do not crash it.
+"""Plumbline: watches a training run for failures that do not crash it.
 
     import plumbline
     run = plumbline.init(run="exp1", server="127.0.0.1:7433", record="runs/exp1")
@@ -33,8 +33,8 @@ Finds from a sum's outputs alone in which order and with which arithmetic it add
 
     print(plumbline.fingerprint("torch.sum", n=4096, dtype="bf16"))
 
-Nothing here changes the trainer's results, and a mistake in a call warns once and is then silent;
-`init(strict=True)` raises instead. PLUMBLINE_DISABLE=1 turns everything off.
+Nothing here changes the trainer's results, and a mistake in a call causes one warning; `init(strict=True)` raises
+instead. PLUMBLINE_DISABLE=1 turns everything off.
 """
 
 from ._check import RouterCheckError, RouterVerdict, check_router

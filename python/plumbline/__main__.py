@@ -31,7 +31,8 @@ def _arguments(words):
 
 
 def _installation():
-    """Becomes `plumb doctor`: the plumb of the wheel, else the one on PATH. If there is no plumb, returns 2."""
+    """Replaces this process by `plumb doctor`: the wheel's plumb, or else the plumb on PATH. If there is no plumb,
+    returns 2."""
     own = os.path.join(os.path.dirname(__file__), "bin", "plumb")
     plumb = own if os.access(own, os.X_OK) else shutil.which("plumb")
     if plumb is None:

@@ -1,5 +1,5 @@
-"""Code that the callbacks of frameworks share: a run that opens when the training begins, and calls that never end
-it."""
+"""Code that the callbacks of frameworks share: a run that opens when the training begins, and calls whose errors never
+end the training."""
 
 import functools
 import math
@@ -68,11 +68,11 @@ class Session:
             self._watched, self._pair = self.run.watch(model, list(optimizers), scaler=scaler), pair
 
     def settings(self, values):
-        """Keeps the trainer's own settings, numbers and switches, for the first step: `settings/NAME`."""
+        """Keeps the trainer's own settings (numbers and switches). The first step records them as `settings/NAME`."""
         self._settings = values
 
     def record_settings(self):
-        """Records them in the open step, once."""
+        """Records the kept settings in the open step, once."""
         values, self._settings = self._settings, {}
         for name, value in values.items():
             if isinstance(value, (bool, int, float)):

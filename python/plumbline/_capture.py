@@ -9,7 +9,7 @@ import sys
 import threading
 
 _lock = threading.Lock()
-_installed = 0  # captures in progress
+_installed = 0  # number of captures in progress
 _methods = []  # (class, original method)
 _local = threading.local()
 
@@ -95,7 +95,7 @@ class _Work:
 
     def get_future(self):
         def look(future):
-            value = future.value()  # raises what the collective raised
+            value = future.value()  # raises the exception that the collective raised
             self._look()
             return value
 
@@ -128,7 +128,7 @@ class Capture:
             _install(self._class)
             self._entered = True
             _local.capture = self
-        except TypeError:  # a class of another torch version, whose methods cannot be replaced
+        except TypeError:  # in another torch version, the methods of this class cannot be replaced
             pass
         return self
 
@@ -140,7 +140,7 @@ class Capture:
 
     def allreduce(self, original, group, arguments, named):
         looked = None
-        _local.capture = None  # an allreduce that is made of others counts once
+        _local.capture = None  # an allreduce that calls other allreduces counts once
         try:
             given = _given(arguments, named)
             if given is not None:

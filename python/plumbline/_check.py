@@ -320,7 +320,7 @@ class _Caller:
                 answer = self._route(self._batch.fresh(data))
             _write(self._batch.shape, answer, fates)
             return 0
-        except BaseException as error:  # raised again by check_router
+        except BaseException as error:  # check_router raises it again
             self.error = error
             return 1
 

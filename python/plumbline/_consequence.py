@@ -19,10 +19,10 @@ import math
 from ._student import two_sided
 from ._tensors import Unsupported, _flatten
 
-TOO_LARGE = 1e100  # no loss is so large; its square would overflow
-FEW = 10           # fewest units with a difference; with fewer, among units without one, no interval reaches its level
-NORMAL = 20        # units; with fewer their differences must be near normal
-BUCKETS = 8        # of positions
+TOO_LARGE = 1e100  # no loss is as large as this; its square would overflow
+FEW = 10           # the fewest units with a difference; if fewer units differ and others do not, no interval reaches its level
+NORMAL = 20        # number of units; if there are fewer, their differences must be near normal
+BUCKETS = 8        # number of ranges of positions
 
 
 class LeakConsequence:
@@ -206,7 +206,8 @@ class LeakMeter:
         self._sequences += len(seen)
 
     def result(self, level=0.99):
-        """Returns a LeakConsequence of all batches so far. level: of the interval, between 0 and 1."""
+        """Returns a LeakConsequence of all batches so far. level: the confidence level of the interval, between 0 and
+        1."""
         if not 0 < level < 1:
             raise ValueError(f"level is {level}; expected between 0 and 1")
         units = list(self._units.values())
@@ -263,7 +264,7 @@ def _ends(units, tokens, difference, level):
     error = math.sqrt((count - 1) / count * square)
     freedom = (count - 1) / count * math.fsum(shares) ** 2 / math.fsum(s * s for s in shares)
     t = two_sided(max(1.0, freedom), level)
-    scale = math.sqrt(square / count) or 1.0  # 0: differences of 1e-160, whose squares vanish
+    scale = math.sqrt(square / count) or 1.0  # the root is 0 if the differences are near 1e-160, because their squares are 0
     skewness = math.fsum((r / scale) ** 3 for r in residuals) / count
     least, most = (_unskewed(x, skewness / math.sqrt(count)) for x in (-t, t))
     return error, difference - max(most, t) * error, difference - min(least, -t) * error

@@ -4,7 +4,7 @@ import threading
 
 
 class Step:
-    """The context of one training step; reused by its run."""
+    """The context of one training step. Its run uses it again for each step."""
 
     __slots__ = ("_run", "_number")
 
@@ -18,7 +18,7 @@ class Step:
         return self._run
 
     def __exit__(self, kind=None, *_):
-        if kind is not None:  # an exception leaves the step's thread
+        if kind is not None:  # an exception ends the step in this thread
             self._run._broken = threading.get_ident()
         self._run._end_step()
         return False

@@ -1,7 +1,7 @@
 """Communication hooks of DistributedDataParallel, registered at any time.
 
-torch accepts one hook in a model's life and returns none, and before 2.0 does not report whether there is one. So
-from plumbline.init on, the class itself registers a hook that checks each time whether its model is watched by now.
+torch accepts one hook in a model's life and returns none, and before 2.0 does not report whether a hook is registered.
+So from plumbline.init on, the class itself registers a hook that checks each time whether its model is watched by now.
 If it is not, the cost is one dictionary lookup.
 """
 
@@ -62,12 +62,12 @@ class Hook:
     """The hook of one watched model."""
 
     def __init__(self, run, model, name):
-        """name: of the sites; the bucket's number is appended."""
+        """name: the name of the sites, to which the bucket's number is appended."""
         self._run, self._model, self._name = run, weakref.ref(model), name
         prepare()
 
     def observe(self):
-        """Observes the trainer's hook, or DDP's own. Called at each forward pass until it returns True."""
+        """Observes the trainer's hook, or DDP's own sum. Called at each forward pass until it returns True."""
         model, run = self._model(), self._run
         if model is None:
             return True
@@ -79,7 +79,7 @@ class Hook:
             model.register_comm_hook(None, run.observed(None, self._name))
         except AttributeError:
             run._warn_once("watch-hook", "watch: the sums of DistributedDataParallel are not observed; expected torch 1.8 or newer")
-        except RuntimeError as error:  # there is one
+        except RuntimeError as error:  # a hook is registered already
             run._warn_once("watch-hook", f"watch: a communication hook was registered before plumbline.init, and is not "
                              f"observed ({error}); expected init first, or run.observed(hook)")  # fmt: skip
         return True

@@ -13,8 +13,8 @@ from ._ddp import is_ddp
 from ._routers import Routers
 from ._watching.budget import Budget
 
-_NAMED = 3  # parameters that are named, if there are many
-_NOT_OWN = ("site-packages", "dist-packages", "importlib", os.path.dirname(__file__) + os.sep)  # files
+_NAMED = 3  # number of parameters that the report names, if there are many
+_NOT_OWN = ("site-packages", "dist-packages", "importlib", os.path.dirname(__file__) + os.sep)  # parts of the paths of files that are not the user's
 
 
 class _Refused(Exception):

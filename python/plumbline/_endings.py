@@ -16,7 +16,7 @@ EXCEPTION, EXIT, SIGNAL, INTERRUPTED, UNWINDING = 1, 2, 3, 4, 5
 _HERE = os.path.dirname(__file__)
 _LIBRARIES = tuple({os.path.join(path, "") for name, path in sysconfig.get_paths().items()
                     if name in ("stdlib", "platstdlib", "purelib", "platlib")}) + ("<frozen", "/usr/lib/python3/")  # fmt: skip
-# The end of a loop, not of a process.
+# These exceptions end a loop, not a process.
 _NO_ERRORS = (GeneratorExit, StopIteration, StopAsyncIteration)
 
 _runs = []  # open runs
@@ -97,7 +97,7 @@ def _uncaught_in_thread(arguments):
     if not _ours() or value is None or isinstance(value, SystemExit):
         return
     for run in list(_runs):
-        if run._broken == threading.get_ident():  # the thread was the one that trains
+        if run._broken == threading.get_ident():  # this thread was the training thread
             _note(run, EXCEPTION, value)
         else:
             kind, text, where = _described(value)
@@ -105,12 +105,13 @@ def _uncaught_in_thread(arguments):
 
 
 def _ends_a_child(frame):
-    """Returns whether it is the frame of multiprocessing in which a child's exception ends."""
+    """Returns whether the frame is the one of multiprocessing in which a child's exception ends."""
     return frame.f_code.co_name == "_bootstrap" and "multiprocessing" in frame.f_code.co_filename
 
 
 class _LastSeen:
-    """An attribute of a SystemExit, deleted together with it. If no frame is left then, the exception was not caught."""
+    """An attribute of a SystemExit, deleted together with the exception. If no frame is left at that time, no code
+    caught the exception."""
 
     __slots__ = ("status", "cause")
 
@@ -183,7 +184,7 @@ def watch(run):
     if not _runs:
         atexit.register(_at_exit)
     _runs.append(run)
-    run._short.plumbline_watch_sigterm()  # refused if the trainer has its own handler
+    run._short.plumbline_watch_sigterm()  # the library refuses if the trainer has its own handler
     _finish_with_child(run)
 
 
@@ -195,7 +196,7 @@ def closed(run):
 
 
 def closing(run, value):
-    """`value`: the exception that is being raised or handled while the run is closed."""
+    """Records how the process ends. `value`: the exception that is raised or handled while the run is closed."""
     if run not in _runs or value is None or isinstance(value, _NO_ERRORS):
         return
     try:
@@ -224,7 +225,7 @@ def _at_exit():
     for run in list(_runs):
         try:
             last = getattr(sys, "last_value", None)
-            # A hook that replaced ours: the interpreter has kept the exception that the hook got.
+            # If another hook replaced ours, the interpreter has kept the exception that the hook got.
             if last is not None and not _interactive() and _of_main(last.__traceback__):
                 _note(run, EXCEPTION, last)
             elif _status is not None:
@@ -235,7 +236,8 @@ def _at_exit():
 
 
 def _finish_with_child(run):
-    """A process of multiprocessing ends without the interpreter's exit, and prints its exception."""
+    """Registers the goodbye of a process of multiprocessing, which ends without the interpreter's exit and prints its
+    exception itself."""
     multiprocessing = sys.modules.get("multiprocessing")
     if multiprocessing is None or multiprocessing.parent_process() is None:
         return
@@ -262,7 +264,8 @@ def _finish_with_child(run):
 
 
 def _hear_child():
-    """From Python 3.13 on finalizers run after the exception is gone: it is recorded where the child prints it."""
+    """Records the exception of a child when the child prints it. From Python 3.13 on, finalizers run too late: the
+    exception no longer exists."""
     import functools
     import traceback
 

@@ -161,7 +161,7 @@ def _torch_operation(name, kind):
         "torch.mm": ("gemm", matmul),
         "torch.nn.functional.linear": ("gemm", linear),
     }
-    operations.pop("torch.mean")  # divides: not a plain sum
+    operations.pop("torch.mean")  # a mean divides, so it is not a plain sum
     if name not in operations:
         raise ValueError(f"fingerprint: expected a callable or one of {', '.join(sorted(operations))}, "
                          f"found {name!r}")
@@ -194,7 +194,7 @@ class _Caller:
             extra = {"batch": batch} if self._batches else {}
             y[0] = float(self._function(*arrays, **extra))
             return 0
-        except BaseException as error:  # raised again by fingerprint
+        except BaseException as error:  # fingerprint raises it again
             self.error = error
             return 1
 

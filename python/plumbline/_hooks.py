@@ -12,7 +12,7 @@ from ._library import CAPTURING
 from ._process_groups import describe_group, group_of_state, world
 from ._reducing import as_indices, elements
 
-_MOST_COLLECTIVES = 4  # collectives of one hook call that are kept
+_MOST_COLLECTIVES = 4  # the most collectives of one hook call that are kept
 
 
 def _average(state, bucket):
@@ -63,7 +63,7 @@ def _charged(method):
 
 
 class _Kept:
-    """One collective of a hook call: its sampled elements, in and out."""
+    """One collective of a hook call: the sampled elements of its input and output."""
 
     __slots__ = ("layer", "op", "group", "count", "dtype", "indices", "input", "output")
 
@@ -107,7 +107,7 @@ class _Call:
             same = number == 0 and op == self._op and tensor.numel() == self._elements
             indices = self._indices if same else self._sampled(layer, op, tensor.numel())
             kept = _Kept(layer, op, describe_group(group), tensor, indices)
-            if indices is None:  # nothing of the result is needed
+            if indices is None:  # no element of the result is needed
                 self._observe(kept, None)
                 return None
             self._kept.append(kept)
@@ -135,7 +135,7 @@ class _Call:
                 for kept in self._kept:
                     self._observe(kept, result)
             elif self._op is None:
-                self._hook.ops[self._layer] = "avg"  # used from the next call on
+                self._hook.ops[self._layer] = "avg"  # the next calls use this op
             else:
                 self._observe_bucket(result)
         except Exception as error:
@@ -185,7 +185,8 @@ class _Observed:
         self._sequence = None
 
     def report_error(self, error):
-        """In strict mode too: nothing may be raised inside the trainer's backward pass."""
+        """Reports an error without raising it, in strict mode too: nothing may be raised inside the trainer's backward
+        pass."""
         self.run._warn_once(("observed", self.name), f"observed({self.name!r}): {error!r}")
 
     def _count_calls(self, group):
@@ -252,13 +253,13 @@ class _Observed:
             return future
 
         def finish(done):
-            value = done.value()  # raises the exception of the hook's future
+            value = done.value()  # raises the exception of the hook's future, if it has one
             call.finished(value)
             return value
 
         try:
             return future.then(finish)
-        except AttributeError:  # not a future: DDP reports it
+        except AttributeError:  # the hook did not return a future; DDP reports this
             return future
 
 

@@ -2,7 +2,7 @@
 
 The formulas are those of torch.optim's documentation (SGD, Adam, AdamW, with AMSGrad, maximize and Nesterov). The
 moments are taken as the optimizer stored them, so that only the addition to the weight is judged. The rounding of the
-moments is judged by moment_before and moment_after.
+moments is judged separately, from moment_before and moment_after.
 """
 
 import inspect
@@ -42,7 +42,7 @@ def _adam(group, state, before, decoupled):
     square = state["max_exp_avg_sq"] if group.get("amsgrad") else state["exp_avg_sq"]
     scale = (square / (1 - beta2**step)).sqrt() + _number(group["eps"])
     delta = -lr * (state["exp_avg"] / (1 - beta1**step)) / scale
-    # Adam's own decay is in the gradient, and so in the moments.
+    # Adam adds its decay to the gradient, and so to the moments.
     return delta - lr * _number(group["weight_decay"]) * before if decoupled else delta
 
 

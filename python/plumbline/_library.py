@@ -10,8 +10,8 @@ OK, NOT_DUE, DISABLED, DROPPED = 0, 1, 2, 3
 INVALID_ARGUMENT, FAILED_PRECONDITION, UNAVAILABLE, DEADLINE_EXCEEDED = -1, -2, -3, -4
 
 NEVER = 2**64 - 1
-CAPTURING = 2**64 - 3  # a run's step during a capture of a graph: every site is due
-NO_STEP = 2**64 - 2  # a run's step outside of steps: at least any due word except NEVER
+CAPTURING = 2**64 - 3  # the number of a run's step during a capture of a graph: every site is due
+NO_STEP = 2**64 - 2  # the number of a run's step outside of steps: not below any due word except NEVER
 
 _NAME = "libplumbline.so"
 
@@ -88,11 +88,11 @@ def _candidates():
     if chosen:
         return [chosen]
     files = []
-    for path in (os.path.abspath, os.path.realpath):  # the folder may be a link
+    for path in (os.path.abspath, os.path.realpath):  # the package's folder may be a link
         package = os.path.dirname(path(__file__))
         files += [os.path.join(package, _NAME), *_installed(package), *_in_source_tree(package)]
     files = [path for path in files if os.path.exists(path)]
-    return files[:1] or [_NAME]  # else where the loader searches
+    return files[:1] or [_NAME]  # if there is no such file, the loader searches for the name
 
 
 def _declare(short, blocking):

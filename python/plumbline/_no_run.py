@@ -22,10 +22,10 @@ class _NoContext:
 class NoRun(Run):
     """A run that does nothing: Plumbline is disabled, or its library is missing.
 
-    refused: the trainer did not ask for it, so flush and finish return False.
+    refused: the trainer did not disable the run, so flush and finish return False.
     """
 
-    def __init__(self, refused=False):  # does not call Run's, on purpose: there is no library to keep loaded
+    def __init__(self, refused=False):  # does not call Run.__init__, on purpose: there is no library to keep loaded
         self._refused = refused
         self._context = _NoContext(self)
 
@@ -128,6 +128,6 @@ def _nothing(self, layer, *_, **__):
     return None
 
 
-for _name in NAMES.values():  # kinds without names above
+for _name in NAMES.values():  # kinds whose methods are not named above
     if f"observe_{_name}" not in vars(NoRun):
         setattr(NoRun, f"observe_{_name}", _nothing)

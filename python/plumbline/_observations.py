@@ -32,7 +32,7 @@ class Observations(Sites, Gathering, Rollouts):
         self._sequences = {}  # group name -> counter of its hooks' calls
         self._models = {}  # id -> (weak reference, due word of a parameter)
         self._at_step_end = []
-        self._waiting, self._waiting_bytes = [], 0  # calls between steps
+        self._waiting, self._waiting_bytes = [], 0  # calls that were made between steps
         self._models_watched = Models()
         self._spent = 0  # CPU ns of this package around due calls, not yet reported; they count against the budget
 
@@ -118,7 +118,7 @@ class Observations(Sites, Gathering, Rollouts):
             pass
         if unknown:
             return self._unknown("observe_update", layer, unknown)
-        if intended is None:  # there is nothing to judge
+        if intended is None:  # without the intended values there is nothing to judge
             text = f"observe_update({layer!r}): nothing is recorded, because intended (the update in full precision) is missing"
             return self._report_error(("observe_update", repr(layer)), text)
         self._observe(
@@ -206,7 +206,7 @@ class Observations(Sites, Gathering, Rollouts):
             raise
         except Exception as error:  # no error of this package may end the trainer
             text = error if isinstance(error, Unsupported) else repr(error)
-            if call == "watch":  # recorded too: a run that watches nothing must not pass
+            if call == "watch":  # the failure is recorded too: a run that watches nothing must not pass
                 self._declare_site(KIND_TENSOR, "the model", f"unhooked: watch: {text}")
             self._report_error(call, f"{call}: {text}")
             return NOTHING

@@ -15,7 +15,8 @@ _ROLES = {"trainer": 1, "rollout": 2}
 
 
 def _check_every(every):
-    """None: the cadence decides. 0 is not an interval; a fraction would be cut silently."""
+    """Returns the interval; 0 if `every` is None: the cadence decides. Refuses 0, which is not an interval, and
+    fractions, which would be cut silently."""
     if every is None:
         return 0
     if isinstance(every, bool) or not hasattr(every, "__index__") or not 0 < int(every) < 2**31:
@@ -25,7 +26,8 @@ def _check_every(every):
 
 
 def _number(name, value, low, most=2**31 - 1):
-    """None: from the environment. A value out of range would arrive in the library as another number."""
+    """Returns the number; -1 if the value is None: the library reads the environment. Refuses a value out of range: the
+    library would get another number."""
     if value is None:
         return -1
     if isinstance(value, bool) or not hasattr(value, "__index__") or not low <= int(value) <= most:
@@ -34,7 +36,8 @@ def _number(name, value, low, most=2**31 - 1):
 
 
 def _share(budget):
-    """None: from the environment, else the default."""
+    """Returns the given budget. If it is None, returns the environment's; if the environment has none either, returns
+    None: the default."""
     text = os.environ.get("PLUMBLINE_BUDGET", "")
     if budget is not None or not text:
         return budget
@@ -48,7 +51,8 @@ def _share(budget):
 
 
 def _flag(name, value):
-    """None: from the environment. A string is refused, because every non-empty string is true."""
+    """Returns 1 for True, else 0. None: the environment decides. Refuses a string, because every non-empty string is
+    true."""
     if value not in (None, True, False):
         raise ValueError(f"{name} is {value!r}; expected True, False or None")
     return 1 if value else 0
@@ -73,7 +77,7 @@ def _caller():
 
 
 def _ranks(rank, world_size):
-    """Checked, because ctypes would cut a value that does not fit."""
+    """Checks the value, because ctypes would cut a value that does not fit."""
     _number("rank", rank, 0)
     _number("world_size", world_size, 1)
     return Ranks(rank, world_size)
@@ -82,7 +86,7 @@ def _ranks(rank, world_size):
 def _options(run, server, record, ranks, attempt, role, every, budget, spool, spool_bytes, redact, stop_on):
     def text(value):
         encoded = None if value is None else os.fspath(value).encode()
-        if encoded and b"\0" in encoded:  # a C string would end there, and two runs would have one name
+        if encoded and b"\0" in encoded:  # a C string would end at this byte, and two runs would have one name
             raise ValueError(f"{value!r} holds a NUL character; expected a name without")
         return encoded
 

@@ -30,17 +30,17 @@ def begins(watch, updates, optimizer):
     began = thread_time_ns()
     try:
         watch._begin_update(optimizer)
-        if hasattr(optimizer, "found_inf") or hasattr(optimizer, "grad_scale"):  # of a scaler
+        if hasattr(optimizer, "found_inf") or hasattr(optimizer, "grad_scale"):  # a scaler has set these attributes
             watch.scale = None if _skips(watch, optimizer) else _scale(watch, optimizer)
             if watch.scale is None:
                 return
         try:
             watch._observe_gradients(optimizer)
-        finally:  # each one separately
+        finally:  # an error in one observation does not prevent the other
             step = watch._run._step
             if watch.updates_due(updates, step):
                 watch._charged(updates.before, watch.scale, False, watch._looks.chosen(step))
-    except Exception as error:  # nothing of ours may end the trainer's step
+    except Exception as error:  # no error of this package may end the trainer's step
         watch._failed("before_update", error)
     finally:
         watch.budget.spent += thread_time_ns() - began
@@ -56,7 +56,7 @@ def ends(watch, updates, optimizer):
     except Exception as error:
         watch._failed("after_update", error)
     finally:
-        if watch.ends_began is not None:  # the step continues
+        if watch.ends_began is not None:  # the step did not end
             watch.budget.spent += thread_time_ns() - watch.ends_began
             watch.ends_began = None
 
@@ -111,7 +111,7 @@ def _stepping(watch, updates, plain, inner):
         if closes:
             return by_closure(arguments, options) if updates.kind is None else before_update(arguments, options)
         begins(watch, updates, inner)
-        if watch.scale is None:  # later code finds a backward pass without a step
+        if watch.scale is None:  # later code detects a backward pass without a step
             return plain(*arguments, **options)
         watch.stages.enter(OPTIMIZER)
         result = plain(*arguments, **options)
@@ -132,7 +132,7 @@ def _stepping(watch, updates, plain, inner):
         return result
 
     def before_update(arguments, options):
-        """Lightning calls it in this way."""
+        """Lightning calls the replaced step in this way."""
         closures = []
 
         def wrapped(given):

@@ -1,8 +1,10 @@
 """The frequency of an action with a known cost."""
 
 _MOST_EVERY = 1024  # most steps between two actions
-_DENSE = 8  # steps between two actions in the first 256; later a sixteenth to a 32nd of the steps so far: 20 actions, evenly, in 160 steps
-_AHEAD = 0.005  # seconds that they may cost beyond their share
+# Most steps between two planned actions in the first 256 steps (20 actions in 160 steps); later, a sixteenth to a 32nd
+# of the steps so far.
+_DENSE = 8
+_AHEAD = 0.005  # seconds that the actions may cost beyond their share
 
 
 class Pace:
@@ -15,9 +17,9 @@ class Pace:
     """
 
     def __init__(self, share, every=1, planned=1, ahead=_AHEAD):
-        """share: the share of a step's time that it may cost. every: the interval until step_ended() is called; a run without a budget never calls
-        it. planned: factor of the share for planned actions. ahead: seconds that
-        they may cost beyond their share."""
+        """share: the share of a step's time that the actions may cost. every: the interval until step_ended() is
+        called; a run without a budget never calls it. planned: the factor of the share for planned actions. ahead: the
+        seconds that the actions may cost beyond their share."""
         self._share, self._planned, self._most_ahead = share, planned, ahead
         self.every, self._cost, self._ahead = every, 0.0, ahead
 

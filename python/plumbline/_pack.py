@@ -87,7 +87,7 @@ class _Packer:
         except Unsupported as error:
             raise Unsupported(f"{name}: expected {error}") from None
         if described[1] in ON_DEVICE:
-            self.keep.append(value)  # it may be read later
+            self.keep.append(value)  # the library may read it after the call
             if not self.stream:
                 self.stream = current_stream(value, described[2])
         if described[0] and 0 not in described[4]:

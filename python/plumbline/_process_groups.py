@@ -8,7 +8,7 @@ from ._tensors import Unsupported
 
 Group = namedtuple("Group", "name size rank transport")
 
-# Keyed weakly by the group: a process group that outlives torch's own references crashes the process at its end.
+# Holds groups only weakly: a process group that outlives torch's own references crashes the process at its end.
 _known = weakref.WeakKeyDictionary()
 
 
@@ -17,12 +17,12 @@ def _distributed():
 
 
 def world():
-    """The default process group."""
+    """Returns the default process group."""
     return _distributed().distributed_c10d._get_default_group()
 
 
 def _name(group, dist):
-    """A name that is equal on the group's ranks, if every process made its groups in the same order."""
+    """Returns a name that is equal on the group's ranks, if every process made its groups in the same order."""
     if group is world():
         return ""
     name = getattr(group, "group_name", None)

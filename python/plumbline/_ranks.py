@@ -34,7 +34,7 @@ def of_launcher():
         if all(texts):
             try:
                 return (int(texts[0]), int(texts[1])), names
-            except ValueError:  # the library reports it
+            except ValueError:  # the library reports the malformed number
                 return None, None
     return None, None
 
@@ -68,7 +68,7 @@ class Ranks:
             return (f"init({given}): torch.distributed lists this process as {_words(group)}. It is recorded as "
                     f"{_words(self.taken)}, the arguments of init; if two processes have the same rank, comparisons of ranks are wrong")  # fmt: skip
         launcher, names = of_launcher()
-        # One task per node that spawns its ranks itself is no contradiction.
+        # If one task per node spawns its ranks itself, this is no contradiction.
         if None in self.given and launcher is not None and launcher != group and (names[0] == "RANK" or launcher[1] == group[1]):
             return (f"{' and '.join(names)} state {_words(launcher)}, torch.distributed states {_words(group)}: "
                     f"this process is recorded as {_words(group)}")  # fmt: skip
@@ -98,8 +98,8 @@ class Ranks:
         text = (f"this process is {_words(now)}, according to torch.distributed, but was recorded as {_words(self.taken)} since its "
                 "first step, and keeps this rank: it is not compared with replicas and sums of other ranks. Expected "
                 "plumbline.init, or its first step, after init_process_group, or init(rank=..., world_size=...)")  # fmt: skip
-        self.taken = now  # once
-        # So that the audit reports it too, and not only a log line.
+        self.taken = now  # so this is reported once
+        # Declares a site, so that the audit reports the rank too, not only a log line.
         run._declare_site(KIND_TENSOR, f"{_words(now)} of torch.distributed",
                           "unhooked: call plumbline.init after init_process_group, or pass rank= and world_size=")  # fmt: skip
         (run._warn_once if softly else run._report_error)("ranks", text)

@@ -66,7 +66,7 @@ class Reducing:
 
     def __exit__(self, failed, *_):
         if failed is not None:
-            # There is no result. The call is recorded without values: it may show the cause.
+            # There is no result. The call is recorded without values, because it may show the cause.
             self._input = self._indices = None
         if self._tensor is not None and (failed is None or issubclass(failed, Exception)):
             self._observe()

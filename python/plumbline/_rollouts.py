@@ -4,7 +4,7 @@ from . import _pack
 from ._kinds import KIND_LOGITS, KIND_LOGPROBS
 from ._library import NO_STEP
 
-_MOST_WAITING = 64 << 20  # most bytes of calls between steps
+_MOST_WAITING = 64 << 20  # the most bytes of calls that wait for the next step
 
 
 def _copied(value):
@@ -36,7 +36,7 @@ class Rollouts:
         that computed `train`. Entropies (nats) and varentropies (nats^2) are those of the distribution of the same
         side. behaviour: the trainer's own log-probabilities by the weights that drew each token, a third forward pass
         that splits d into staleness and numerics. mode "raw_logprobs" | "processed_logprobs": of the rollout's values;
-        temperature, top_p, top_k: of the sampler. selection "all" | "filtered" (then kept_share, a lower bound on the
+        temperature, top_p, top_k: the sampler's. selection "all" | "filtered" (then kept_share, a lower bound on the
         share of sequences kept); cached_tokens of the prompt that a prefix cache served, t_start and t_end in seconds:
         one a sequence; source "sampled" | "rescored" (then rescore_k2). Of each call whole sequences are kept, the same
         on both sides, within the traffic budget. A call between two steps belongs to the step that opens next.
@@ -80,7 +80,7 @@ class Rollouts:
 
         f32, f16 or bf16 (the two may differ), in host memory; -inf masks a token out. tokens: the sampled id of each
         row, below 0 where there is none. allowed [..., V]: 0 masks on both sides (a grammar). mode "raw_logits" |
-        "processed_logits": of the rollout's logits; temperature: of the sampler. On captured steps up to 64 rows, drawn
+        "processed_logits": of the rollout's logits; temperature: the sampler's. On captured steps up to 64 rows, drawn
         at random, are compared whole (at most 2^20 logits a side a call); in other steps only the call itself costs
         time.
         """

@@ -36,7 +36,7 @@ class Run(Mistakes, Observations, Delivery):
         self._strict = strict
         self._ranks = ranks
         self._pid = os.getpid()
-        self._kept = None  # the result of finish; None: not finished
+        self._kept = None  # the result of finish; None: finish was not called
         self._broken = None  # the thread whose step an exception has left
         self._step = NO_STEP
         self._next_step = 0  # number of the next step
@@ -51,7 +51,7 @@ class Run(Mistakes, Observations, Delivery):
         self._names = {}
         self._budget = Budget(every, budget)
         self._looked_until = -1
-        self._after_step = None  # called once, when the open step has ended
+        self._after_step = None  # a function that is called once, when the open step has ended
         self._light = None  # the Light of a watch whose steps are light
         self._trainers_series = set()  # series names that the trainer records
         self._trainers_stages = set()
@@ -241,7 +241,7 @@ class Run(Mistakes, Observations, Delivery):
             raise
         except Unsupported as error:
             self._report_error(("routing", repr(layer)), f"observe_routing({layer!r}): {error}")
-        except Exception as error:  # nothing of ours may end the trainer's step
+        except Exception as error:  # no error of this package may end the trainer's step
             self._report_error(("routing", repr(layer)), f"observe_routing({layer!r}): {error!r}")
         else:
             if status < 0:

@@ -1,7 +1,7 @@
-"""Screens every step on its own rank: if a value is notable, measurements follow at once and in the next steps.
+"""Screens every step on its own rank. If a value is notable, measurements are made at once and in the next steps.
 
 A screening only decides when to measure, so it may be wrong in both directions; verdicts come from the measurements.
-It is cheap: one number per tensor, and only as often as it stays a small share of the step's time.
+It is cheap: it reads one number per tensor, and only so often that its cost stays a small share of the step's time.
 """
 
 import array
@@ -12,16 +12,16 @@ from hashlib import blake2b
 from ._library import OK
 from ._tensors import local
 
-_LOOK = 8  # steps
-_FAR = 10.0  # powers of two between a gradient's norm and its usual value
-_SETTLED = 8  # observations of a norm or a loss before a value can be far from usual
+_LOOK = 8  # number of steps in which measurements follow a notable value
+_FAR = 10.0  # a gradient's norm is notable if more powers of two than this are between it and its usual value
+_SETTLED = 8  # observations of a norm (of a loss, twice as many) before one of its values can be notable
 _ZEROS, _AGAIN = 4, 100  # observations of a norm that was always zero, then a measurement is due; steps until the second one, which its rule needs
-_STOPPED = 3  # updates without a change of a parameter whose gradient is not zero
+_STOPPED = 3  # updates that do not change a parameter, although its gradient is not zero, before this is notable
 _WORDS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
 
 def norms(library, tensors):
-    """Returns the Euclidean norm of each, in fp32 at least; on a device waits for the numbers once."""
+    """Returns the Euclidean norm of each tensor, in fp32 at least. On a device waits for the numbers once."""
     torch = sys.modules["torch"]
     if all(t.dtype is torch.float32 and not t.is_cuda and t.is_contiguous() for t in tensors):
         data = array.array("Q", [t.data_ptr() for t in tensors])
@@ -37,13 +37,13 @@ def norms(library, tensors):
 def _norm(tensor):
     torch = sys.modules["torch"]
     wide = tensor.dtype in (torch.float64, torch.complex64, torch.complex128)
-    if not hasattr(torch.linalg, "vector_norm"):  # before 1.10
+    if not hasattr(torch.linalg, "vector_norm"):  # torch before 1.10
         return (tensor if wide else tensor.float()).norm()
     return torch.linalg.vector_norm(tensor, dtype=None if wide else torch.float32)
 
 
 def total_norm(each):
-    """Returns the norm of all together."""
+    """Returns the norm of all tensors together, from the norm of each."""
     total = 0.0
     for one in each:
         total = math.hypot(total, one)
@@ -94,12 +94,12 @@ def combined(sums):
 
 
 class Screen:
-    """Learns the usual values. Each method returns why a measurement is due, or None."""
+    """Learns the usual norms and losses. Each check returns why a measurement is due, or None."""
 
     def __init__(self):
         self._usual = {}  # name -> [observations, mean of log2 of the norm]
         self._zeros = {}  # name -> [how often the norm was zero, the step of the next measurement, how many followed]
-        self._notable = set()  # names that are reported again only after the value was usual
+        self._notable = set()  # names that were reported; each is reported again only after its value was usual
         self._sums = None
         self._unchanged = {}
         self._loss = {}  # which -> (observations, mean, variance)
@@ -138,7 +138,8 @@ class Screen:
         return True
 
     def weights(self, names, sums, moving):
-        """`moving`: names of parameters whose gradient is not zero, at a learning rate that is not zero."""
+        """Checks whether weights still change. `moving`: names of parameters whose gradient and learning rate are not
+        zero."""
         before, self._sums = self._sums, sums
         if before is None or len(before) != len(sums):
             return None
@@ -158,7 +159,7 @@ class Screen:
         self._loss[None] = level
 
     def loss(self, value, which=None):
-        """`which`: the backward pass; each has its own usual values."""
+        """Checks a loss. `which`: its backward pass; each pass has its own usual values."""
         if not math.isfinite(value):
             first = "loss" not in self._notable
             self._notable.add("loss")
@@ -173,7 +174,8 @@ class Screen:
 
 
 def look(run, why):
-    """Requests observations out of cadence, if there is a reason and the budget allows it. `why`: the reason, or None."""
+    """Requests observations that are not due, if there is a reason and the budget allows it. `why`: the reason, or
+    None."""
     if why is not None:
         if run._short.plumbline_look(run._handle, _LOOK) == OK:
             run._noticed(_LOOK)

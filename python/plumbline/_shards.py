@@ -50,7 +50,7 @@ def own_gradient(parameter):
     if placed != wanted and placed is not None and wanted is not None:
         if any(one.is_partial() or (one.is_shard() and one != other) for one, other in zip(placed, wanted)):
             return None
-        gradient = gradient.detach().redistribute(parameter.device_mesh, wanted)  # copies: this needs no communication
+        gradient = gradient.detach().redistribute(parameter.device_mesh, wanted)  # each rank has a copy of the gradient: this needs no communication
     return local(gradient)
 
 

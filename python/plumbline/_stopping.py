@@ -11,8 +11,8 @@ import sys
 from ._ranks import of_process_group
 
 LEVELS = {"warning": 2, "error": 3}  # PLUMBLINE_STOP_ON_*
-_LATER = 8  # in steps: ranks that train together never differ by more
-_BYTES = 512  # characters of a reason
+_LATER = 8  # number of steps by which the end is later than the decision; ranks that train together never differ by more steps
+_BYTES = 512  # the most bytes of a reason
 NEEDS_A_SERVER = ("needs a server (server=, or PLUMBLINE_SERVER), which judges the run during training; without a server the training continues, "
                   "and `plumb audit` judges the record afterwards")  # fmt: skip
 
@@ -25,23 +25,24 @@ def checked(level):
 
 
 class Order:
-    """The server's order for one run."""
+    """The server's order to stop one run."""
 
     def __init__(self, library, handle):
         self._query, self._handle = library.short.plumbline_stop_order, handle
         self._text, self._ordered = ctypes.create_string_buffer(_BYTES), ctypes.c_int32()
 
     def reason(self):
-        """None: there is no order."""
+        """Returns the reason of the order; None if there is no order."""
         status = self._query(self._handle, self._text, _BYTES, ctypes.byref(self._ordered))
         return self._text.value.decode("utf-8", "replace") if status >= 0 and self._ordered.value else None
 
 
 class Stopping:
-    """The stopping of one run. `reason` is None until there is a finding of the level."""
+    """Decides whether one run stops. `reason` is None until there is a finding of the level."""
 
     def __init__(self, order, key):
-        """order: read until it has a reason. key: of the ranks' agreement, the same on each."""
+        """order: an Order, which is read until it has a reason. key: the key of the ranks' agreement, equal on all
+        ranks."""
         self._order, self._key, self.reason = order, f"plumbline/stop/{key}", None
         self._agreed, self._reported = None, False
 
@@ -72,7 +73,7 @@ class Stopping:
 
 
 def stopping(level, server, library, handle, key):
-    """Returns a Stopping, or None: no level was given, or there is no server, which is printed."""
+    """Returns a Stopping. Returns None if no level was given, or if there is no server; prints the latter."""
     if level is None:
         return None
     if not (server or os.environ.get("PLUMBLINE_SERVER")):

@@ -25,7 +25,7 @@ def _fraction(a, b, x):
 
 def _incomplete_beta(a, b, x, rest):
     """Returns I_x(a, b), regularised; `rest` is 1 - x, a separate argument because it may be tiny."""
-    if x > (a + 1) / (a + b + 2):  # the fraction converges slowly here
+    if x > (a + 1) / (a + b + 2):  # the fraction converges slowly for these values
         return 1 - _incomplete_beta(b, a, rest, x)
     log_front = (a * math.log(x) + b * math.log(rest) - math.log(a)
                  + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b))  # fmt: skip

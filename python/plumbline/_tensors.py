@@ -1,8 +1,8 @@
 """Describes tensors of any library as DLTensor structs, without copies and without importing the library.
 
-torch tensors are described by their accessors rather than through `__dlpack__`, which refuses bool
-(torch < 2.0) and tensors that require gradients. numpy arrays go by `__array_interface__`, other
-libraries by `__dlpack__`, nested lists of numbers become a small array.
+torch tensors are described by their accessors, not through `__dlpack__`: that refuses bool (torch < 2.0) and tensors
+that require gradients. numpy arrays go by `__array_interface__`, other libraries by `__dlpack__`, nested lists of
+numbers become a small array.
 """
 
 import array
@@ -18,7 +18,7 @@ ON_DEVICE = (CUDA, CUDA_MANAGED)
 
 MAX_AXES = 8
 _SLOTS = 17
-_SLOT_BYTES = 48 + 2 * 8 * MAX_AXES  # a DLTensor, its shape, its strides
+_SLOT_BYTES = 48 + 2 * 8 * MAX_AXES  # bytes of a DLTensor with its shape and strides
 _ROUTING_BYTES = 256
 
 # data, device type, device id, ndim, type code, bits, lanes, shape, strides, byte offset; extents
@@ -90,11 +90,11 @@ def _find_torch():
 
 
 def local(tensor):
-    """Returns the part on this rank: of a DTensor the rank's part, else itself. Sends nothing between ranks."""
+    """Returns this rank's part of a DTensor; returns any other tensor unchanged. Sends nothing between ranks."""
     if not hasattr(type(tensor), "_local_tensor"):
         return tensor
     part = tensor._local_tensor
-    arrive = getattr(part, "wait", None)  # the result of a collective that may be in progress
+    arrive = getattr(part, "wait", None)  # the part may be the result of a collective in progress
     return part if arrive is None else arrive()
 
 
@@ -133,7 +133,7 @@ def _numpy_dtype(value, typestr):
     kind = _KINDS.get(typestr[1])
     bits = int(typestr[2:]) * 8 if typestr[2:].isdigit() else 0  # "|O" and "<M8[s]" have no size
     name = getattr(getattr(value, "dtype", None), "name", "")
-    if name == "bfloat16":  # ml_dtypes calls it '<V2'
+    if name == "bfloat16":  # ml_dtypes calls bfloat16 '<V2'
         kind = BFLOAT
     foreign = typestr[0] == (">" if sys.byteorder == "little" else "<")
     if kind is None or not 0 < bits <= 64 or foreign:
@@ -270,7 +270,7 @@ def _fit(described, axes, widen):
 
 
 def describe(value, axes, widen, keep, stream=None):
-    """As describe_any, with exactly `axes` axes."""
+    """Does the same as describe_any, with exactly `axes` axes."""
     described = _describe(value, keep, stream)
     return described if len(described[4]) == axes else _fit(described, axes, widen)
 

@@ -4,7 +4,7 @@ from threading import get_ident
 
 from ._library import OK
 
-_MOST_BYTES = 64 << 20  # bytes that are kept from being freed; with more, waiting calls are launched at once
+_MOST_BYTES = 64 << 20  # the most bytes that are kept from being freed; if there are more, waiting calls are launched at once
 
 
 class _Held:
@@ -55,7 +55,7 @@ class _Together:
 class Gathering:
     """Base class of Run."""
 
-    _held = None  # within together()
+    _held = None  # the kept tensors inside of together(), else None
 
     def together(self):
         """`with run.together():` tensors and updates on a GPU that this thread observes inside are measured in few launches. Put it around a loop
@@ -73,7 +73,7 @@ class Gathering:
         self._short.plumbline_together_end(self._handle)
 
     def _hold(self, keep):
-        """`keep`: the tensors that a waiting call will read."""
+        """Keeps the tensors that a waiting call will read. Launches the waiting calls if too much is kept."""
         held = self._held
         if held is not None and keep and held.add(keep):
             self._end_together()

@@ -39,7 +39,7 @@ from ._watching.updates import Updates
 from ._watching.weights import Weights
 from ._watching.words import alone, processes, unseen_sums
 
-_SHARE = 0.0025  # share of a step's time for its screening
+_SHARE = 0.0025  # the share of a step's time that its screening may cost
 
 
 class Watch(Records, FrameworkSteps):
@@ -71,21 +71,21 @@ class Watch(Records, FrameworkSteps):
         apart = self._shards | parts
         self._gradients = Gradients(run, found, self._trained, apart, self._number, self._named)
         self._frames = {id(one.frame): one.frame for one in found if one.frame is not None}
-        self.framed_due = False  # within a framework's step: updates are due
+        self.framed_due = False  # inside of a framework's step: whether updates are due
         self.screen = self._gradients.screen
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
         self._pace = Pace(_SHARE, run._budget.every)
         copies = copies_of(ddp, self._frames.values(), self._model)
         self._weights = Weights(run, self._model, self._prefix, copies, ddp, self._shards)
         floating = any(b.is_floating_point() for b in self._model.buffers())
-        names, buffers = self._weights.names, [BUFFERS] if floating else []  # buffers need one measurement
+        names, buffers = self._weights.names, [BUFFERS] if floating else []  # all buffers need one measurement together
         everything = [*buffers, *names, *(name for name, _ in self._trained if name not in set(names))]
         self._looks = Looks(run, everything, self._weights.replicas is not None or processes() > 1)
         self.standstill = Standstill(run, self._given, optimizers, scaler, activations, self._trained)
         self.tokens, self.place = 0, None  # tokens of the step; the argument of a forward pass with its token ids
         self._accumulation, self._left = None, False
         self.in_closure = False
-        self.clips, self._clipped = [], []  # clips of the open step; of the step that ends
+        self.clips, self._clipped = [], []  # the clips of the open step; the clips of the step that ends
         self.scale = 1.0  # factor by which the gradients of the current step are too large
         self._passes = Passes(self._model, self._before_forward_of_child)
         self._untrained = Untrained(run, self._model, self._prefix, self._trained, found, self._is_compiled,
@@ -94,7 +94,7 @@ class Watch(Records, FrameworkSteps):
         self._averages = Averages(run, self._model, self._prefix)
         self._kept = Kept(self._trained) if len(found) == 1 and not self._frames else None
         self.thread = None  # the thread of its forward passes
-        self.passed = False  # its model was called since the step began
+        self.passed = False  # whether its model was called since the step began
         self.idle = 0  # consecutive steps of other watches in which its model was neither called nor updated
         self.kind = (type(self._model), tuple(named))
         self._shares = Shares(run, self._model, self._trained, self._is_compiled)
@@ -138,7 +138,7 @@ class Watch(Records, FrameworkSteps):
         self._undo.append(undo)
         if any(kind.__name__ == "LightningModule" for kind in type(self._model).__mro__):
             self._passes.listen(expected=True)
-        if self._ddp is not None:  # usually evaluated without its wrapper
+        if self._ddp is not None:  # evaluations usually call the model without its wrapper
             self._undo.append(self._model.register_forward_pre_hook(OnlyHere(self._forward_within)).remove)
         for one in self.found:
             if one.frame is None:
@@ -177,7 +177,7 @@ class Watch(Records, FrameworkSteps):
             self._failed(getattr(body, "__name__", "?").strip("_"), error)
 
     def _counted(self, body, *arguments):
-        """As the method above, for hooks within the trainer's own calls, and charges the budget."""
+        """Does the same as _guarded for hooks inside of the trainer's own calls, and charges the budget."""
         began = thread_time_ns()
         self._guarded(body, *arguments)
         self.budget.spent += thread_time_ns() - began
@@ -230,7 +230,7 @@ class Watch(Records, FrameworkSteps):
             self._is_compiled = True
             self._compiled_away()
         elif self._passes.listening:
-            self._forwards = 1  # reported once
+            self._forwards = 1  # so this is reported once
             self._modules.not_heard(self._router_names())
         else:
             self._passes.listen()
@@ -325,7 +325,7 @@ class Watch(Records, FrameworkSteps):
             self._shares.backward(loop.losses.waiting[-1])
         if self.standstill.suspect(loop.micro):
             self._guarded(self.standstill.request, loop.micro)
-            if self not in loop.watches:  # another function has replaced it
+            if self not in loop.watches:  # another watch has replaced this one
                 return
         if loop.micro == 1 and self._modes.modules:
             self._guarded(self._modes.backward_begins)
@@ -342,7 +342,7 @@ class Watch(Records, FrameworkSteps):
 
     def _look_at_left(self, micro):
         """Watches gradients add up if the previous step left some, or after several backward passes."""
-        if self._frames:  # they are in buffers of the framework
+        if self._frames:  # the gradients are in buffers of the framework
             return
         cleared = len(self._zeroed) == len(self.optimizers) > 0
         left = micro == 1 and self._run._step > 0 and not cleared and self._leftover.found()
@@ -393,5 +393,5 @@ class Watch(Records, FrameworkSteps):
         if first and of == 1:
             if self._run._step == NO_STEP:
                 self._guarded(self._light.step_ended)
-            else:  # the trainer records it itself
+            else:  # the trainer records this step itself
                 self._run._after_step = self._light.step_ended

@@ -195,7 +195,7 @@ def huggingface(router_logits, *, top_k, selected_experts=None, attention_mask=N
     for layer, logits in enumerate(router_logits):
         rows = _rows(logits)
         out = _call(rows, len(rows), sequences, False, sequence_id, position, None)
-        del out["pool"], out["pool_id"]  # nothing competes
+        del out["pool"], out["pool_id"]  # no tokens compete for places
         out.update(router_logits=rows, top_k=top_k, score_function="softmax", capacity="none",
                    policy="token-choice")  # fmt: skip
         if attention_mask is not None:

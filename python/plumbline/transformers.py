@@ -12,7 +12,7 @@ from transformers.integrations import integration_utils
 from ._callbacks import Session, guarded
 from ._watching import trl
 
-_COMMON_METRICS = ("epoch", "runtime", "samples_per_second", "steps_per_second")  # no metrics of the model
+_COMMON_METRICS = ("epoch", "runtime", "samples_per_second", "steps_per_second")  # these are not metrics of the model
 
 _SETTINGS = ("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2",
              "adam_epsilon", "max_grad_norm", "num_train_epochs", "warmup_steps", "logging_steps", "logging_nan_inf_filter", "seed", "bf16", "fp16",

@@ -137,7 +137,8 @@ class MoeBatchDependence : public RoutingRule {
     if (one_sequence_each && c.pools > 1)
       return Pass("each pool is one sequence, so other sequences cannot compete");
     if (one_sequence_each) {
-      // One pool and one sequence: either the configuration states it, or only one was recorded.
+      // There is one pool with one sequence: either the configuration states this, or only one
+      // sequence was recorded.
       return c.routing->config().pool() == v1::RoutingConfig::POOL_SEQUENCE
                  ? Pass("the pool is one sequence, so other sequences cannot compete")
                  : Inconclusive("one-sequence: only one sequence was recorded in the pool");
@@ -163,8 +164,8 @@ class MoeBatchDependence : public RoutingRule {
     return Found(a, pair, bits, ReplayBits(a) >= proof_bits_ && a.doubts().empty());
   }
 
-  // Returns the bits for the capacity as the cause: from the choices of experts below capacity, or
-  // from a policy that replays all assignments.
+  // Returns the bits of evidence that the capacity is the cause: from the choices of experts below
+  // capacity, or from a policy that replays all assignments.
   double BitsOf(const RoutingAnalysis& a) const {
     const double pairs = a.drawn(hint_bits_) ? a.inversions.batch_bits : 0;
     const double bits = a.columns() ? a.column.bits : std::max(pairs, ReplayBits(a));
@@ -172,7 +173,7 @@ class MoeBatchDependence : public RoutingRule {
     return std::min(bits, declared ? HUGE_VAL : a.saturation.bits);
   }
 
-  // Returns the bits of a policy that gives every assignment, for a proof.
+  // Returns the bits of evidence, for a proof, of a policy that gives every assignment.
   static double ReplayBits(const RoutingAnalysis& a) {
     if (a.columns()) return a.column.bits;
     double bits = a.first_come.exact_orders.empty() ? 0 : a.first_come.best.bits;

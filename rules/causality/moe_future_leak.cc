@@ -119,7 +119,7 @@ class MoeFutureLeak : public Rule {
   void Judge(const SiteStep& step, VerdictSink& out) override {
     const auto routes = [](const Item& item) { return item.evidence->has_routing(); };
     if (std::none_of(step.items.begin(), step.items.end(), routes)) return;
-    if (step.site.op() == kLoadsOp) return;  // at such sites rows are never kept
+    if (step.site.op() == kLoadsOp) return;  // these sites never keep rows
     unsampled_.try_emplace({step.site.layer(), step.site.op()}, step.step);
     const auto analyses = AnalyseRouting(step);
     if (!step.late) Remember(step, analyses);
@@ -140,7 +140,7 @@ class MoeFutureLeak : public Rule {
     }
   }
 
-  // If the rows of a site were never captured, it was never judged. Report that once.
+  // Reports, once for each site, that its rows were never captured, so that it was never judged.
   void JudgeRun(const RunSummary&, VerdictSink& out) override {
     for (const auto& [site, first_step] : unsampled_) {
       if (first_step == kSampled) continue;
@@ -165,8 +165,8 @@ class MoeFutureLeak : public Rule {
  private:
   static constexpr int64_t kSampled = -1;
 
-  // Stored numbers that would also have given every call so far, by policy.
-  using Key = std::tuple<uint32_t, std::string, std::string, std::string>;  // role, site, policy
+  // The key, (role, layer, op, policy), of stored numbers that would also have given every call.
+  using Key = std::tuple<uint32_t, std::string, std::string, std::string>;
   static Key KeyOf(const SiteStep& step, const RoutingAnalysis& a) {
     return {static_cast<uint32_t>(step.role), step.site.layer(), step.site.op(), a.policy};
   }
@@ -180,13 +180,13 @@ class MoeFutureLeak : public Rule {
     }
   }
 
-  // Training and evaluation are separate, because an evaluation may have another capacity.
-  using SiteKey = std::tuple<uint32_t, std::string, std::string, std::string>;  // ..., mode
+  // Role, layer, op and mode: an evaluation may have another capacity than the training.
+  using SiteKey = std::tuple<uint32_t, std::string, std::string, std::string>;
   static SiteKey SiteKeyOf(const SiteStep& step, const RoutingAnalysis& a) {
     return {static_cast<uint32_t>(step.role), step.site.layer(), step.site.op(),
             a.blocked.empty() ? a.c.routing->config().mode() : ""};
   }
-  // Returns null if the calls are no evidence, if this call is late, or if it is not among them.
+  // Returns null if the calls are not evidence, or if this call is late or not among them.
   const CallsTogether* Together(const SiteStep& step, const RoutingAnalysis& a) const {
     const auto calls = together_.find(SiteKeyOf(step, a));
     if (step.late || calls == together_.end() || calls->second.calls() < 2) return nullptr;
@@ -291,15 +291,15 @@ class MoeFutureLeak : public Rule {
     return DecideClean(step, a, proof_bits_);
   }
 
-  // If the configuration names the policy, that is no proof, but a hint then needs fewer bits in
-  // addition to an inversion.
+  // Returns the bits that a hint needs in addition to an inversion. These are fewer if the
+  // configuration names the policy, which is no proof.
   double HintBits(const RoutingAnalysis& a) const {
     const v1::RoutingConfig& config = a.c.routing->config();
     const bool named = NamesNoQueue(config) && DeclaresCapacity(config) && a.firm_pools();
     return named ? std::min(kNamedBits, hint_bits_) : hint_bits_;
   }
 
-  // Decides if a leaking policy gives every assignment and no clean one does.
+  // Returns the verdict if a leaking policy gives every assignment and no clean policy does.
   v1::Verdict DecideReplayed(const SiteStep& step, const RoutingAnalysis& a) const {
     if (a.structured && !DeclaresCapacity(a.c.routing->config())) return EvenByStructure();
     const RankedReplay& leak = *a.leak();
@@ -316,7 +316,7 @@ class MoeFutureLeak : public Rule {
           "%.0f",
           a.inversions.inversions, leak.Describe(), leak.raw_bits, CapacityBits(a), HintBits(a)));
     }
-    // An own threshold is score-separable too, so full cells must not hold C by chance.
+    // Own thresholds separate scores too, so it must not be chance that full cells hold C tokens.
     if (leak.luck_bits < kLuckBits && OneCellAlone(a.saturation)) return OneCell(leak.luck_bits);
     const bool enough = bits >= proof_bits_ && leak.luck_bits >= kLuckBits;
     const PairCertificate& pair = a.certificate;
@@ -328,8 +328,8 @@ class MoeFutureLeak : public Rule {
             a.inversions.inversions, Capitalised(leak.Describe()), leak.raw_bits));
   }
 
-  // If no policy gives the refusals, decides by the pairs. There is no proof, because draws cannot
-  // be replayed.
+  // Returns the verdict if no policy gives the refusals: the pairs decide. There is no proof,
+  // because draws cannot be replayed.
   v1::Verdict DecidePairs(const SiteStep& step, const RoutingAnalysis& a) const {
     if (OwnDraws(a.c.routing->config())) return RandomChoice(a.c);
     if (a.patterns.any()) {
@@ -383,7 +383,7 @@ class MoeFutureLeak : public Rule {
 
   double proof_bits_;
   double hint_bits_;
-  std::map<std::pair<std::string, std::string>, int64_t> unsampled_;  // first step, or kSampled
+  std::map<std::pair<std::string, std::string>, int64_t> unsampled_;  // a first step, or kSampled
   std::map<Key, StoredRules> stored_;
   std::map<SiteKey, CallsTogether> together_;
   std::map<SiteKey, CapacityHistory> capacities_;

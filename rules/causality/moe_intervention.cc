@@ -104,7 +104,8 @@ Evidence EvidenceOf(const RoutingAnalysis& a) {
   if (a.policy == "token-choice") return {HUGE_VAL, true};
   if (a.columns()) return {a.column.bits, recorded};
   if (a.policy == "fifo-capacity") {
-    // The pools may have been routed in pieces that were not recorded. The bits must exclude that.
+    // The pools may have been routed in pieces that were not recorded. The bits must exclude such
+    // pieces.
     return {a.first_come.best.bits, recorded};
   }
   if (a.leak() == nullptr || a.by_ties())

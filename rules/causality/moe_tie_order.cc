@@ -59,9 +59,9 @@ constexpr RuleInfo kInfo = {
     kPage,
     {}};
 
-// The kept and refused candidates of one cell whose key equals that of the lowest admission.
+// The candidates of one cell, kept or refused, whose key equals that of the lowest admission.
 struct Tie {
-  std::vector<int32_t> members;  // indices into choices, by token
+  std::vector<int32_t> members;  // indices into choices, in the order of tokens
 };
 
 std::vector<Tie> TiesOf(const RoutingAnalysis& a, const RankedReplay& replay) {
@@ -86,7 +86,7 @@ std::vector<Tie> TiesOf(const RoutingAnalysis& a, const RankedReplay& replay) {
 }
 
 // Returns true if the kept candidates of this tie are its first by `place`. Otherwise sets the
-// pair: refused, and kept later.
+// pair: a refused choice, and a kept choice that comes later.
 bool FirstKept(const RoutingCase& c, const Tie& tie, const std::vector<int32_t>& place,
                RefusalPair* pair) {
   const Choice* refused = nullptr;
@@ -139,8 +139,8 @@ class MoeTieOrder : public RoutingRule {
     return a.blocked.empty() ? Decide(a, Twin(analyses, i)) : Inconclusive(a.blocked);
   }
 
-  // Returns an earlier recording of the same call: bit-identical scores of the same tokens, same
-  // choices.
+  // Returns an earlier recording of the same call: its scores of the same tokens have the same
+  // bits, and its choices are the same.
   static const RoutingAnalysis* Twin(const Analyses& analyses, size_t index) {
     const RoutingAnalysis& mine = *analyses[index];
     if (!mine.blocked.empty()) return nullptr;
@@ -185,7 +185,7 @@ class MoeTieOrder : public RoutingRule {
     if (key == nullptr) {
       return Inconclusive("no-key: no recorded score explains the refusals, with or without ties");
     }
-    // No ties even within rounding, so there are no equal keys.
+    // If there are no ties even within rounding, there are no equal keys.
     const std::vector<Tie> ties = key->tie_bits > 0 ? TiesOf(a, *key) : std::vector<Tie>{};
     if (ties.empty()) return Pass("no full expert chose among equal scores");
     if (MayBeOfRecording(c, key->key)) {

@@ -150,7 +150,8 @@ class TrainInferRouting : public Rule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const ComparedStep& done : runs_.Finish()) Emit(done, out);
-    if (!runs_.both_sides_seen()) return;  // with one side alone, no comparison was requested
+    // If only one side was recorded, no comparison was requested.
+    if (!runs_.both_sides_seen()) return;
     for (const auto& [site, layer] : layers_) {
       if (layer.fired.empty()) out.Add(Rest(site, layer));
     }
@@ -173,14 +174,14 @@ class TrainInferRouting : public Rule {
     uint64_t compared = 0;
     uint64_t flips = 0;
     uint64_t large_flips = 0;
-    uint64_t marked = 0;   // tokens with finite scores on both sides
-    double differing = 0;  // choices that only one side made, in units of tokens with k choices
+    uint64_t marked = 0;   // number of tokens with finite scores on both sides
+    double differing = 0;  // number of choices that only one side made, divided by k
     int64_t step_first = 0;
     int64_t step_last = 0;
     std::string reason;  // why the last unusable step could not be judged
     RoutingComparison last;
     std::set<std::string> fired;
-    // Share of all choices that only one side made.
+    // Returns totals with the share of all choices that only one side made.
     FlipTotals totals() const {
       return {compared, flips, differing / static_cast<double>(compared)};
     }

@@ -82,7 +82,7 @@ constexpr RuleInfo kInfo = {
 
 constexpr double kRunLength = 1e6;
 constexpr size_t kFewSteps = 20;
-constexpr double kMaterial = 1.25;  // the same as the ceilings' factor
+constexpr double kMaterial = 1.25;  // equal to the factor of the ceilings
 
 class DriftGrowth : public DriftRule {
  public:

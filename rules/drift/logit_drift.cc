@@ -93,12 +93,12 @@ constexpr char kFixUnknown[] =
     "Record entropies and weight versions together with the log-probabilities: they distinguish "
     "the causes.";
 constexpr double kErrorSlope = 0.1;
-// Two-sided normal tail at 5 standard errors.
+// Probability that a normal variable deviates by more than 5 standard errors in either direction.
 constexpr double kBiasChance = 5.7e-7;
 
-// Returns a lower bound of a mean of values in [0, 1] (or, for KL, near 0). If there are few
-// sequences, tokens count individually, with the largest variance that such a mean can have, and 5
-// deviations.
+// Returns a lower bound of a mean of values in [0, 1] (for KL: of values near 0). If there are few
+// sequences, treats tokens as independent, with the largest variance that such values can have, and
+// subtracts 5 standard errors.
 double LowerBound(const ClusteredMean& mean, double deviations) {
   const double error = mean.standard_error();
   if (std::isfinite(error)) return mean.mean() - deviations * error;
@@ -201,7 +201,7 @@ class LogitDriftRule : public DriftRule {
     if (mark.found()) return Biased(mark, m);
     const AdvantageBias rewarded = FindAdvantageBias(s);
     if (rewarded.found) return Rewarded(rewarded, m);
-    // Tokens without a version may be stale, so that they need twice the size.
+    // Tokens without a version may be stale, so the limit for them is twice as high.
     const double far = (s.with_lag > 0 ? 10 : 20) * kDriftWarning;
     if ((LowerBound(s.bounded_k3, kDriftDeviations) > far ||
          LowerBound(s.minus_d, kDriftDeviations) > far) &&
@@ -209,8 +209,8 @@ class LogitDriftRule : public DriftRule {
       return Far(m, far);
     const FirstTokensExcess first = s.first_tokens.Excess();
     if (first.found) return AtFirst(first, s, m);
-    // On a true record, -d estimates the same KL as k3 with far more noise, so it needs a higher
-    // confidence.
+    // If the record is true, -d estimates the same KL as k3, but with far more noise. So it needs a
+    // higher confidence.
     if (LowerBound(s.bounded_k3, 2.326) > kDriftWarning ||
         LowerBound(s.minus_d, kDriftDeviations) > kDriftWarning)
       return Noisy(v1::LEVEL_WARNING, m);
@@ -222,7 +222,8 @@ class LogitDriftRule : public DriftRule {
     return Pass(Figures(m));
   }
 
-  // Returns true if the engine alone leaves tokens out (top-p, a grammar): that is no other policy.
+  // Returns true if only the engine excludes tokens (top-p, a grammar). Then both policies are the
+  // same.
   static bool IsCut(const DriftSite& site) {
     return site.tests.record == RecordOutcome::kSupport ||
            LosesMass(site.statistics, kDriftDeviations) || site.Cause().id == "truncation";
@@ -254,8 +255,8 @@ class LogitDriftRule : public DriftRule {
     return verdict;
   }
 
-  // The first tokens of responses differ most. Without versions, updates inside sequences have the
-  // same effect unless the excess ends there.
+  // Reports that the first tokens of responses differ most. If versions are not recorded, updates
+  // inside sequences may have the same effect, unless only the first tokens differ.
   static v1::Verdict AtFirst(const FirstTokensExcess& first, const DriftStatistics& s,
                              const DriftMoments& m) {
     const bool named = s.with_lag > 0 || first.sharp;

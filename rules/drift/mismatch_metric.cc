@@ -77,16 +77,17 @@ constexpr RuleInfo kInfo = {"drift/mismatch-metric",
                             kPage,
                             {}};
 
-constexpr double kMismatchAlarms = 1.5e-3;  // none of 1,980 healthy runs: 3 / 1980 at 95 %
+// 0 of 1,980 healthy runs alarmed: below 3 / 1980 at 95 %.
+constexpr double kMismatchAlarms = 1.5e-3;
 
 using Event = MismatchCourse::Event;
 
 struct MismatchSeries {
   MismatchCourse course;
   Event worst = Event::kNone;
-  int64_t onset = 0;    // of the worst
-  double measured = 0;  // the value at which the worst began to hold
-  double past = NAN;    // the median before
+  int64_t onset = 0;    // onset of the worst event
+  double measured = 0;  // the value when the worst event began
+  double past = NAN;    // the median before the event
   int64_t step_first = 0, step_last = 0;
   uint32_t rank = 0;
   bool found() const { return worst != Event::kNone; }
@@ -94,7 +95,8 @@ struct MismatchSeries {
   void Persist(Archive& a) { a(course, worst, onset, measured, past, step_first, step_last, rank); }
 };
 
-// Orders by how much is known: ten limits, a limit, a steady ratio, the own past.
+// Orders events by their certainty: above ten limits, above a limit, a steady ratio, above the
+// past.
 int Weight(Event event) {
   switch (event) {
     case Event::kAboveTenLimits:
@@ -148,7 +150,7 @@ class MismatchMetricRule : public ScalarRule {
     if (!std::exchange(news_, false)) return;
     const auto lead = Leader();
     if (lead == series_.end() || !Counts(*lead)) return;
-    // Other series of the same cause add nothing; a higher level does.
+    // Reports once. Other series have the same cause, so only a higher level is reported again.
     const bool error = IsError(lead->second);
     if (!leader_ || (error && !error_)) {
       leader_ = lead->first;
@@ -173,7 +175,7 @@ class MismatchMetricRule : public ScalarRule {
     }
   }
 
-  // Between steps news_ is false. known_ is looked up again.
+  // news_ is false between steps. known_ is recomputed after a restore.
   void Persist(Archive& archive) override {
     archive.Version(2, 2);  // 2: rewards
     archive(series_, rewards_, leader_, error_);
@@ -193,7 +195,7 @@ class MismatchMetricRule : public ScalarRule {
     news_ = news_ || (leader_ && !fell && reward.fell());
   }
 
-  // Returns the reward that fell, if there is one. Those of single functions do not count.
+  // Returns the reward that fell, if there is one. Rewards of single functions do not count.
   const std::pair<const Key, RewardCourse>* FallenReward() const {
     const auto fallen = std::find_if(rewards_.begin(), rewards_.end(), [](const auto& any) {
       return any.second.fell() && !IsPartOfReward(std::get<2>(any.first));
@@ -205,9 +207,9 @@ class MismatchMetricRule : public ScalarRule {
     return series.error() || FallenReward() != nullptr;
   }
 
-  // Returns true for a condition that is reported. A mean weight of whole sequences is far from 1
-  // if tokens differ a little: TRL then sets weights above 3 to 0, and their mean is below 0.5. So
-  // if a mean over tokens is known, and is within its limit, it decides.
+  // Returns true if the condition must be reported. Small differences of tokens move a mean weight
+  // of whole sequences far from 1: TRL sets weights above 3 to 0, so their mean is below 0.5. So if
+  // a mean over tokens is known and within its limit, returns false for means over sequences.
   bool Counts(const Map::value_type& any) const {
     if (!any.second.found()) return false;
     const bool weight = MetricOf(std::get<2>(any.first)).scale == MismatchScale::kLogRatio;
@@ -225,7 +227,7 @@ class MismatchMetricRule : public ScalarRule {
     return known;
   }
 
-  // Returns the series with the best known condition; of equal ones the one that had it first.
+  // Returns the series with the most certain condition. If several are equal, returns the earliest.
   Map::const_iterator Leader() const {
     const auto weight = [&](const Map::value_type& any) {
       return Counts(any) ? Weight(any.second.worst) : 0;
@@ -338,7 +340,7 @@ class MismatchMetricRule : public ScalarRule {
   Map series_;
   std::map<Key, RewardCourse> rewards_;
   std::optional<Key> leader_;  // series of the finding that was reported
-  bool error_ = false;         // ... at this level
+  bool error_ = false;         // true if the reported finding is an error
   bool news_ = false;          // a series has a new condition since the last step
   SiteMemo<PolicyMetric> known_;
 };

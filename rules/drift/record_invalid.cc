@@ -112,7 +112,7 @@ constexpr uint64_t kFewRecorded = 1000;
 struct RecordSubject {
   const DriftRun::Key& key;
   const RecordTest& test;
-  bool rows;  // rows of full logits
+  bool rows;  // the evidence is rows of full logits
   int64_t step_first, step_last;
   const std::set<uint32_t>& ranks;
   std::string unreadable;
@@ -138,7 +138,7 @@ class RecordInvalid : public Rule {
       const Reported& reported = reported_[{s.key, s.rows}];
       if (!reported.up && !reported.down && !reported.ids && !reported.turns)
         out.Add(Complete(s, Outcome(s)));
-      // The alarm was raised before its cause was known.
+      // The alarm was reported before its cause was known, so it is reported again.
       if (reported.unnamed && s.drift != nullptr && s.drift->Cause().id != "unknown")
         out.Add(Broken(s, reported.up));
     });
@@ -156,7 +156,7 @@ class RecordInvalid : public Rule {
     void Persist(Archive& a) { a(up, down, ids, turns, unnamed); }
   };
 
-  // If `touched`, visits only log-probabilities that have just grown. Rows are always visited.
+  // If `touched`, visits only sites that got new log-probabilities. Always visits rows of logits.
   template <typename Visit>
   static void ForEach(DriftRun& run, bool touched, const Visit& visit) {
     for (const auto& [key, site] : run.sites()) {
@@ -200,7 +200,7 @@ class RecordInvalid : public Rule {
     const double wealth = up ? test.log_wealth_up() : test.log_wealth_down(kappa_);
     const double alpha = up ? test.alpha_up() : test.alpha_down();
     const RecordTest::Leader leader = up ? test.LeaderUp() : test.LeaderDown(kappa_);
-    // If declared, the record is true, and the trainer's probabilities are over more tokens.
+    // If `support`, the record is true, but the sampler excludes tokens that the trainer scores.
     const bool support = s.drift != nullptr && s.drift->tests.record == RecordOutcome::kSupport;
     const bool maybe_cut = !up && !support && MayBeCut(s);
     FindingBuilder found(support || maybe_cut ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
@@ -237,8 +237,8 @@ class RecordInvalid : public Rule {
     return Complete(s, found.Take());
   }
 
-  // Returns true if a top-p or top-k of the engine that is not declared, in addition to noise, may
-  // be the reason of a mean below 1.
+  // Returns true if an undeclared top-p or top-k of the engine, together with noise, may explain a
+  // mean below 1.
   static bool MayBeCut(const RecordSubject& s) {
     if (s.drift == nullptr || s.drift->Cause().id != "unknown") return false;
     const DriftDeclared& declared = s.drift->statistics.declared;
@@ -265,7 +265,7 @@ class RecordInvalid : public Rule {
     return Complete(s, found.Take());
   }
 
-  // token_1: "step 3, sequence 3.0001, position 17: log pi -0.51, log mu -8.92"
+  // Writes token_1: "step 3, sequence 3.0001, position 17: log pi -0.51, log mu -8.92", and so on.
   static void FillWitness(const Extremes& extremes, google::protobuf::Struct& witness) {
     int number = 0;
     for (const auto& [value, t] : extremes.found()) {

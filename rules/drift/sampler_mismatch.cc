@@ -164,8 +164,8 @@ class SamplerMismatch : public Rule {
     });
   }
 
-  // Returns true if the record declares a temperature other than 1, and values of temperature 1.
-  // Greedy sampling (0) has no distribution to log.
+  // Returns true if the record declares a temperature other than 1, but log-probabilities at
+  // temperature 1. Greedy sampling (0) has no distribution to log.
   static bool Contradicts(const SamplerSubject& s) {
     if (s.drift == nullptr || s.drift->statistics.judged == 0) return false;
     const DriftDeclared& declared = s.drift->statistics.declared;
@@ -232,9 +232,10 @@ class SamplerMismatch : public Rule {
     return Complete(s, found.Take());
   }
 
-  // Names one cause for all of a run's drift. Rows of logits have only this test. If the sampler is
-  // flatter than logged, it is a temperature above 1. If it is sharper, it may be one below 1 or a
-  // cut tail, unless the record declares which.
+  // Writes the cause. For log-probabilities, it is the cause of the whole run's drift. For rows of
+  // logits, only this test exists: a sampler flatter than logged has a temperature above 1. A
+  // sharper one has a temperature below 1 or a truncated tail, so its cause is unknown unless
+  // declared.
   static void Name(const SamplerSubject& s, bool below, v1::Finding& f) {
     if (s.drift != nullptr) {
       s.drift->Cause().Fill(f);

@@ -64,7 +64,7 @@ constexpr RuleInfo kInfo = {"drift/staleness",
                             kPage,
                             {}};
 
-constexpr double kDeviations = 2.576;  // 99 %
+constexpr double kDeviations = 2.576;  // 99 % confidence, two-sided
 
 class Staleness : public DriftRule {
  public:
@@ -73,7 +73,7 @@ class Staleness : public DriftRule {
  protected:
   v1::Verdict JudgeSite(const DriftSite& site) const override {
     v1::Verdict verdict = Judged(site);
-    if (site.statistics.split.Fit().judged) {  // needs no versions
+    if (site.statistics.split.Fit().judged) {  // this test needs no versions
       AssumeHalves(site, verdict);
     } else {
       AssumeDrift(site, verdict);
@@ -134,7 +134,7 @@ class Staleness : public DriftRule {
         mark.median_lag, mark.median_lag == 1 ? "" : "s", mark.lag.stale_part, mark.lag.at_zero);
   }
 
-  // The compared values.
+  // The two values that the finding compares.
   struct Figures {
     const char* measured;
     double value, threshold;

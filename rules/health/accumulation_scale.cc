@@ -62,8 +62,8 @@ constexpr RuleInfo kInfo = {"health/accumulation-scale",
 constexpr std::string_view kShareMicro = "trained/micro", kShareOfMean = "trained/share",
                            kShareKept = "trained/kept", kShareOwnLoop = "trained/own_loop";
 constexpr double kShareTolerance = 1e-3;
-constexpr double kShareLoose = 5e-3;   // a loss in bf16 is rounded to 4e-3
-constexpr double kShareDivided = 0.9;  // at most: two micro-batches of 9 labels to 1
+constexpr double kShareLoose = 5e-3;   // rounding a loss to bf16 changes it by up to 4e-3
+constexpr double kShareDivided = 0.9;  // upper limit: two micro-batches with 9 labels to 1
 constexpr uint64_t kSharesInARow = 3;
 
 class AccumulationScale : public ScalarRule {
@@ -115,7 +115,7 @@ class AccumulationScale : public ScalarRule {
     out.Add(std::move(verdict));
   }
 
-  // Between steps open_ is empty.
+  // open_ is not stored, because it is empty between steps.
   void Persist(Archive& archive) override {
     archive.Version(3, 3);
     archive(own_loop_, reported_, points_, divided_, unusable_, other_, unshared_, whole_,
@@ -169,12 +169,13 @@ class AccumulationScale : public ScalarRule {
     out.Add(found.Take());
   }
 
-  std::map<uint32_t, std::map<std::string, double>> open_;  // rank -> series, of this step
-  bool own_loop_ = false;                                   // in the newest step
+  std::map<uint32_t, std::map<std::string, double>> open_;  // rank -> series, for this step
+  // True if the newest step has the series kShareOwnLoop.
+  bool own_loop_ = false;
   bool reported_ = false;
   uint64_t points_ = 0, divided_ = 0, unusable_ = 0, other_ = 0;
   uint64_t unshared_ = 0;  // steps of several micro-batches whose share could not be computed
-  uint64_t whole_ = 0;     // consecutive ones
+  uint64_t whole_ = 0;     // number of consecutive such steps
   int64_t whole_first_ = 0;
 };
 

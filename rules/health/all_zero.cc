@@ -137,7 +137,7 @@ class AllZero : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // A step without a tensor only shows how low the losses were.
+  // From steps without a tensor, takes only the losses.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     for (const ScalarColumn& column : rows.columns) {
       const SiteStep& any = column.any();
@@ -158,7 +158,8 @@ class AllZero : public ScalarRule {
     }
   }
 
-  // Between steps looks_, updated_, rate_ and worst_ are empty. known_ is looked up again.
+  // looks_, updated_, rate_ and worst_ are empty between steps. known_ is recomputed after a
+  // restore.
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
     archive(sites_, kept_, gradients_, step_first_, switched_, losses_);
@@ -195,7 +196,7 @@ class AllZero : public ScalarRule {
     return &site.ranks[rank];
   }
 
-  // Returns false if the values are NaN or infinite, or if there are none.
+  // Returns false if there is no value, or one is NaN or infinite.
   static bool Counts(const ZeroLook& look, ZeroCourse& run) {
     if (look.poisoned) {
       ++run.poisoned;
@@ -228,7 +229,7 @@ class AllZero : public ScalarRule {
     }
   }
 
-  // Returns the highest rate at which some gradient of the run is occasionally zero; 0 if none is.
+  // Returns the highest rate of zeros of a gradient that is zero in some steps; 0 if there is none.
   double Worst() {
     if (worst_) return *worst_;
     worst_ = 0;
@@ -383,7 +384,7 @@ class AllZero : public ScalarRule {
   uint64_t kept_ = 0;       // tensors, one for each rank
   uint64_t gradients_ = 0;  // number of gradients among them
   int64_t step_first_ = -1;
-  int64_t switched_ = -1;        // newest step in which a gradient appeared, late or after zeros
+  int64_t switched_ = -1;  // newest step in which a gradient appeared late, or became non-zero
   std::optional<double> worst_;  // cached while a step is judged
   LeastLosses losses_;
 };

@@ -58,7 +58,7 @@ constexpr RuleInfo kInfo = {
 struct BatchFact {
   std::string_view series;
   const char* title;
-  const char* text;  // after the count
+  const char* text;  // the text that follows the count
   const char* fix;
   v1::Level level;
 };
@@ -135,7 +135,7 @@ class BatchFacts : public ScalarRule {
     out.Add(std::move(verdict));
   }
 
-  // Between steps open_ is empty.
+  // open_ is not stored, because it is empty between steps.
   void Persist(Archive& archive) override {
     const uint32_t version = archive.Version(2, 1);
     archive(reported_, batches_, unusable_);
@@ -143,7 +143,7 @@ class BatchFacts : public ScalarRule {
   }
 
  private:
-  // Reports each fact once; rows without a label again, if no later row has one.
+  // Reports each fact once. If a step later has no label in any row, reports that once more.
   void Report(size_t i, int64_t step, uint32_t rank, double count, double rows, VerdictSink& out) {
     const BatchFact& fact = kBatchFacts[i];
     const bool none = fact.series == kBatchUnlabelled && rows > 0 && count >= rows;
@@ -165,7 +165,7 @@ class BatchFacts : public ScalarRule {
     out.Add(found.Take());
   }
 
-  std::map<uint32_t, std::map<std::string, double>> open_;  // rank -> series, of this step
+  std::map<uint32_t, std::map<std::string, double>> open_;  // rank -> series, for this step
   uint64_t reported_ = 0;                                   // one bit per fact
   StepLooks looks_;
   uint64_t batches_ = 0, unusable_ = 0;

@@ -93,7 +93,8 @@ class DeadExpert : public MixtureRule {
     return std::log(e) + LogBinomialAtMost(Kept(w), 1 / e, load);
   }
 
-  // Returns experts below the share whose low load is too improbable, given the number of experts.
+  // Returns the experts whose load is below the limit and too low for chance, given the number of
+  // experts.
   std::vector<size_t> Dead(const MixtureWindow& w) const {
     std::vector<size_t> dead;
     for (size_t e = 0; e < w.experts(); ++e) {

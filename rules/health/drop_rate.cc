@@ -86,7 +86,7 @@ constexpr RuleInfo kInfo = {"health/drop-rate",
 
 constexpr char kTooMany[] = "capacity-too-small";
 constexpr char kStarvation[] = "starvation";
-constexpr double kFalseAlarmsOfDrops = 3e-3;  // none of 1,000 runs: 3 / 1000 at 95 %
+constexpr double kFalseAlarmsOfDrops = 3e-3;  // 0 of 1,000 runs alarmed: below 3 / 1000 at 95 %
 
 class DropRate : public MixtureRule {
  public:

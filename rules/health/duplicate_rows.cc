@@ -70,7 +70,7 @@ constexpr RuleInfo kInfo = {"health/duplicate-rows",
                             kPage,
                             kOptions};
 
-constexpr size_t kMostReportedRows = 4096;  // a checkpoint with this number may have omitted some
+constexpr size_t kMostReportedRows = 4096;  // with this many, a checkpoint may have omitted some
 constexpr size_t kMostRowWeights = size_t{1} << 18;
 constexpr uint64_t kFewestOfExpert = 64;  // elements
 
@@ -104,13 +104,13 @@ struct RowCourse {
   }
 };
 
-// Rows that moved and are now equal; for experts, their positions by number.
+// Rows that changed and are now equal. For experts: positions in the order of their numbers.
 struct EqualRows {
   std::vector<int64_t> never_apart, set_equal;
   bool any() const { return !never_apart.empty() || !set_equal.empty(); }
 };
 
-// Groups rows of one digest by their former digests: 0 for zeros, nullopt if unknown.
+// Groups rows of one digest by the digest they had before: 0 for zeros, nullopt if unknown.
 void SortByBefore(const std::vector<int64_t>& rows, int64_t digest,
                   const std::vector<std::optional<int64_t>>& before, EqualRows* out) {
   std::map<int64_t, std::vector<int64_t>> by_digest;
@@ -137,7 +137,7 @@ EqualRows FindEqualRows(const RowLook& look, const RowCourse& course) {
     std::vector<std::optional<int64_t>> before;
     for (const int64_t row : rows) {
       const auto at = course.equal.find(row);
-      // Its former digest was unique: any number that no other row has.
+      // The row was equal to no other before, so any digest that no other row has will do.
       const std::optional<int64_t> alone =
           all_reported ? std::optional<int64_t>(-1 - row) : std::nullopt;
       before.push_back(at == course.equal.end() ? alone : at->second);
@@ -187,7 +187,7 @@ class DuplicateRows : public Rule {
     }
   }
 
-  // Between steps open_ is empty.
+  // open_ is not stored, because it is empty between steps.
   void Persist(Archive& archive) override {
     archive.Version(1);
     archive(courses_);

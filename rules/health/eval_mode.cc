@@ -63,13 +63,13 @@ constexpr size_t kMostEvalNames = 6;
 // Values that one rank reports in one step.
 struct ModesOfStep {
   std::optional<double> modes, eval;
-  double whole = 1;  // the model, or a dropout, is in eval mode; 0: batch norm alone
+  double whole = 1;  // 1: the model or a dropout layer is in eval mode; 0: only batch norm is
   std::vector<std::string> names;
 };
 
 struct EvalCourse {
   double modes = 0;
-  uint64_t steps = 0, in_a_row = 0, reported = 0;  // reported: the highest level so far
+  uint64_t steps = 0, in_a_row = 0, reported = 0;  // reported: the highest level that was reported
   int64_t onset = 0;
   std::vector<std::string> names;
   void Persist(Archive& a) { a(modes, steps, in_a_row, reported, onset, names); }
@@ -125,7 +125,7 @@ class EvalMode : public ScalarRule {
     out.Add(std::move(verdict));
   }
 
-  // Between steps open_ is empty.
+  // open_ is not stored, because it is empty between steps.
   void Persist(Archive& archive) override {
     archive.Version(1);
     archive(courses_, unusable_);

@@ -81,8 +81,8 @@ constexpr RuleInfo kInfo = {"health/expert-imbalance",
                             kPage,
                             kOptions};
 
-constexpr double kPercentile = 0.01;  // the 99th: at most this chance
-// Of 1,000 healthy runs in the test none alarmed: 3 / 1000 bounds the rate with 95 % confidence.
+constexpr double kPercentile = 0.01;  // the 99th percentile: chance exceeds it at most this often
+// None of 1,000 healthy runs in the test alarmed, so the rate is below 3 / 1000 at 95 % confidence.
 constexpr double kMeasuredFalseAlarms = 3e-3;
 
 class ExpertImbalance : public MixtureRule {
@@ -109,7 +109,7 @@ class ExpertImbalance : public MixtureRule {
   }
   // Returns true if the load is far beyond its expectation, and too improbable to be chance.
   bool Exceeds(const MixtureWindow& w, uint64_t load) const {
-    // The expectation by chance is at least 1: most windows end here.
+    // The expected largest load is at least the mean, so this cheap test excludes most windows.
     if (!(OverMean(w, load) > factor_)) return false;
     if (!(OverMean(w, load) > factor_ * ExpectedLargestOverMean(w.choices(), w.experts())))
       return false;

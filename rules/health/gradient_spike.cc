@@ -89,9 +89,9 @@ constexpr RuleInfo kInfo = {"health/gradient-spike",
                             kOptions};
 
 constexpr uint64_t kFewNorms = 100;    // points
-constexpr double kTimesBefore = 100;   // an explosion: times the lowest level before it
-constexpr double kTimesInAGame = 30;   // times the level: an opponent can cause less
-constexpr double kFalseSpikes = 8e-4;  // runs with a false alarm: none of 4,000, at 95 %
+constexpr double kTimesBefore = 100;   // an explosion exceeds the lowest level by this factor
+constexpr double kTimesInAGame = 30;   // times the level; an opponent's changes stay below this
+constexpr double kFalseSpikes = 8e-4;  // 0 of 4,000 runs had a false alarm: bound at 95 %
 
 // Detects a rate that falls and rises again.
 struct RateTurns {
@@ -199,7 +199,7 @@ class GradientSpike : public ScalarRule {
     }
   }
 
-  // Between steps open_ and rate_ are empty. norms_, known_ and games_ are looked up again.
+  // open_ and rate_ are empty between steps. norms_, known_, games_ are found after a restore.
   void Persist(Archive& archive) override {
     archive.Version(5, 5);  // 5: stores only the written entries of rings
     archive(series_, turns_);
@@ -233,7 +233,7 @@ class GradientSpike : public ScalarRule {
     return known;
   }
 
-  // Takes the rate of the step, once it is known.
+  // Takes the step's learning rate, if it is known.
   void Turn(v1::Role role) {
     if (!rate_ || !turns_[role].Take(*rate_)) return;
     for (auto& [key, series] : series_) {
@@ -241,7 +241,7 @@ class GradientSpike : public ScalarRule {
     }
   }
 
-  // Returns true if it may have reported something.
+  // Returns true if the call may have reported something.
   bool Take(const StepEnd& step, const Key& key, double norm, NormSeries& series,
             VerdictSink& out) const {
     series.step_last = std::max(series.step_last, step.step);
@@ -269,7 +269,7 @@ class GradientSpike : public ScalarRule {
   void Emit(const Key& key, const std::vector<SeriesEvent>& events, NormSeries& series,
             VerdictSink& out) const {
     const bool game = games_.contains(std::get<0>(key));
-    // If the norm returns from below to a clip, that is not a spike.
+    // A norm that rises back to the clip's limit is not a spike.
     if (series.ceiling.clips(series.points)) return;
     for (const SeriesEvent& event : events) {
       if (event.of_rise()) continue;

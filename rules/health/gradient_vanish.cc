@@ -87,9 +87,9 @@ constexpr RuleInfo kInfo = {"health/gradient-vanish",
                             kPage,
                             kOptions};
 
-constexpr double kFalls = 1000;     // times below its highest level
+constexpr double kFalls = 1000;     // the norm falls to 1 / kFalls of its highest level
 constexpr double kLossFalls = 0.1;  // share of the first value
-constexpr double kAtLowest = 0.05;  // share of the fall: this near to the lowest value
+constexpr double kAtLowest = 0.05;  // share of the fall within which a loss is at its lowest value
 // A minimised loss is small, or equal for all batches. If it differs between batches, so do its
 // gradients.
 constexpr double kSmall = 1e-3;   // share of the first value
@@ -146,16 +146,16 @@ double ScaleUnderClip(double norm) {
 
 struct VanishingNorm {
   Standing standing;
-  bool scaled = false;  // a clip of gradients that are still scaled was reported
+  bool scaled = false;  // reported: gradients are clipped while they are still scaled
   uint64_t points = 0;
   bool reported = false;
-  bool minimum = false;  // it was small while the loss was at its lowest
+  bool minimum = false;  // the norm was small while the loss was at its lowest
   int64_t step_first = 0, step_last = 0;
   void Persist(Archive& a) {
     a(standing, scaled, points, reported, minimum, step_first, step_last);
   }
 
-  // Returns the value that all newest points have, to five digits; 0 if they differ.
+  // Returns the common value of all newest points, to five digits; 0 if they differ.
   double constant() const {
     if (standing.newest().size() < Standing::kTen) return 0;
     const double norm = standing.newest().back().value;
@@ -220,7 +220,7 @@ class GradientVanish : public ScalarRule {
       if (of.norm == nullptr && of.loss == nullptr) return 0;
       if (of.norm == nullptr || of.norm->reported) continue;
       size_t i = 0;
-      // The norm of a scaled clip must be judged, too.
+      // The norm after a clip of scaled gradients must be judged, too.
       const double low = of.norm->scaled ? norm_ : std::max(norm_, kFewestScaled);
       while (i < taken && !(column.value(first + i) < low)) ++i;
       taken = i;
@@ -257,10 +257,10 @@ class GradientVanish : public ScalarRule {
   }
 
  private:
-  // What is known of a site; looked up again after a restore.
+  // Cached facts of a site; recomputed after a restore.
   struct Known {
     SeriesRole role = SeriesRole::kNone;
-    VanishingNorm* norm = nullptr;  // once it exists
+    VanishingNorm* norm = nullptr;  // set when the norm exists
     OtherLoss* loss = nullptr;
   };
 

@@ -48,7 +48,7 @@ constexpr RuleInfo kInfo = {"health/hang-between-steps",
 
 }  // namespace
 
-// plumbd reports its findings, based on time (server/stream/liveness_between.cc,
+// plumbd reports the findings of this rule, based on time (server/stream/liveness_between.cc,
 // analysis/processes/stopped_verdict.h).
 CatalogueEntry hang_between_steps() { return {&kInfo, MakeHostReportedRule}; }
 

@@ -170,7 +170,7 @@ class LearningRate : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // Takes rows of a single rate that continues, if no schedule was declared.
+  // If no schedule was declared, takes rows of a single rate that follows its course so far.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     if (rows.columns.empty()) return rows.size() - first;
     if (steps_ > 0 || warm_up_ > 0) return 0;
@@ -210,7 +210,7 @@ class LearningRate : public ScalarRule {
     }
   }
 
-  // Between steps open_ and largest_ are empty. names_, stems_ and known_ are looked up again.
+  // open_ and largest_ are empty between steps. names_, stems_, known_ are found after a restore.
   void Persist(Archive& archive) override {
     archive.Version(8, 8);  // 7: values at the start of a resume; 8: computed values
     archive(rates_, courses_, reported_course_, resumes_, neighbours_);
@@ -298,7 +298,7 @@ class LearningRate : public ScalarRule {
                 .Take());
   }
 
-  // At the run's end: reports a rate printed as 0 whose digits may hide a small value.
+  // Called at the run's end. Reports a rate printed as 0 with too few digits for a small value.
   std::optional<v1::Verdict> Printed(const std::string& layer, const RateStem& rate) const {
     std::vector<uint32_t> ranks;
     const RankRate* shown = nullptr;
@@ -370,7 +370,7 @@ class LearningRate : public ScalarRule {
       if (auto found = compare("warms up", "warmup", warm_up_, *warm)) return found;
     }
     const auto rest = course.Rest();
-    // A rate that rests at zero is reported as a separate error.
+    // A rate that stays at zero is reported as a separate error.
     if (!rest || steps_ == 0 || rest->rate == 0) return std::nullopt;
     return compare("decays", "steps", steps_, rest->step);
   }
@@ -382,10 +382,10 @@ class LearningRate : public ScalarRule {
   std::vector<Stem*> open_;  // pointers into stems_: those of this step
   std::map<Key, RateStem> rates_;
   std::map<Key, RateCourse> courses_;
-  std::map<Key, uint32_t> reported_course_;  // attempt
+  std::map<Key, uint32_t> reported_course_;  // the attempt of each reported course
   RateNeighbours neighbours_;
   SiteMemo<Known> known_;
-  std::vector<std::pair<uint32_t, double>> largest_;  // buffer that is reused
+  std::vector<std::pair<uint32_t, double>> largest_;  // reused buffer
   std::unordered_map<std::string, std::optional<RateName>> names_;
 };
 

@@ -136,8 +136,8 @@ class LossDivergence : public LossRule {
  protected:
   std::optional<FindingBuilder> Emit(const LossSeries& series, const SeriesEvent& event,
                                      Stated& stated) const override {
-    if (series.evaluation()) return std::nullopt;               // health/overfit
-    if (stated.attempt != series.attempt) stated.open = false;  // closed by a resume
+    if (series.evaluation()) return std::nullopt;               // health/overfit reports these
+    if (stated.attempt != series.attempt) stated.open = false;  // a resume closes it
     auto found = event.of_rise() ? ReportRise(series, event, stated)
                                  : ReportExcursion(series, event, stated);
     if (found && MayRise(series)) Soften(series, &*found);
@@ -302,7 +302,7 @@ class LossDivergence : public LossRule {
       found->Assume("the learning rate did not rise again (no learning rate is recorded)");
   }
 
-  // Reports a loss that ends a third above its beginning, whatever its course.
+  // Reports a loss that ends a third above its first level, with any course between.
   std::optional<FindingBuilder> EndsAbove(const LossSeries& series, const EndFigures& end,
                                           Stated& stated) const {
     if (stated.open && !(stated.drifts && !stated.raised)) return std::nullopt;
@@ -329,7 +329,7 @@ class LossDivergence : public LossRule {
     return found;
   }
 
-  // Reports that such a rise is over.
+  // Reports that a loss that had ended above its beginning came back.
   std::optional<FindingBuilder> CameBack(const LossSeries& series, const EndFigures& end,
                                          Stated& stated) const {
     stated.of.erase(kAbove);

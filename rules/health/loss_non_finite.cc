@@ -96,7 +96,7 @@ class LossNonFinite : public ScalarRule {
   bool ReadsScalar(const v1::Site& site) const override {
     return PartOfRun(site.op(), stated_.Of(site.op())) != ScalarPart::kNone;
   }
-  // One value suffices; no other rank's is needed.
+  // One rank's value is enough for a finding.
   bool judges_late() const override { return true; }
   bool judges_unseen_steps() const override { return false; }
 
@@ -160,7 +160,7 @@ class LossNonFinite : public ScalarRule {
     }
   }
 
-  // roles_ and known_ are looked up again. waiting_, fell_ and thrown_away_ belong to one step.
+  // known_ is recomputed after a restore. waiting_, fell_ and thrown_away_ belong to one step.
   void Persist(Archive& archive) override {
     archive.Version(6, 6);  // 6: stores the newest values
     archive(series_, scales_, causes_, training_finite_, episodes_);
@@ -173,7 +173,7 @@ class LossNonFinite : public ScalarRule {
     ScalarPart part = ScalarPart::kNone;
     SeriesRole role = SeriesRole::kNone;
     GameSide side = GameSide::kNone;
-    NonFiniteSeries* series = nullptr;  // once it exists
+    NonFiniteSeries* series = nullptr;  // set when the series exists
     ScalerWatch* scaler = nullptr;
   };
   // A series' values of the current step.
@@ -224,7 +224,7 @@ class LossNonFinite : public ScalarRule {
     });
   }
 
-  // All ranks have one scale: takes the value of the lowest rank with a finite one.
+  // All ranks have the same scale. Takes the value of the lowest rank that has a finite one.
   void TakeScaler(const SiteStep& step, Known& known) {
     if (known.scaler == nullptr) {
       known.scaler = &scales_[{step.role, step.site.layer(), step.site.op()}];
@@ -244,7 +244,7 @@ class LossNonFinite : public ScalarRule {
   }
   static void TakeScales(const ScalarColumn& column, const Known& known, size_t first,
                          size_t count) {
-    if (known.scaler == nullptr) return;  // a metric of an episode
+    if (known.scaler == nullptr) return;  // the column is a metric of an episode
     for (size_t i = first; i < first + count; ++i) {
       if (known.part == ScalarPart::kScale) {
         known.scaler->TakeScale(column.value(i));
@@ -285,7 +285,7 @@ class LossNonFinite : public ScalarRule {
       if (overflows && finite) one.row.bad = 0;
     }
     if (training) training_finite_ = norm == ZeroLoss::Norm::kLost ? !lost : finite;
-    // If a part of the loss is switched off, it is 0 next to parts that are not.
+    // A loss that is 0 while other losses are not may be a part that is switched off.
     if (alive && norm != ZeroLoss::Norm::kLost) norm = ZeroLoss::Norm::kFinite;
     const bool scaled = std::any_of(scales_.begin(), scales_.end(), [&](const auto& scale) {
       return std::get<0>(scale.first) == of;
@@ -310,7 +310,7 @@ class LossNonFinite : public ScalarRule {
     }
   }
 
-  // True for a loss of a game, or a term that was never above 0: it may be switched on later.
+  // True for a loss of a game, or a term that was always 0: it may be switched on later.
   bool MayBeZero(const NonFiniteSeries& series, const std::string& op) const {
     return episodes_ || (!std::isfinite(series.zero.before) && !IsWholeLoss(op));
   }
@@ -328,7 +328,8 @@ class LossNonFinite : public ScalarRule {
         ZeroLossFinding(over ? before : series.zero, PlaceOf(of, layer, op, series), over).Take());
   }
 
-  // The first non-finite value of an attempt gives the cause of all later ones: one incident.
+  // All non-finite values of an attempt are one incident: the first one gives the cause of the
+  // others.
   NonFinitePlace PlaceOf(v1::Role of, const std::string& layer, const std::string& op,
                          const NonFiniteSeries& series) {
     NonFinitePlace place{layer,         op, series.role,     series.bad_ranks,
@@ -348,7 +349,7 @@ class LossNonFinite : public ScalarRule {
     out.Add(NonFiniteFinding(states, series->course, PlaceOf(of, layer, op, *series)).Take());
   }
 
-  // Reports NaN that a resume removed: it went back to a step before them.
+  // Reports NaN values that a resume removed by going back to an earlier step.
   void ReportHealed(v1::Role of, const std::string& layer, const std::string& op,
                     NonFiniteSeries* series, VerdictSink& out) {
     NonFinitePlace place = PlaceOf(of, layer, op, *series);
@@ -379,12 +380,12 @@ class LossNonFinite : public ScalarRule {
   }
 
   std::map<Key, NonFiniteSeries> series_;
-  std::map<Key, ScalerWatch> scales_;  // and counters of skipped steps
+  std::map<Key, ScalerWatch> scales_;  // loss scales, and counters of skipped steps
   std::map<std::pair<v1::Role, uint32_t>, std::string> causes_;
   bool training_finite_ = false, episodes_ = false;
   const SeriesRoles stated_;  // roles stated by the user
   std::vector<Waiting> waiting_;
-  bool fell_ = false, thrown_away_ = false;  // in the current step
+  bool fell_ = false, thrown_away_ = false;  // both in the current step
   SiteMemo<Known> known_;
 };
 

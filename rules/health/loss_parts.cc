@@ -71,7 +71,7 @@ constexpr double kMillion = 1e6, kTenThousand = 1e4, kBackAgain = 1e3, kZeroShar
 
 struct LossPart {
   SeriesRole role = SeriesRole::kNone;
-  uint64_t points = 0, zeros = 0, low_rows = 0;  // low_rows: newest points that are near 0
+  uint64_t points = 0, zeros = 0, low_rows = 0;  // low_rows: number of newest points near 0
   int64_t first = 0, last = 0, low_from = 0, away_from = 0;
   uint32_t rank = 0;
   bool negative = false, away = false, exploded = false;
@@ -168,7 +168,7 @@ class LossParts : public ScalarRule {
     for (const auto& any : parts_) {
       const auto& [key, part] = any;
       const bool fell = (part.exploded && RewardFell()) || (part.left() && RewardFellBack());
-      if (part.whole && !fell) continue;  // health/loss-divergence
+      if (part.whole && !fell) continue;  // health/loss-divergence judges it
       if (part.exploded || fell) {
         out.Add(Exploded(any));
       } else if (part.zero_for_good() && IsSide(std::get<2>(key))) {
@@ -217,7 +217,7 @@ class LossParts : public ScalarRule {
     }
   }
 
-  // "episode_reward", "test/return": what an episode brought, as a mean.
+  // True for the mean reward of an episode: "episode_reward", "test/return".
   static bool IsReturn(const std::string& op) {
     constexpr std::string_view kOther[] = {"epsilon", "std", "best", "max", "min"};
     return SideByName(op) == GameSide::kEpisodes && !HasAnyWord(PlainWordsOf(op), kOther);
@@ -254,7 +254,8 @@ class LossParts : public ScalarRule {
     return nullptr;
   }
 
-  // One finding for all boxes: that of the first series by name.
+  // If all losses of parts are always 0, returns true for the first of them by name, else false. So
+  // one finding covers all boxes.
   bool LacksLabels(const Map::value_type& any) const {
     for (const auto& other : parts_) {
       const LossPart& part = other.second;

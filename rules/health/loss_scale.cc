@@ -143,7 +143,7 @@ class LossScale : public ScalarRule {
     Known& known = known_.Of(step, [&] { return Find(step.site.op()); });
     const bool scale = known.scale;
     if (!scale && !known.skipped) return;
-    // All ranks have one scale: takes the value of the lowest rank with a usable one.
+    // All ranks have the same scale. Takes the value of the lowest rank with a usable one.
     std::optional<double> value;
     bool reported = false;
     for (const Item& item : step.items) {
@@ -197,10 +197,10 @@ class LossScale : public ScalarRule {
   }
 
  private:
-  // What is known of a site; looked up again after a restore.
+  // Cached facts of a site; recomputed after a restore.
   struct Known {
     bool scale = false, skipped = false;
-    ScaleSeries* series = nullptr;  // once it exists
+    ScaleSeries* series = nullptr;  // set when the series exists
   };
   Known Find(const std::string& op) const {
     return {IsLossScale(op), CountsThrownAway(op), nullptr};
@@ -239,7 +239,7 @@ class LossScale : public ScalarRule {
     s.streak.Take(step, skipped, steps, s.points);
     if (++s.points <= kScaleStartUp) return;
     ++s.judged;
-    // A number above that of the steps is not a count of them.
+    // A number larger than the number of steps cannot be a count of skipped steps.
     if (skipped <= static_cast<double>(steps)) s.skips.Add({step, steps, skipped});
   }
 
@@ -266,7 +266,8 @@ class LossScale : public ScalarRule {
     return found;
   }
 
-  // Most steps are skipped in consecutive rows: an error while it lasts, a warning if it has ended.
+  // Reports consecutive rows in which most steps are skipped: an error until they end, then a
+  // warning.
   static v1::Verdict Storm(const std::string& layer, const std::string& op, const ScaleSeries& s) {
     const bool ended = s.streak.rows == 0;
     FindingBuilder found(ended ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_PROVED);

@@ -163,7 +163,7 @@ class LossSpike : public LossRule {
     const Excursion& e = event.excursion;
     const bool reported = std::exchange(stated.open, true) && stated.onset == e.onset_step;
     stated.onset = e.onset_step;
-    // The outcome replaces the first report of the excursion.
+    // The final report of an excursion replaces its first one.
     if (Overfits(series, e)) {
       stated.open = false;
       if (!reported) return std::nullopt;
@@ -174,7 +174,8 @@ class LossSpike : public LossRule {
     FindingBuilder found =
         Found(series, e, shift ? ExcursionKind::kLevelShift : e.kind,
               event.what == SeriesEvent::What::kOpened || event.what == SeriesEvent::What::kGrew);
-    // The loss may rise, but not jump. A policy's loss may do both, because it is centred at 0.
+    // Such a loss may rise without a fault, but not jump. A policy's loss may also jump: its mean
+    // is 0.
     if ((!e.jumped || e.grew() || IsPolicy()) && MayRise(series)) Soften(series, &found);
     SoftenNoise(series, e, &found);
     SoftenJump(series, e, &found);
@@ -199,7 +200,7 @@ class LossSpike : public LossRule {
     return figures.explodes ? std::min(e.onset_step, figures.rise_step) : e.onset_step;
   }
 
-  // Replaces a report that was too severe.
+  // Returns a note that replaces a report that was too severe.
   static FindingBuilder Overfit(const LossSeries& series, const Excursion& e) {
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
     found.Title("the evaluation rises while training falls")

@@ -81,7 +81,7 @@ constexpr size_t kMostUntrainedNames = 6;
 
 // Values that one rank reports in one step.
 struct TrainedCounts {
-  std::map<std::string, double> values;  // by the series' name after kTrainedPrefix
+  std::map<std::string, double> values;  // the key is the series' name without kTrainedPrefix
   std::vector<std::string> names;
 
   std::optional<double> Of(const std::string& name) const {
@@ -152,7 +152,7 @@ class NoGradient : public ScalarRule {
     out.Add(std::move(verdict));
   }
 
-  // Between steps open_ is empty.
+  // open_ is not stored, because it is empty between steps.
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
     archive(reported_, judged_, few_, unusable_, copies_, reported_unstepped_, counted_, stuck_,
@@ -312,7 +312,7 @@ class NoGradient : public ScalarRule {
   uint64_t reported_ = 0;                   // the highest level so far
   uint64_t judged_ = 0, few_ = 0, unusable_ = 0, copies_ = 0;
   bool reported_unstepped_ = false, counted_ = false;
-  std::optional<double> stuck_;  // number of backward passes, if none of them was used
+  std::optional<double> stuck_;  // number of backward passes, if no step used their gradients
   uint32_t stuck_rank_ = 0;
 };
 

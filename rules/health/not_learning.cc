@@ -87,7 +87,7 @@ Training Neural Networks", 2019: the loss at initialisation is ln of the number 
 constexpr RuleInfo kInfo = {
     "health/not-learning", "the loss does not fall", v1::LEVEL_WARNING, "0.2.0", kPage, {}};
 
-constexpr double kLearningAlarms = 3e-3;  // for a healthy run that learns, at 95 %
+constexpr double kLearningAlarms = 3e-3;  // per healthy run that learns: bound at 95 %
 constexpr double kMostHidden = 0.1;       // a fall that noise may hide, but still worth a note
 
 class NotLearning : public LossRule {

@@ -88,12 +88,12 @@ constexpr RuleInfo kInfo = {"health/optimizer-state",
                             kOptions};
 
 constexpr char kParameters[] = "optimizer.held";   // number of parameters in its groups
-constexpr char kStateNamed[] = "optimizer.named";  // once per checkpoint, with a state or without
+constexpr char kStateNamed[] = "optimizer.named";  // in each checkpoint, with or without state
 constexpr char kMaster[] = "master.";  // comparison of a weight with its fp32 master, at its layer
-constexpr char kHeldRate[] = "held";   // once per parameter of a group, at its layer
+constexpr char kHeldRate[] = "held";   // recorded once per parameter of a group, at its layer
 constexpr double kFewSteps = 100;      // with fewer, a few skipped steps look like a ratio
 constexpr double kNearWhole = 0.02;
-constexpr size_t kMostMoments = size_t{1} << 18;  // parameters of a rank
+constexpr size_t kMostMoments = size_t{1} << 18;  // limit of parameters per rank
 constexpr int64_t kFirstBare = 8;   // with fewer, a loss scaler may have skipped the steps
 constexpr size_t kMostBare = 1024;  // checkpoints without a state that are remembered
 
@@ -101,8 +101,8 @@ struct StateCourse {
   std::optional<StateCounts> last;
   double ratio = 0;     // schedule steps per optimizer step, a whole number; 0 if unknown
   uint64_t pairs = 0;   // pairs of checkpoints that both store the optimizer's steps
-  uint64_t others = 0;  // pairs that both store something else of it
-  bool apart = false;   // some pair stores nothing in common
+  uint64_t others = 0;  // pairs that both store another part of the state
+  bool apart = false;   // the two checkpoints of some pair have no part of the state in common
   uint64_t odd = 0;     // checkpoints with an invalid step count, for example NaN
   int64_t step_first = 0;
   bool reported = false, reported_schedule = false, reported_moments = false;
@@ -198,7 +198,7 @@ class OptimizerState : public ScalarRule {
     }
   }
 
-  // Between steps open_ and checkpoints_ are empty.
+  // open_ and checkpoints_ are empty between steps, so they are not stored.
   void Persist(Archive& archive) override {
     const uint32_t version = archive.Version(5, 3);
     archive(courses_);
@@ -237,7 +237,7 @@ class OptimizerState : public ScalarRule {
     out.Add(StateLost(rank, *lost, now));
   }
 
-  // Comparisons fail on NaN: such a value is ignored and counted as odd.
+  // Returns false for NaN, because comparisons with NaN fail. Such values are counted as odd.
   static bool IsCount(const std::optional<double>& value) {
     return !value || (*value >= 0 && *value < 0x1p53);
   }

@@ -71,7 +71,7 @@ constexpr RuleInfo kInfo = {"health/overfit",
                             {}};
 
 constexpr double kOverfitAlarms =
-    4e-3;  // for a healthy series of 5 evaluations, at 95 %; lower for more evaluations
+    4e-3;  // false alarms per healthy series of 5 evaluations, at 95 %; fewer for longer series
 constexpr char kOnce[] = "once";
 
 class OverfitRule : public LossRule {

@@ -69,14 +69,15 @@ constexpr RuleInfo kInfo = {
     kPage,
     {}};
 
-constexpr double kNormsApart = 0.01;  // relative to the smallest
+constexpr double kNormsApart = 0.01;  // difference relative to the smallest norm
 constexpr uint64_t kFewestApart = 5;  // steps
 constexpr uint64_t kFewestNorms = 5;  // steps with two ranks
 
 // Norms of one series over ranks and steps.
 struct RankNorms {
-  uint64_t seen = 0, apart = 0;  // steps with two ranks or more; those that differ
-  int64_t first = 0, last = 0;   // steps seen
+  // seen: steps with at least two ranks. apart: steps of these in which the norms differ.
+  uint64_t seen = 0, apart = 0;
+  int64_t first = 0, last = 0;  // first and last of the seen steps
   bool reported = false;
   // In the first step that differs:
   int64_t step = 0;
@@ -132,7 +133,7 @@ class RankNormsRule : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // Rows of one rank have nothing to compare with.
+  // Rows of only one rank cannot be compared, so they are skipped.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     return rows.size() - first;
   }

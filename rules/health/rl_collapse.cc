@@ -79,7 +79,8 @@ constexpr RuleInfo kInfo = {"health/rl-collapse",
                             kPage,
                             {}};
 
-constexpr double kCollapseAlarms = 1.5e-3;  // none of 1,980 healthy runs: 3 / 1980 at 95 %
+// 0 of 1,980 healthy runs alarmed: below 3 / 1980 at 95 %.
+constexpr double kCollapseAlarms = 1.5e-3;
 
 class RlCollapse : public ScalarRule {
  public:
@@ -133,7 +134,7 @@ class RlCollapse : public ScalarRule {
       const auto& [key, place] = any;
       const PolicyKind kind = KindOf(std::get<2>(key));
       if (place.course.found() && Counts(kind, any)) continue;
-      // The others may fall.
+      // Only the fall of the mean reward is judged.
       if (kind == PolicyKind::kReward && (&any != Reward() || place.course.collapsed())) continue;
       std::optional<v1::Verdict> rest = RestOfPolicy(kind, place.course);
       if (!rest) continue;
@@ -144,7 +145,8 @@ class RlCollapse : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // Takes rows of losses that cannot matter, which most logs have alone.
+  // Takes rows in which every column is a loss that this rule ignores. Most logs have only such
+  // rows.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     const auto other = [&](const ScalarColumn& column) {
       const SiteStep& any = column.any();
@@ -161,19 +163,19 @@ class RlCollapse : public ScalarRule {
   }
 
  private:
-  // Points after the collapse of an entropy within which the reward either rises or not.
+  // Points after the collapse of an entropy at which the rule decides whether the reward rises.
   static constexpr uint64_t kDecided = 20;
   using Key = std::tuple<v1::Role, std::string, std::string>;  // role, layer, op
   struct Place {
     PolicySeries course;
     int64_t step_first = 0, step_last = 0;
     uint32_t rank = 0;
-    double best_then = NAN;  // of the reward, when the condition began
+    double best_then = NAN;  // best reward before the condition began
     void Persist(Archive& a) { a(course, step_first, step_last, rank, best_then); }
   };
   using Map = std::map<Key, Place>;
 
-  // Only a loss that has always been ln 2 matters. Of others, only the names are kept.
+  // Judges only a loss that has always been ln 2. For other losses, keeps only the name.
   bool IsOtherLoss(const Key& key, double value) {
     if (other_losses_.contains(key)) return true;
     if (!std::isfinite(value) || PolicySeries::IsUndecided(value)) return false;
@@ -197,7 +199,7 @@ class RlCollapse : public ScalarRule {
            kind == PolicyKind::kOther;
   }
 
-  // Returns true for one of several rewards that are added.
+  // Returns true for a reward that is one term of a sum of rewards.
   bool IsPart(const Map::value_type& any) const {
     const std::string& op = std::get<2>(any.first);
     return &any != Reward() && IsPartOfReward(op);
@@ -207,7 +209,7 @@ class RlCollapse : public ScalarRule {
   bool Counts(PolicyKind kind, const Map::value_type& any) const {
     const PolicySeries& series = any.second.course;
     if (kind == PolicyKind::kReward && series.collapsed()) return CountsAsCollapse(any);
-    // A part that was learnt stays at its highest value.
+    // A term that the policy has learnt stays at its highest value, which is no collapse.
     if (kind == PolicyKind::kReward && IsPart(any)) return series.always_equal();
     if (kind == PolicyKind::kReferenceKl && !series.constant() && IsPreference())
       return series.newest() >= ReferenceCourse::kSequenceFloor;
@@ -218,7 +220,7 @@ class RlCollapse : public ScalarRule {
     return Any(PolicyKind::kMargin, [](const auto& s) { return s.always_in_row(); });
   }
 
-  // Only the sum of all rewards must not fall. Parts of it are traded for each other.
+  // Only the fall of the total reward counts: a policy may lose one term of it to gain another.
   bool CountsAsCollapse(const Map::value_type& any) const {
     if (&any != Reward()) return false;
     const std::string& op = std::get<2>(any.first);
@@ -254,12 +256,13 @@ class RlCollapse : public ScalarRule {
     return op != "kl" || Any(PolicyKind::kSpreadlessShare, any);
   }
 
-  // Of training, of all functions, with a short name.
+  // Orders rewards: training before evaluation, the total before a term, a short name before a long
+  // one.
   static std::tuple<bool, bool, size_t> RankOfReward(const Map::value_type& any) {
     const std::string& op = std::get<2>(any.first);
     return {IsOfEvaluation(op), IsPartOfReward(op), op.size()};
   }
-  // Returns the mean reward. If there are several, the one with the lowest rank.
+  // Returns the mean reward. If there are several, returns the first in the order of RankOfReward.
   const Map::value_type* Reward() const {
     const Map::value_type* reward = nullptr;
     for (const auto& any : series_) {
@@ -279,7 +282,7 @@ class RlCollapse : public ScalarRule {
       const Map::value_type*& leader = leaders[&CollapseWordsOf(kind, course)];
       if (leader == nullptr || course.onset() < leader->second.course.onset()) leader = &any;
     }
-    // Rewards that are equal everywhere are equal within groups.
+    // Rewards that are all equal are also equal within each group, so one report is enough.
     if (leaders.contains(&CollapseWordsOf(PolicyKind::kSpreadlessShare, {})))
       leaders.erase(&CollapseWordsOf(PolicyKind::kReward, {}));
     // A condition that names the cause states the fall of the reward, too.
@@ -323,7 +326,7 @@ class RlCollapse : public ScalarRule {
                                                                : v1::LEVEL_WARNING;
   }
 
-  // Returns other series that show the same.
+  // Returns the names of other series that show the same condition.
   std::string Also(const CollapseWords& words, const Map::value_type& lead) const {
     std::vector<std::string> others;
     for (const auto& any : series_) {
@@ -373,9 +376,9 @@ class RlCollapse : public ScalarRule {
   const SeriesRoles roles_;  // roles that the user assigned
   Map series_;
   std::set<Key> other_losses_;
-  std::map<std::string, v1::Level> stated_;  // by cause: the level that was reported
-  bool is_policy_ = false;  // true if a series was seen that only such training has
-  bool news_ = false;       // a finding may be new
+  std::map<std::string, v1::Level> stated_;  // cause -> reported level
+  bool is_policy_ = false;                   // a series was seen that only training of a policy has
+  bool news_ = false;                        // a finding may be new
   SiteMemo<PolicyKind> known_;
 };
 

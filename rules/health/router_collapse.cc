@@ -126,7 +126,7 @@ class RouterCollapse : public MixtureRule {
     return loads;
   }
 
-  // Returns the means of the first and the last tenth, for display.
+  // Returns the means of the first and the last tenth of the values, for display.
   static std::pair<double, double> Ends(const std::vector<double>& v) {
     const auto n = static_cast<std::ptrdiff_t>(v.size() / 10);
     const auto mean = [n](auto begin) {

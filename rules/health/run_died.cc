@@ -77,8 +77,8 @@ constexpr RuleInfo kInfo = {"health/run-died",
                             kPage,
                             {}};
 
-// The engine reports its findings, based on the state of processes (engine/process_ends.h,
-// lib/process_end.h). The rule judges no evidence.
+// The engine reports the findings of this rule, based on the state of processes
+// (engine/process_ends.h, lib/process_end.h). The rule judges no evidence.
 class RunDied : public Rule {
  public:
   bool judges_evidence() const override { return false; }

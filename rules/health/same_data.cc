@@ -93,7 +93,7 @@ constexpr RuleInfo kInfo = {"health/same-data",
                             kPage,
                             kOptions};
 
-constexpr size_t kLast = 3;  // steps, each of which must have equal values
+constexpr size_t kLast = 3;  // number of steps in which the values must be equal
 constexpr uint64_t kObserved = 4;
 constexpr uint64_t kObservedNextToLosses = 2;
 constexpr size_t kMostSites = size_t{1} << 16;  // a group may get a new name in each step
@@ -107,11 +107,11 @@ struct Site {
   uint32_t attempt = 0;
   uint64_t steps = 0;  // consecutive observed steps
   std::vector<uint32_t> ranks;
-  std::deque<std::vector<uint32_t>> classes;  // of the newest steps
+  std::deque<std::vector<uint32_t>> classes;  // equal ranks, for each of the newest steps
   std::deque<int64_t> numbers;                // numbers of these steps
   std::set<uint32_t> reported;
   std::string why;          // why nothing could be observed
-  uint64_t unclear = 0;     // number of these steps without a clear result
+  uint64_t unclear = 0;     // number of observed steps without a clear result
   bool undeclared = false;  // values are equal, but the site's name does not mention gradients
   bool declared = false;    // the site holds gradients
   int64_t step_first = 0;
@@ -191,7 +191,7 @@ class SameData : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // One rank's losses have nothing to be compared with.
+  // Losses of only one rank cannot be compared, so they are skipped.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     for (const ScalarColumn& column : rows.columns)
       losses_.try_emplace({rows.end.role, column.any().site.op()});
@@ -209,14 +209,15 @@ class SameData : public ScalarRule {
     }
   }
 
-  // known_ is looked up again.
+  // known_ is recomputed after a restore.
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
     archive(sites_, losses_);
   }
 
  private:
-  using Key = std::tuple<v1::Role, std::string, std::string, std::string>;  // ..., layer, op, group
+  // Role, layer, op, group.
+  using Key = std::tuple<v1::Role, std::string, std::string, std::string>;
 
   Site* SiteOf(const SiteStep& step, const std::string& group) {
     const Key key{step.role, step.site.layer(), step.site.op(), group};

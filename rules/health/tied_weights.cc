@@ -74,7 +74,7 @@ constexpr std::string_view kStorage = "storage";  // where a checkpoint stores a
 constexpr std::string_view kByConfig =
     "tied.declared";  // by the configuration next to a checkpoint
 constexpr size_t kMostShared = 4096;
-constexpr size_t kMostOfAKind = 8;  // embeddings, and heads, of one step and rank
+constexpr size_t kMostOfAKind = 8;  // limit for embeddings and for heads, per step and rank
 
 // A weight in the current step.
 struct TiedLook {
@@ -188,7 +188,7 @@ class TiedWeights : public ScalarRule {
     }
   }
 
-  // Between steps open_ is empty. declared_ is an option.
+  // open_ is empty between steps. declared_ comes from an option, so it is not stored.
   void Persist(Archive& archive) override {
     const uint32_t version = archive.Version(2, 1);
     archive(pairs_);
@@ -198,8 +198,9 @@ class TiedWeights : public ScalarRule {
  private:
   struct Open {
     std::vector<TiedLook> embeddings, heads;
-    std::map<std::pair<size_t, bool>, TiedLook> declared;  // index of the pair; true: its second
-    std::map<double, std::vector<std::string>> storages;   // names by storage
+    // Key: index of the pair, and true for its second weight.
+    std::map<std::pair<size_t, bool>, TiedLook> declared;
+    std::map<double, std::vector<std::string>> storages;  // storage -> names
     std::map<std::string, TiedLook> sharing;  // weights that share a storage, now or before
     bool by_config = false;                   // the configuration ties the embedding and the head
 
@@ -245,7 +246,7 @@ class TiedWeights : public ScalarRule {
 
   static void Keep(const std::string& name, const Item& item, std::vector<TiedLook>* looks) {
     const bool again = !looks->empty() && looks->back().name == name;
-    if (again) looks->back() = Look(name, item);  // of several calls, keeps the last
+    if (again) looks->back() = Look(name, item);  // if there are several calls, keeps the last one
     if (!again && looks->size() < kMostOfAKind) looks->push_back(Look(name, item));
   }
 
@@ -275,7 +276,7 @@ class TiedWeights : public ScalarRule {
       out.Add(Found(step, a, b, pair));
       pair.reported = true;
     } else if (!pair.tied()) {
-      pair = {};  // the common content was an initialisation
+      pair = {};  // they were only initialised with the same values
       pair.declared = declared;
       pair.step_first = pair.step_last = step.step;
       if (declared) {
@@ -332,7 +333,8 @@ class TiedWeights : public ScalarRule {
   std::vector<std::pair<std::string, std::string>> declared_;
   std::map<uint32_t, Open> open_;  // by rank, of this step
   std::map<std::tuple<v1::Role, uint32_t, std::string, std::string>, TiedPair> pairs_;
-  std::set<std::tuple<uint32_t, std::string, std::string>> shared_;  // rank, names in order
+  // Rank, then the two names in order.
+  std::set<std::tuple<uint32_t, std::string, std::string>> shared_;
   std::set<std::pair<uint32_t, std::string>> sharing_;
 };
 

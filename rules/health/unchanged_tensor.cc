@@ -125,7 +125,7 @@ class UnchangedTensor : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // A rate matters only for tensors of the same step.
+  // Skips rows of scalars without tensors: a rate is only used with tensors of the same step.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     return rows.Has(kHeld) ? 0 : rows.size() - first;
   }
@@ -147,7 +147,7 @@ class UnchangedTensor : public ScalarRule {
     for (const auto& [key, weight] : weights_) {
       if (weight.reported || !weight.HadGradient()) continue;
       v1::Verdict verdict = Rest(weight);
-      // A pass excludes steps with NaN, which get a separate verdict.
+      // A pass does not cover steps with NaN. They get a separate verdict.
       const bool apart = weight.poisoned > 0 && verdict.kind() == v1::Verdict::KIND_PASS;
       Report(std::move(verdict), key.second, weight, weight.step_first,
              apart ? weight.judged_last : weight.step_last, out);
@@ -159,7 +159,7 @@ class UnchangedTensor : public ScalarRule {
     }
   }
 
-  // Between steps open_, rate_ and named_ are empty. usual_ is recomputed in each.
+  // open_, rate_ and named_ are empty between steps. usual_ is recomputed in each step.
   void Persist(Archive& archive) override {
     const uint32_t version = archive.Version(4, 3);
     archive(weights_);
@@ -207,7 +207,7 @@ class UnchangedTensor : public ScalarRule {
     if (!seen.observed) return;
     weight->step_last = std::max(weight->step_last, step.step);
     if (!seen.weight) {
-      weight->known = false;  // NaN keeps its bits whatever is added
+      weight->known = false;  // NaN plus any update keeps its bits, so it is not compared
       weight->still = weight->next_to_other = weight->by_moment = weight->bare = 0;
       return;
     }
@@ -235,7 +235,7 @@ class UnchangedTensor : public ScalarRule {
     weight.known = true;
     if (!comparable || seen.poisoned) return;
     if (!seen.gradient && !stepped) {
-      // The checkpoint may hold this parameter's state without its name, unless all have names.
+      // If not all states have names, one of the unnamed ones may belong to this parameter.
       const bool open = named_ && *named_ < 1 && !seen.moment;
       weight.bare += same && open ? 1 : 0;
       return;

@@ -103,7 +103,7 @@ constexpr RuleInfo kInfo = {"health/update-ratio",
                             kPage,
                             kOptions};
 
-constexpr double kFalseAlarmsOfRatio = 5e-3;  // 1 of 1,000 runs: below 4.8 / 1000 at 95 %
+constexpr double kFalseAlarmsOfRatio = 5e-3;  // 1 of 1,000 runs alarmed: below 4.8 / 1000 at 95 %
 constexpr size_t kMostRatioSites = size_t{1} << 16;
 
 // Values of one site in one step.
@@ -116,7 +116,7 @@ struct RatioPoint {
   bool gradient = false;
 };
 
-// A weight that was observed in the same step.
+// A weight that was observed in the step of its update.
 struct WeightLook {
   double l1 = 0;
   uint64_t count = 0;
@@ -124,7 +124,7 @@ struct WeightLook {
 
 struct RatioSite {
   RatioCourse course;
-  RateAtWork own_rate;  // from updates that record theirs
+  RateAtWork own_rate;  // from updates that record their own learning rate
   uint32_t attempt = 0;
   bool reported = false;
   uint64_t empty = 0;  // steps in which the weight is zero
@@ -179,7 +179,7 @@ class UpdateRatio : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // Takes only the rates of steps without a ratio.
+  // Takes rows without an update ratio. Uses only their learning rates.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     const auto of = [&](SeriesRole role) {
       return rows.Of([&](const SiteStep& any) { return RoleOf(any) == role; });
@@ -206,7 +206,7 @@ class UpdateRatio : public ScalarRule {
     }
   }
 
-  // Between steps open_, weights_, rate_ and gradient_ are empty. known_ is looked up again.
+  // open_, weights_, rate_, gradient_ are empty between steps. known_ is found after a restore.
   void Persist(Archive& archive) override {
     archive.Version(4, 4);
     archive(sites_, rates_, flat_, deep_);
@@ -226,7 +226,7 @@ class UpdateRatio : public ScalarRule {
     if (role == SeriesRole::kGradientNorm && !gradient_) gradient_ = value;
     if (role != SeriesRole::kUpdateRatio) return;
     std::optional<double>& reported = open_[{step.site.layer(), step.site.op()}].reported;
-    if (!reported || !std::isfinite(*reported)) reported = value;  // the lowest rank's finite value
+    if (!reported || !std::isfinite(*reported)) reported = value;  // lowest rank, if finite
   }
 
   void TakeTensor(const std::string& layer, const v1::TensorState& state) {
@@ -239,7 +239,7 @@ class UpdateRatio : public ScalarRule {
     look.count += state.summary().count();
   }
 
-  // Adds up all ranks: copies do not change the ratio, and shards belong together.
+  // Sums over all ranks: copies do not change the ratio, and shards are parts of one weight.
   void TakeUpdate(const SiteStep& step, const v1::Update& update) {
     if (IsAverage(update.config()) || IsAccumulation(update.config())) return;
     RatioPoint& point = open_[{step.site.layer(), step.site.op()}];
@@ -379,13 +379,13 @@ class UpdateRatio : public ScalarRule {
   const SeriesRoles roles_;  // stated by the user
   SiteMemo<SeriesRole> known_;
   RatioLimits limits_;
-  std::map<Place, RatioPoint> open_;           // of this step, as are the next three
+  std::map<Place, RatioPoint> open_;  // the values of this step, like the next three members
   std::map<std::string, WeightLook> weights_;  // by layer
-  std::optional<double> rate_;                 // the largest one
+  std::optional<double> rate_;                 // the largest learning rate
   std::optional<double> gradient_;             // of the whole model
   std::map<std::tuple<v1::Role, std::string, std::string>, RatioSite> sites_;
   std::map<v1::Role, RateAtWork> rates_;
-  ChangeCourses changes_;              // for checkpoints
+  ChangeCourses changes_;              // judges weights in checkpoints
   std::set<std::string> flat_, deep_;  // weights with fewer than two axes, and with more
 };
 

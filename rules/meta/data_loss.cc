@@ -116,7 +116,7 @@ constexpr RuleInfo kInfo = {
 
 struct Cause {
   const char* id;
-  const char* words;  // "N were lost because ..."
+  const char* words;  // completes "N were lost because ..."
   const char* fix;
 };
 constexpr Cause kCauses[] = {
@@ -194,8 +194,8 @@ std::string Fix(const std::string& id) {
 
 // The losses of one site over all causes.
 struct SiteLoss {
-  uint64_t lost = 0;     // items
-  uint64_t samples = 0;  // raw rows of items that arrived
+  uint64_t lost = 0;     // lost items
+  uint64_t samples = 0;  // items that arrived without their raw rows
   int64_t step_first = 0;
   int64_t step_last = 0;
   std::vector<uint32_t> ranks;
@@ -222,7 +222,7 @@ class DataLoss : public Rule {
  public:
   explicit DataLoss(const Options& options) : error_share_(options.Number("error-share")) {}
 
-  // Reports at once, and again each time the number has doubled.
+  // Reports a late item at once, and again each time the number of late items has doubled.
   void JudgeLate(const RunSummary& run, VerdictSink& out) override {
     for (const auto& [cause, late] : run.late) {
       uint64_t& reported = reported_late_[cause];
@@ -286,7 +286,7 @@ class DataLoss : public Rule {
       for (const auto& [name, count] : run.sites) kept += count.evidence;
     }
     const uint64_t total = kept + site.lost;
-    // If every item arrived, the raw rows are missing.
+    // If no item was lost, counts the items that lost their raw rows.
     const uint64_t missing = site.lost != 0 ? site.lost : site.samples;
     const double share =
         static_cast<double>(missing) / static_cast<double>(std::max<uint64_t>(total, 1));
@@ -330,7 +330,7 @@ class DataLoss : public Rule {
   }
 
   double error_share_;
-  std::map<std::string, uint64_t> reported_late_;  // items, by cause
+  std::map<std::string, uint64_t> reported_late_;  // cause -> number of items at the last report
 };
 
 }  // namespace

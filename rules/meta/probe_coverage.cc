@@ -43,10 +43,10 @@ one micro-batch per step is not a sum.
 **Strength.** `proved`: the counts are exact.
 )page";
 
-// Prefixes of a remedy. `kUnseen` leads to a note instead of a warning, because the trainer may do
-// the work itself without a visible call.
+// A remedy begins with one of these prefixes. `kUnseen` gives a note instead of a warning, because
+// the trainer may do the work itself without a call that the probe sees.
 constexpr char kUnhooked[] = "unhooked: ", kUnseen[] = "unseen: ";
-constexpr char kTheLoss[] = "the loss";  // as run.watch names it
+constexpr char kTheLoss[] = "the loss";  // the name that run.watch uses
 
 constexpr OptionInfo kOptions[] = {
     {.name = "quiet-steps",
@@ -102,7 +102,7 @@ class ProbeCoverage : public Rule {
     if (run.verdicts == 0 && !run.meta_alone) NoVerdict(run, evidence, out);
   }
 
-  // Judges the summary of the run, which the engine keeps.
+  // Stores nothing: this rule judges the summary of the run, which the engine stores.
   void Persist(Archive& /*archive*/) override {}
 
  private:

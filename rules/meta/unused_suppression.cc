@@ -52,7 +52,7 @@ constexpr RuleInfo kInfo = {"meta/unused-suppression",
                             kPage,
                             {}};
 
-// The engine reports its findings (rules/suppressions.h), because it does not judge evidence.
+// Judges no evidence. The engine reports the findings of this rule (rules/suppressions.h).
 class UnusedSuppression : public Rule {
  public:
   bool judges_evidence() const override { return false; }

@@ -103,16 +103,16 @@ constexpr RuleInfo kInfo = {"performance/collective-bandwidth",
 
 constexpr uint64_t kFewestCalls = 100;
 constexpr double kGigabyte = 1e9;
-// Factor on one card's bandwidth, above which more than one card carries the traffic.
+// If the speed exceeds one card's bandwidth by this factor, more than one card carries the traffic.
 constexpr double kOneCard = 1.1;
 
 using timeline::CollectiveTimes;
 
-// One group, as measured by those of its members that left a trace.
+// One group, as measured by its members with a trace.
 struct Moved {
   std::map<uint32_t, uint64_t> calls;  // by rank
-  double best = 0;                     // bytes/s that leave one member
-  CollectiveTimes at;                  // the collective with that value
+  double best = 0;                     // highest bytes/s that left one member
+  CollectiveTimes at;                  // the collective that reached it
   uint64_t most_calls() const {
     uint64_t most = 0;
     for (const auto& [rank, count] : calls) most = std::max(most, count);
@@ -159,7 +159,7 @@ class CollectiveBandwidth : public Rule {
     }
     const Moved& lowest = *std::min_element(order.begin(), order.end())->second;
     v1::Verdict verdict = JudgeGroup(lowest);
-    // Use the steps of the whole traces.
+    // The verdict covers all steps of the traces, not only this one.
     const bool known = traces_.at == step.step;
     const int64_t last = known ? std::max(step.step, traces_.last) : step.step;
     if (last > step.step) ReportSteps(step.step, last, &verdict);
@@ -186,7 +186,7 @@ class CollectiveBandwidth : public Rule {
     traces_.bottlenecks = timeline::BottlenecksOf(timelines);
   }
 
-  // Returns the number of members in the domain with the fewest. If it is not known, returns 0.
+  // Returns the number of members in the domain that has the fewest. If it is not known, returns 0.
   int64_t Sharing(const CollectiveTimes& at) const {
     if (at.ranks <= 1) return 1;
     if (at.first < 0) return 0;
@@ -201,9 +201,10 @@ class CollectiveBandwidth : public Rule {
     return fewest;
   }
 
-  // Returns the bytes/s that a member could send. If the links are not declared, returns 0. Over
-  // domains, a ring leaves a domain by all cards of its members. In an all-to-all each member uses
-  // its own card, for the N-D of N-1 parts that leave its domain.
+  // Returns the bytes/s that a member could send. If the links are not declared, returns 0. If a
+  // ring spans several domains, its traffic leaves a domain through the cards of all D members
+  // there. In an all-to-all over N members, each member sends N-D of its N-1 parts out of its
+  // domain, through its own card.
   double LinkOf(const CollectiveTimes& at) const {
     const int64_t sharing = Sharing(at);
     if (sharing == at.ranks) return domain_link_;
@@ -294,7 +295,7 @@ class CollectiveBandwidth : public Rule {
     int64_t at = -1, last = -1;  // the step of the evidence, and the last marked step
     std::vector<timeline::Bottleneck> bottlenecks;
   };
-  Traces traces_;  // of one step only, so not stored
+  Traces traces_;  // not stored, because it belongs to one step
 
   const double link_, domain_link_;  // bytes/s
   const int64_t domain_;

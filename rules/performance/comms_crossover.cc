@@ -189,7 +189,8 @@ class CommsCrossover : public ScalarRule {
     return found.Take();
   }
 
-  // Returns what would move the crossover: " 494 with weights gathered in one byte, ...".
+  // Returns a text with changes that would move the crossover: " 494 with weights gathered in one
+  // byte, ...".
   static std::string LeverWords(const plan::Input& plan) {
     constexpr size_t kMostLevers = 3;
     const double now = plan::CriticalTokens(plan);
@@ -207,7 +208,7 @@ class CommsCrossover : public ScalarRule {
   const double gpus_;
   plan::Input plan_;
   bool reported_ = false;
-  std::deque<double> tokens_;  // of complete steps, over all ranks
+  std::deque<double> tokens_;  // tokens of complete steps, summed over all ranks
   int64_t first_ = 0, last_ = 0;
   uint32_t world_ = 0;
   bool any_ = false;

@@ -80,14 +80,15 @@ constexpr RuleInfo kInfo = {"performance/critical-batch",
                             kOptions};
 
 constexpr uint64_t kFewestNoiseSteps = 64;
-constexpr double kNormalOf99 = 2.58;  // two-sided
+constexpr double kNormalOf99 = 2.58;  // two-sided quantile
 
 enum NoiseSeries : size_t { kSmallNorm, kBigNorm, kSmallBatch, kBigBatch, kNoiseSeries };
 constexpr std::array<std::string_view, kNoiseSeries> kNoiseNames = {
     "gradient.noise.small.norm", "gradient.noise.big.norm", "gradient.noise.small.batch",
     "gradient.noise.big.batch"};
 
-// Returns which of the four a series is. If it is none, returns kNoiseSeries.
+// Returns the index of a series among the four noise series. If it is none of them, returns
+// kNoiseSeries.
 size_t NoiseSeriesOf(const std::string& op) {
   const std::string name = absl::StrReplaceAll(op, {{"_", "."}, {"/", "."}, {"-", "."}});
   for (size_t i = 0; i < kNoiseSeries; ++i) {
@@ -139,7 +140,7 @@ struct NoiseSums {
     excess_squared += (d - around) * (d - around);
   }
 
-  // Returns true if the mean of D is above 0 by more than chance.
+  // Returns true if the mean of D is significantly above 0.
   bool Above() const {
     const auto n = static_cast<double>(steps);
     const double mean = excess / n;
@@ -160,7 +161,7 @@ class CriticalBatch : public ScalarRule {
     if (step.site.op() == "sequences") return JudgeSequences(step, out);
     const size_t which = NoiseSeriesOf(step.site.op());
     if (which == kNoiseSeries || step.items.empty()) return;
-    // The norm over a big batch is common to all ranks, so the first recorded value is used.
+    // All ranks have the same norm over the big batch, so the first recorded value is used.
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar() || (now_.reported >> which & 1) != 0) continue;
       now_.values[which] = item.evidence->scalar().value();

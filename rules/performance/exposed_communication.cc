@@ -71,7 +71,7 @@ class ExposedCommunication : public TimelineRule {
   }
 
  protected:
-  // A loop's spans do not distinguish transfers from waiting for others.
+  // Does not read loops: their spans do not distinguish transfers from waiting for other ranks.
   bool reads_loops() const override { return false; }
   v1::Verdict JudgeTimeline(const v1::Timeline& t) const override {
     google::protobuf::Struct details;
@@ -114,10 +114,10 @@ class ExposedCommunication : public TimelineRule {
   }
 
  private:
-  // For each step that all ranks marked, takes the smallest exposed time of a rank. Returns their
-  // sum as a share of the time of these steps: the last rank to reach a collective waits for no
-  // rank. If there is one rank, no common step, or a pipeline, in which each stage waits for
-  // others, returns nullopt.
+  // For each step that all ranks marked, takes the smallest exposed time over ranks. It contains no
+  // waiting, because the last rank to reach a collective waits for no rank. Returns the sum as a
+  // share of the time of these steps. Returns nullopt if there is one rank, no common step, or a
+  // pipeline, in which stages wait for each other.
   static std::optional<double> OfTheLastToCome(const SiteStep& step) {
     struct Common {
       size_t ranks = 0;

@@ -82,7 +82,7 @@ constexpr RuleInfo kInfo = {"performance/hang",
 
 using flight::Frozen;
 
-constexpr size_t kMostRanksDrawn = 64;  // per node, by number
+constexpr size_t kMostRanksDrawn = 64;  // limit of ranks per node of the graph
 
 std::string ListRanks(const std::vector<uint32_t>& ranks) {
   constexpr size_t kMostNamed = 8;
@@ -190,9 +190,9 @@ void PutRankList(google::protobuf::Struct& details, const char* key,
   for (const uint32_t rank : ranks) values.add_values()->set_number_value(rank);
 }
 
-// The graph of waits. Ranks blocked in one operation are a node, and the named ranks are another.
-// An edge goes from a waiting node to an awaited one. At most kMostNodes; the smallest are left
-// out.
+// The graph of waits. Ranks blocked in one operation form a node, and the ranks that the finding
+// names form another. An edge leads from a waiting node to the node it waits for. The graph has at
+// most kMostNodes nodes; the smallest are omitted.
 constexpr size_t kMostNodes = 12;
 
 struct Waiting {
@@ -264,7 +264,7 @@ void DrawWaits(const flight::Job& job, const Frozen& frozen, v1::Finding& findin
       from.push_back(static_cast<double>(i));
       to.push_back(static_cast<double>(end));
     };
-    // The node of the named ranks comes after all others.
+    // The node of the ranks that the finding names has the last number.
     if (!frozen.ranks.empty() && (awaited.empty() || any(frozen.ranks))) edge(nodes.size());
     for (size_t other = 0; other < nodes.size(); ++other) {
       if (other != i && any(nodes[other].ranks)) edge(other);
@@ -342,8 +342,9 @@ v1::Verdict OfDumps(const flight::Job& job, const Frozen& frozen) {
   return found.Take();
 }
 
-// The pending operations were launched moments before the dumps were written. A running job always
-// has something pending, and dumps of two moments look like ranks that wait.
+// Returns inconclusive, because the pending operations were launched shortly before the dumps were
+// written. A running job always has pending operations, and dumps from different moments look like
+// ranks that wait.
 v1::Verdict MayGoOn(const Frozen& frozen) {
   return Inconclusive(absl::StrCat(
       "on-demand: the pending operation (", OpWords(frozen.op),
@@ -351,14 +352,14 @@ v1::Verdict MayGoOn(const Frozen& frozen) {
       "and the job may go on; take dumps again in a minute"));
 }
 
-// plumbd reports hangs by the clock (server/stream/liveness.h, analysis/processes/hang_verdict.h),
-// which is no evidence. This rule judges dumps of the ranks' flight recorders.
+// Judges dumps of the ranks' flight recorders. Hangs that only the clock shows are reported by
+// plumbd (server/stream/liveness.h, analysis/processes/hang_verdict.h), without evidence.
 class Hang : public Rule {
  public:
   bool judges_evidence() const override { return false; }
   void Judge(const SiteStep& step, VerdictSink& out) override {
     std::map<uint32_t, const v1::FlightRecorder*> recorders;
-    bool on_demand = true;  // true if all dumps are
+    bool on_demand = true;  // true if all dumps were taken on demand
     for (const Item& item : step.items) {
       if (!item.evidence->has_flight_recorder()) continue;
       recorders.emplace(item.source->rank(), &item.evidence->flight_recorder());

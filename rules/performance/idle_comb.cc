@@ -78,7 +78,8 @@ constexpr RuleInfo kInfo = {"performance/idle-comb",
                             kOptions};
 
 constexpr double kMuchIdle = 0.05;
-constexpr double kFalseWarnings = 0.0005, kFalseNotes = 0.005;  // measured: see the page
+// Measured; the rule's page has the conditions.
+constexpr double kFalseWarnings = 0.0005, kFalseNotes = 0.005;
 constexpr size_t kFewestSteps = 3;
 
 const char* TitleOf(v1::TimelineGap::Cause cause) {
@@ -182,8 +183,8 @@ class IdleComb : public TimelineRule {
                            Capitalised(timeline::CauseName(comb.cause)), 100 * comb.cause_share);
   }
 
-  // Without steps it is unknown whether there is a loop, because a server waits for its next
-  // request. It counts as a loop if a cause is known (waiting is none if nothing trains).
+  // Returns true if the trace shows a loop. A trace without steps may be of a server that waits for
+  // requests, so it counts as a loop only if the cause of the gaps is known.
   static bool IsLoop(size_t steps, const timeline::Comb& comb) {
     return steps >= kFewestSteps || comb.cause != v1::TimelineGap::CAUSE_UNKNOWN;
   }
@@ -211,7 +212,8 @@ class IdleComb : public TimelineRule {
         .Witness("gap_ms", static_cast<double>(comb.longest_ns) * 1e-6)
         .Witness("ended_by", name)
         .Fix(FixOf(comb.cause));
-    // The rates were measured on simulated GPUs: a loop on a busy machine is not like these.
+    // The false-alarm rates were measured on simulated GPUs. They do not hold for a loop on a busy
+    // machine.
     if (trace) found.FalseAlarm("measured", warns ? kFalseWarnings : kFalseNotes);
     Draw(t, comb, found.finding());
     if (!trace) Put(*LanesOf(found.finding()), "lane", "loop");
@@ -222,8 +224,9 @@ class IdleComb : public TimelineRule {
     return (*finding.mutable_witness()->mutable_fields())["lanes"].mutable_struct_value();
   }
 
-  // Draws the window around the longest gap, and all recurring gaps by time: start, length, and the
-  // class of the host span that covers them. If known, `host` names the span under the longest gap.
+  // Adds a drawing of the window around the longest gap, and all recurring gaps by time: start,
+  // length, and the class of the host span that covers them. `host` names the span that covers the
+  // longest gap, if known.
   static void Draw(const v1::Timeline& t, const timeline::Comb& comb, v1::Finding& finding) {
     google::protobuf::Struct& lanes = PutStruct(*finding.mutable_witness(), "lanes");
     std::vector<double> gap_from, gap_ms, gap_cause, step, step_from, step_ms, step_idle;

@@ -56,12 +56,12 @@ class LaunchBound : public TimelineRule {
   explicit LaunchBound(const Options& options) : least_(options.Number("share")) {}
 
  protected:
-  // A loop launches all of its own work.
+  // Does not read loops: a loop launches all of its own work.
   bool reads_loops() const override { return false; }
   v1::Verdict JudgeTimeline(const v1::Timeline& t) const override {
     if (t.kernels() == 0)
       return Inconclusive("no-kernels: the trace contains only copies and memsets");
-    // If the host stopped once, to warm up or to compile, that is no habit.
+    // A single long stop of the host, to warm up or to compile, is excluded.
     uint64_t longest = 0;
     for (const v1::TimelineGap& gap : t.gaps()) longest = std::max(longest, gap.duration_ns());
     const bool once = longest > t.launch_wait_ns() / 2;

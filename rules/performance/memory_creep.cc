@@ -93,20 +93,21 @@ constexpr RuleInfo kInfo = {"performance/memory-creep",
                             kPage,
                             kOptions};
 
-constexpr int64_t kFirstLook = 64;  // points
-constexpr double kReach = 10;       // horizon: this many times the steps in which it grew
+constexpr int64_t kFirstLook = 64;  // number of points
+// Horizon, as a multiple of the number of steps in which the memory grew.
+constexpr double kReach = 10;
 constexpr size_t kMostMemoryCourses = 4096;
 
-// Returns the number of points at which to test next: sixteen times per doubling of the steps.
+// Returns the number of points at which to test next: sixteen tests per doubling of the points.
 int64_t NextLook(int64_t points) {
   if (points < kFirstLook) return kFirstLook;
   const auto apart = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(points)) >> 4);
   return (points / apart + 1) * apart;
 }
 
-// Returns true if the limit is near. If nothing is known about what ends growth, it continues for a
-// ninth of its duration so far in nine of ten cases. So the remaining memory must be less than
-// that.
+// Returns true if the limit is near. If nothing is known about the end of a growth, it continues
+// for at least a ninth of its past duration in nine of ten cases. So the remaining memory must be
+// less than a ninth of the growth.
 bool IsNear(double grown, double left) { return 9 * left <= grown; }
 
 class MemoryCreep : public ScalarRule {
@@ -122,7 +123,7 @@ class MemoryCreep : public ScalarRule {
   void Judge(const SiteStep& step, VerdictSink& out) override {
     Known& known = known_.Of(step, [&] { return Find(step.site); });
     if (!known.reads) return;
-    std::vector<std::pair<uint32_t, double>>& least = least_;  // by rank: smallest of the step
+    std::vector<std::pair<uint32_t, double>>& least = least_;  // rank -> smallest value of the step
     least.clear();
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
@@ -155,7 +156,7 @@ class MemoryCreep : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // Takes rows of known courses, up to a row at which one is tested.
+  // Takes rows of known courses, up to the first row at which a course must be tested.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     std::vector<LowCourse*> courses;
     size_t taken = rows.size() - first;
@@ -192,7 +193,7 @@ class MemoryCreep : public ScalarRule {
     }
   }
 
-  // known_ is recomputed; least_ belongs to one call.
+  // known_ is recomputed after a restore. least_ belongs to one call.
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
     archive(series_, limits_, watched_);
@@ -217,15 +218,15 @@ class MemoryCreep : public ScalarRule {
   struct Seen {
     std::vector<uint32_t> creeping, all;
     bool enough = false, no_limit = false, unclear = false;
-    Creep shown;  // of the rank that reaches its limit first, else of the first rank
-    std::optional<Creep> unlimited;  // the one that grows most among those without a known limit
+    Creep shown;  // creep of the rank that reaches its limit first, else of the first rank
+    std::optional<Creep> unlimited;  // the fastest growth among ranks without a known limit
     Soonest soonest;
   };
 
   // Cached data of a site; recomputed.
   struct Known {
     bool reads = false, limit = false;
-    Series* series = nullptr;  // set when it exists
+    Series* series = nullptr;  // set when the series exists
   };
   Known Find(const v1::Site& site) const {
     return {ReadsScalar(site), KindOfMemory(site.op()) == MemoryKind::kLimit, nullptr};
@@ -237,8 +238,8 @@ class MemoryCreep : public ScalarRule {
     }
   }
 
-  // Returns the limit, or 0 if none is known. If a series lies above a value, it is not its limit:
-  // it has another unit, or belongs to another memory.
+  // Returns the limit, or 0 if none is known. Ignores a recorded limit below the series: it has
+  // another unit, or belongs to another memory.
   double LimitOf(uint32_t rank, const std::string& op, double now) const {
     if (limit_ > 0) return limit_;
     const double named = LimitInName(op);
@@ -247,8 +248,8 @@ class MemoryCreep : public ScalarRule {
     return now <= 1.01 * limit ? limit : 0;
   }
 
-  // Returns true if some rank has used up nine tenths of the memory it had. Does not compute a
-  // slope, which is expensive.
+  // Returns true if some rank has used nine tenths of the memory that was free at its lowest value.
+  // Does not compute a slope, which is expensive.
   bool AnyNear(const std::string& op, const Ranks& ranks) const {
     return std::any_of(ranks.begin(), ranks.end(), [&](const auto& rank) {
       if (rank.second.size() == 0) return false;
@@ -343,7 +344,8 @@ class MemoryCreep : public ScalarRule {
     return found.Take();
   }
 
-  // Returns true if it has grown by less than half of what its rate predicted at the report.
+  // Returns true if the memory has grown since the report by less than half of the predicted
+  // amount.
   static bool IsOver(const Soonest& reported, const Ranks& ranks) {
     const auto place = ranks.find(reported.rank);
     if (place == ranks.end() || place->second.attempt() != reported.attempt) return false;
@@ -351,7 +353,7 @@ class MemoryCreep : public ScalarRule {
     return place->second.Newest() - reported.now < reported.slope * since / 2;
   }
 
-  // Replaces the warning (rules/engine/report.h).
+  // Returns a note that replaces the earlier warning (rules/engine/report.h).
   static v1::Verdict TakenBack(const std::string& layer, const std::string& op,
                                const Soonest& reported, const Seen& seen) {
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
@@ -377,7 +379,7 @@ class MemoryCreep : public ScalarRule {
   const SeriesRoles roles_;  // roles that the user assigned
   double limit_;
   std::map<std::pair<std::string, std::string>, Series> series_;  // by layer and op
-  std::map<uint32_t, double> limits_;  // by rank, the newest recorded one
+  std::map<uint32_t, double> limits_;                             // rank -> newest recorded limit
   SiteMemo<Known> known_;
   std::vector<std::pair<uint32_t, double>> least_;  // scratch memory
   uint64_t watched_ = 0;  // number of courses, including those beyond the limit

@@ -102,7 +102,7 @@ constexpr RuleInfo kInfo = {"performance/mfu",
 
 constexpr size_t kFewestPoints = 8;
 constexpr double kNear = 0.1;
-constexpr double kFalseDrops = 0.0015;  // measured: see the page
+constexpr double kFalseDrops = 0.0015;  // measured; the rule's page has the conditions
 constexpr size_t kMostMfuSeries = 256;
 constexpr double kCollapseOfWork = 0.25;
 
@@ -114,7 +114,7 @@ bool HasWords(const std::string& op, std::initializer_list<const char*> all) {
   });
 }
 
-// The content of a name, cached because it is needed at each step of each series.
+// Facts derived from a series' name. Cached, because each step of each series needs them.
 struct MfuName {
   bool mfu = false, speed = false, one_gpu = false;
 };
@@ -163,7 +163,7 @@ class Mfu : public ScalarRule {
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
-    // The first rank that reports a number is used for the job.
+    // The value of the first rank that reports one is used for the job.
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
       const double value = item.evidence->scalar().value();
@@ -202,7 +202,7 @@ class Mfu : public ScalarRule {
     for (const auto& [op, series] : tokens ? speeds_ : paces_) {
       if (!series.fell || fell(series_) || rewards_) continue;
       out.Add(Placed(op, series, Fell(op, series, 1, {})));
-      if (!tokens) break;  // one speed in several units
+      if (!tokens) break;  // the series are one speed in several units, so one is enough
     }
     if (computed_.points > 0 && series_.empty())
       out.Add(Placed("mfu", computed_, JudgeSeries("the MFU computed from the tokens", computed_)));
@@ -214,7 +214,7 @@ class Mfu : public ScalarRule {
   }
 
  private:
-  // Answers of a policy change their length, and with it the speed.
+  // Takes a speed, or notes a reward: a policy's answers change their length, and so the speed.
   void TakeSpeed(const std::string& op, int64_t step, double value) {
     const SeriesRole role = roles_.Of(op);
     rewards_ = rewards_ || role == SeriesRole::kReward;
@@ -245,7 +245,7 @@ class Mfu : public ScalarRule {
     return &series;
   }
 
-  // Returns what changes the work of a step and changed when the speed fell.
+  // Returns another cause of the fall: a series of the work per step that changed at the same time.
   std::optional<std::string> OtherWork(const SpeedSeries& series) const {
     const double every = static_cast<double>(series.last - series.first) /
                          static_cast<double>(std::max<uint64_t>(2, series.points) - 1);
@@ -379,12 +379,12 @@ class Mfu : public ScalarRule {
 
   const Facts facts_;
   std::map<std::string, SpeedSeries> series_;  // by op
-  SpeedSeries computed_;                       // from the tokens
+  SpeedSeries computed_;                       // MFU computed from the tokens
   std::map<std::string, double> now_;          // of the open step
   double speed_ = 0;                           // MFU by the tokens of the open step
   Speeds speeds_;                              // tokens per second, by op
   Speeds paces_;                               // other speeds, by op
-  Companions work_;                            // what changes the work of a step
+  Companions work_;                            // series that show the work of a step
   bool rewards_ = false;                       // a reward is logged
   const SeriesRoles roles_;                    // roles that the user assigned
 };

@@ -121,11 +121,11 @@ class PipelineBubble : public Rule {
     SetPlace(verdict, step.site.layer(), step.site.op(), first_, last_, ranks);
     out.Add(std::move(verdict));
   }
-  // Each Judge sets first_ and last_.
+  // Stores nothing: each call of Judge sets first_ and last_.
   void Persist(Archive& /*archive*/) override {}
 
  private:
-  // `ranks` gets those of the named stage, else all.
+  // Sets `ranks` to the ranks of the stage that the finding names, else to all ranks.
   v1::Verdict JudgeRanks(const SiteStep& step, std::vector<uint32_t>* ranks) {
     first_ = last_ = step.step;
     std::map<uint32_t, StageTimes> stages;
@@ -148,7 +148,7 @@ class PipelineBubble : public Rule {
         stage.time += static_cast<double>(marked.duration_ns());
         stage.compute += static_cast<double>(marked.compute_ns());
       }
-      // Over all ranks.
+      // first_ and last_ span the steps of all ranks.
       const int64_t first = t.steps(0).number();
       const int64_t last = std::max(first, t.steps(t.steps_size() - 1).number());
       first_ = ranks->size() == 1 ? first : std::min(first_, first);

@@ -76,7 +76,7 @@ constexpr RuleInfo kInfo = {"performance/straggler",
                             kPage,
                             {}};
 
-constexpr double kFalseAlarmsOfRanks = 0.013;  // measured: see the page
+constexpr double kFalseAlarmsOfRanks = 0.013;  // measured; the rule's page has the conditions
 constexpr size_t kFewestCompared = 5;
 constexpr double kSeconds = 1e-9;
 constexpr double kShortLoop =
@@ -89,7 +89,7 @@ using timeline::Stragglers;
 struct Traces {
   std::map<uint32_t, const v1::Timeline*> by_rank;
   std::vector<int64_t> steps;  // steps that all ranks have marked
-  bool host_ahead = false;     // true on some rank
+  bool host_ahead = false;     // the host runs ahead on some rank
 
   std::vector<const v1::Timeline*> all() const {
     std::vector<const v1::Timeline*> list;
@@ -211,7 +211,7 @@ class StragglerRule : public ScalarRule {
     }
     if (verdict.has_finding()) ReportDriver(step.step, &verdict);
     if (!of_loop) ReportPaid(timeline::BottlenecksOf(traces.all()), &verdict);
-    // The culprits, else all ranks.
+    // The slow ranks that the verdict names, else all ranks.
     std::vector<uint32_t> ranks;
     if (const auto named = verdict.details().fields().find("ranks");
         named != verdict.details().fields().end()) {
@@ -238,8 +238,8 @@ class StragglerRule : public ScalarRule {
     }
   }
 
-  // Adds the culprit's driver report, at the last step of this block. If most other drivers report
-  // the same, it is not the cause.
+  // Adds the driver's report for the slow rank, at the last step of this block. If most other
+  // drivers report the same, it is not the cause.
   void ReportDriver(int64_t step, v1::Verdict* verdict) const {
     google::protobuf::Struct& details = *verdict->mutable_details();
     const auto culprit =

@@ -59,7 +59,7 @@ constexpr RuleInfo kInfo = {"precision/collective-mismatch",
                             kPage,
                             {}};
 
-// Returns the value that most ranks state. If two values are equally frequent, returns nullptr,
+// Returns the value that most ranks report. If two values are equally frequent, returns nullptr,
 // because then no rank is the odd one.
 const std::string* Majority(const std::map<std::string, std::vector<uint32_t>>& ranks_of) {
   const std::string* best = nullptr;

@@ -92,8 +92,8 @@ struct Element {
 
 // The results of one call.
 struct Look {
-  std::vector<Element> overflows;  // not finite, although the result fits
-  std::vector<Element> others;     // the same, but no partial sum can have overflowed
+  std::vector<Element> overflows;  // results that are not finite, although the exact ones fit
+  std::vector<Element> others;     // such results for which no partial sum can have overflowed
   Element near_last;               // for finite outputs: the largest sum
   Element near;                    // and the largest partial sum
   uint64_t samples = 0;
@@ -109,7 +109,7 @@ class CollectiveOverflow : public Rule {
     Site& site = sites_[CollectiveKeyOf(step)];
     site.Take(step);
     for (const auto& a : all) {
-      // Sums that were scaled as declared can have saturated before.
+      // If a declared scale follows the sum, the sum may have saturated before it.
       const bool decoded = a->blocked.empty() || a->bound.postscaled;
       const SaturatedSums saturated =
           decoded ? FindSaturated(a->c, PostscaleOf(*a)) : SaturatedSums();
@@ -143,8 +143,8 @@ class CollectiveOverflow : public Rule {
 
  private:
   struct Site : CollectiveSpan {
-    uint64_t samples = 0;      // with finite inputs
-    double largest_share = 0;  // of the dtype's largest value, over all partial sums
+    uint64_t samples = 0;      // samples with finite inputs
+    double largest_share = 0;  // largest partial sum, as a share of the dtype's largest value
     std::string blocked;
     v1::Level reported = v1::LEVEL_UNSPECIFIED;
     void Persist(Archive& a) {
@@ -152,7 +152,7 @@ class CollectiveOverflow : public Rule {
     }
   };
 
-  // Returns the model that gives the partial sums. If the call is unexplained, a ring.
+  // Returns the model whose partial sums are used. If no model explains the call, returns a ring.
   static SumMachine MachineOf(const ReductionAnalysis& a) {
     SumMachine m;
     m.ranks = a.c.ranks;
@@ -173,7 +173,8 @@ class CollectiveOverflow : public Rule {
   static Look LookAt(const ReductionAnalysis& a) {
     const ReductionCase& c = a.c;
     const SumMachine machine = MachineOf(a);
-    const double half = FormatOf(c.wire_dtype).max_finite / 2;  // margin for the error of rounding
+    // Half of the limit: a margin for rounding errors.
+    const double half = FormatOf(c.wire_dtype).max_finite / 2;
     Look look;
     for (const int32_t column : a.replay.columns) {
       Element e{column};
@@ -233,7 +234,8 @@ class CollectiveOverflow : public Rule {
     return exact.RoundTo(DType::kF64, RoundingMode::kNearestEven, divisor) * postscale;
   }
 
-  // Neither the addends nor any sum of them comes near the limit of the dtype.
+  // Reports results that are not finite, although no sum of the addends comes near the dtype's
+  // limit.
   static v1::Verdict NotFinite(const ReductionAnalysis& a, const std::vector<Element>& others) {
     v1::Verdict verdict = Found(a, others);
     v1::Finding& f = *verdict.mutable_finding();
@@ -309,7 +311,7 @@ class CollectiveOverflow : public Rule {
     return Complete(a, found.Take());
   }
 
-  // Returns the operation after the sum that would have reduced it.
+  // Returns the cause: a division or a scale after the sum, which came too late, or a partial sum.
   static std::string CauseId(const ReductionAnalysis& a, const Element& first) {
     const bool beyond =
         std::fabs(first.exact / PostscaleOf(a)) > FormatOf(a.c.result_dtype()).max_finite;
@@ -325,7 +327,7 @@ class CollectiveOverflow : public Rule {
     return largest;
   }
 
-  // If `certain`, the value is the sum itself, with which every order ends.
+  // If `certain`, `value` is the whole sum, which every order reaches; else it is a partial sum.
   static v1::Verdict Close(const ReductionAnalysis& a, const Element& near, double value,
                            double limit, bool certain) {
     const double share = value / limit;

@@ -79,8 +79,8 @@ constexpr char kFix[] =
 // Returns the relative error of 1/N rounded to `t`.
 double FactorError(DType t, double ranks) { return RoundToFormat(1 / ranks, t) * ranks - 1; }
 
-// Returns the error that no average shows in the unit in which biases are judged; for f32 that of
-// bf16.
+// Returns the largest relative error that is too small to matter, in the unit of the bias rules.
+// For f32, uses the unit of bf16.
 double Concern(DType t) {
   const int precision = std::min(FormatOf(t).precision, FormatOf(DType::kF16).precision);
   const bool wide = FormatOf(t).precision > precision;
@@ -93,15 +93,15 @@ class CollectivePremultiply : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     TakeFactors(step, out);
-    Site* noted = nullptr;  // set once per step, because it visits all ranks
+    Site* noted = nullptr;  // set once per step, because Note visits all ranks
     for (const auto& a : AnalyseReductions(step)) {
       if (!a->blocked.empty() || !a->c.average()) continue;
       if (noted == nullptr) noted = &Note(step);
       Site& site = *noted;
       site.ranks_of_group = a->c.ranks;
       site.wire = a->c.wire_dtype;
-      // Calls of one step share their indices, and if a restart repeats a step, it was already
-      // taken.
+      // Calls of one step sample the same indices, so one is enough. Skips steps that a restart
+      // repeats.
       if (!site.measured || step.step > *site.measured) {
         site.relative.Take(a->c);
         site.measured = step.step;
@@ -160,8 +160,8 @@ class CollectivePremultiply : public Rule {
            (found->second == "pre-multiplied" || found->second == "post-multiplied");
   }
 
-  // Returns true if the factor is 1/N in a dtype that rounds it. Another number near 1/N is not its
-  // rounding: it may be a token count's share, or a text with few digits.
+  // Returns true if the factor is 1/N, rounded to a narrow dtype. Another number near 1/N may be a
+  // share of a token count, or a text with few digits.
   static bool IsRoundedReciprocal(double factor, double ranks) {
     static constexpr DType kNarrow[] = {DType::kBF16, DType::kF16, DType::kE4M3, DType::kE5M2};
     return std::any_of(std::begin(kNarrow), std::end(kNarrow), [&](DType t) {
@@ -216,7 +216,7 @@ class CollectivePremultiply : public Rule {
     return found.Take();
   }
 
-  // No accepted class multiplies.
+  // Called if no accepted class of models multiplies by a rounded factor.
   static v1::Verdict Rest(const Site& site) {
     const ReductionReplay& replay = site.last->replay;
     const double error = FactorError(site.wire, site.ranks_of_group);

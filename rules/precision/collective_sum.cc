@@ -204,8 +204,8 @@ class CollectiveSum : public Rule {
   using Sites = AlphaSites<ReductionStatistics>;
   using Key = Sites::Key;
 
-  // Ranks of different shapes or speeds sample different steps, and some of these coincide. If
-  // others do not, that need not be reported.
+  // Ranks of different shapes or speeds sample different steps, of which some coincide. Steps that
+  // do not coincide need no report.
   static bool MayMeetLater(const std::string& id) {
     return id == "missing-ranks" || id == "no-sample";
   }
@@ -274,7 +274,7 @@ class CollectiveSum : public Rule {
     return "";
   }
 
-  // If a bias was already reported together with what to declare, it does not count.
+  // Returns a biased stream. Skips a bias that was already reported together with what to declare.
   static const BiasStream* UntoldBias(const ReductionStatistics& tally) {
     if (tally.stream.interval_side() != BiasSide::kNone) return &tally.stream;
     const bool other = tally.unknown.interval_side() != BiasSide::kNone && !tally.excused();
@@ -294,7 +294,7 @@ class CollectiveSum : public Rule {
                        Inconclusive("non-finite: every sample has an input that is "
                                     "not finite")));
     } else if (!replay.explained && tally.excused()) {
-      return;  // already reported with what to declare
+      return;  // reported before, together with what to declare
     } else if (!replay.explained) {
       out.Add(Complete(key, tally, Inconclusive("unexplained: " + tally.ModelText())));
     } else if (const BiasStream* biased = UntoldBias(tally); biased != nullptr) {
@@ -308,7 +308,7 @@ class CollectiveSum : public Rule {
     }
   }
 
-  // No call had a sample.
+  // Returns the verdict if no call had a sample.
   static v1::Verdict FromCalls(const Key& key, const ReductionStatistics& tally) {
     constexpr uint32_t kMostRanks = 1 << 14;
     const bool known = tally.wire != DType::kUnspecified && tally.group_size > 1;
@@ -335,8 +335,8 @@ class CollectiveSum : public Rule {
     return Complete(key, tally, found.Take());
   }
 
-  // `replay` is the one that the verdict is about, if it is not the last one. If `since_narrow`,
-  // the verdict covers the steps from the first with narrow partial sums.
+  // `replay`: the replay of the verdict, if it is not the last one. `since_narrow`: the verdict
+  // begins at the first step with narrow partial sums.
   static v1::Verdict Complete(const Key& key, const ReductionStatistics& tally, v1::Verdict verdict,
                               const ReductionReplay* replay = nullptr, bool since_narrow = false) {
     const int64_t first = since_narrow ? tally.narrow_since() : tally.step_first;

@@ -123,7 +123,7 @@ class Contract : public Rule {
   }
 
  private:
-  // Shapes and dtypes choose the kernel.
+  // Contains the shapes and dtypes, because the library chooses the kernel by them.
   using Key = std::tuple<v1::Role, std::string, std::string, int, uint64_t, uint64_t, DType, DType,
                          DType, bool>;
   static constexpr size_t kMostReferences = 1 << 16;
@@ -200,8 +200,8 @@ class Contract : public Rule {
     return Changed(step, item, a, *held, least);
   }
 
-  // Returns the number of elements that the reference's closest model misses. Models that were not
-  // tried are run.
+  // Returns how many elements the closest model of the reference fails to reproduce. Runs models
+  // that the replay did not try.
   static int32_t LeastMissed(const MatmulAnalysis& a, const std::vector<MatmulModel>& models) {
     int32_t least = a.replay.needed;
     for (const MatmulModel& model : models) {

@@ -111,16 +111,16 @@ constexpr RuleInfo kInfo = {"precision/ema-stall",
 
 struct AverageCounts {
   size_t apart = 0;  // p != e
-  size_t able = 0;   // of `apart`: the rounded sum is another value
+  size_t able = 0;   // among `apart`: rounding the sum gives a value other than e
   size_t moved = 0;
-  size_t held = 0;    // unchanged, as rounding gives
+  size_t held = 0;    // unchanged, because the rounded sum is e
   size_t chance = 0;  // moved, although the rounded sum is e
   size_t non_finite = 0;
   double intended = 0;  // sum of |intended|
   double applied = 0;   // sum of the changes along the intended ones
   std::vector<size_t> listed;
 
-  // True if the applied change equals the intended one to within a half.
+  // True if the applied change is between a half and one and a half of the intended one.
   bool arrived() const { return applied > 0.5 * intended && applied < 1.5 * intended; }
 };
 

@@ -75,9 +75,9 @@ bool Byte(DType t) { return DTypeSize(t) == 1; }
 // Sampled elements with v = 0 after a step with g != 0.
 struct Bare {
   size_t elements = 0;
-  size_t reported = 0;      // elements that show the moments: g is finite and not zero
+  size_t reported = 0;      // elements in which g is finite and not zero
   size_t poisoned = 0;      // g is not finite
-  size_t finite_steps = 0;  // of `reported`: the intended change and the result are finite
+  size_t finite_steps = 0;  // elements with v = 0 whose intended change and result are finite
   size_t flushed = 0;       // v rounds to 0 although its root is above eps
   size_t worst = 0;         // index of the flushed element with the largest root
   double worst_root = 0;
@@ -99,7 +99,7 @@ Bare LookAtMoments(const UpdateCase& c, double beta2, double eps) {
     const double before = c.moment_before.empty() ? 0 : c.moment_before[i];
     if (!(before >= 0) || !std::isfinite(before)) continue;
     const double v = (1 - rest) * before + rest * g * g;
-    // Either rounding order. If a zero should have grown but did not, the step was skipped.
+    // Tests both orders of rounding. If v stayed 0 but neither order gives 0, the step was skipped.
     const bool rounds_away = RoundToFormat(v, c.moment_dtype) == 0 ||
                              (before == 0 && RoundToFormat(g * g, c.moment_dtype) == 0);
     if (!rounds_away || !(std::sqrt(v) > eps)) continue;
@@ -240,7 +240,7 @@ class EpsilonUnderflow : public ScalarRule {
     return details;
   }
 
-  HeldMoments held_;  // in checkpoints; empty between steps
+  HeldMoments held_;  // moments in checkpoints; empty between steps
 };
 
 }  // namespace

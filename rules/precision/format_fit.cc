@@ -162,8 +162,8 @@ std::optional<uint64_t> Rest(uint64_t whole, std::initializer_list<uint64_t> par
   return whole;
 }
 
-// Returns the number of finite non-zero elements that the fits are about. For a large tensor these
-// are the drawn tiles, and the exponents count the same ones.
+// Returns the number of finite non-zero elements that the fits count. In a large tensor, only
+// sampled tiles are counted, by the fits and by the exponents.
 std::optional<uint64_t> Values(const v1::TensorSummary& s) {
   const auto all = Rest(s.count(), {s.nan(), s.pos_inf(), s.neg_inf(), s.zero()});
   if (!all || s.exponents().empty()) return all;
@@ -232,7 +232,7 @@ class FormatFitRule : public Rule {
     }
     const v1::FormatFit* fit = FitOf(s, static_cast<v1::DType>(target), 0);
     if (fit == nullptr) {
-      // Every narrower format is measured; f32 and f64 hold what 16 bits and fewer hold.
+      // All narrower formats are measured, so a missing one is wider and can hold all values.
       const bool holds = DTypeSize(target) >= DTypeSize(dtype);
       if (holds) return Pass("the format can represent every value of the tensor's dtype", details);
       return Inconclusive("not-measured: the probe does not measure this format", details);
@@ -242,7 +242,7 @@ class FormatFitRule : public Rule {
     return Found(state, target, *fit, values, share, std::move(details));
   }
 
-  // Judges what the ranks pass to a collective in a wider dtype than the wire's.
+  // Judges the tensors that ranks pass to a collective in a wider dtype than the wire's.
   static std::optional<v1::Verdict> JudgeWire(const SiteStep& step) {
     CastMass mass;
     DType wire = DType::kUnspecified;

@@ -128,7 +128,8 @@ class GemmAccumulator : public Rule {
  public:
   explicit GemmAccumulator(const Options& /*options*/) {}
 
-  // A call alone gives this verdict. Errors are summed in the order of the steps.
+  // One call is enough for a verdict, so late calls are judged. Errors are summed in the order of
+  // steps.
   bool judges_late() const override { return true; }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
@@ -176,7 +177,7 @@ class GemmAccumulator : public Rule {
     return Pass(Matches(a.replay));
   }
 
-  // Uses the bound alone.
+  // Judges by the error bound alone, because no model reproduces the call.
   static v1::Verdict NotReplayed(const MatmulAnalysis& a) {
     if (a.looks_stochastic() && !a.c.stochastic) {
       return Inconclusive(
@@ -242,7 +243,7 @@ class GemmAccumulator : public Rule {
     return found.Take();
   }
 
-  // Returns the most bits that a member of the class keeps.
+  // Returns the largest number of bits that an accepted model keeps.
   static int KeptBits(const MatmulReplay& replay) {
     int most = 0;
     for (const MatmulModel& m : replay.accepted) {
@@ -282,13 +283,13 @@ class GemmAccumulator : public Rule {
     return found.Take();
   }
 
-  // Adds to one stream per rank, because ranks draw the same elements, and one call per step,
-  // because calls of a step share theirs.
+  // Adds the errors. Uses one stream per rank, because all ranks sample the same elements. Uses one
+  // call per step, because all calls of a step sample the same elements.
   void TakeErrors(const SiteStep& step,
                   const std::vector<std::shared_ptr<const MatmulAnalysis>>& all) {
     for (size_t i = 0; i < all.size(); ++i) {
       if (all[i] == nullptr || !all[i]->blocked.empty()) continue;
-      // If it is not a plain sum, it has no error as one.
+      // A scaled product is not a plain sum, so its error as one has no meaning.
       if (!all[i]->replay.explained() && all[i]->common_factor != 0) continue;
       const uint32_t rank = step.items[i].source->rank();
       Stream& s = StreamOf(step, rank);
@@ -318,7 +319,7 @@ class GemmAccumulator : public Rule {
                                     const std::vector<std::shared_ptr<const MatmulAnalysis>>& all) {
     for (size_t i = 0; i < all.size(); ++i) {
       if (all[i] == nullptr || !all[i]->blocked.empty()) continue;
-      // Other rules report cuts and splits.
+      // Other rules report truncated factors and split sums.
       if (all[i]->cuts() || all[i]->splits()) continue;
       const uint32_t rank = step.items[i].source->rank();
       Stream& s = StreamOf(step, rank);

@@ -75,7 +75,7 @@ constexpr RuleInfo kInfo = {"precision/loss-mean-of-means",
                             kPage,
                             {}};
 
-// ln of one over the probability of a coincidence.
+// Evidence that suffices: ln(1 / probability of a coincidence).
 const double kEnough = std::log(1e4);
 const double kMiss = 2 * kEnough;
 
@@ -92,7 +92,7 @@ struct Series {
   std::vector<Logged> loss, loss_sum, tokens;
   bool missing = false;  // some rank's value is missing
   bool open = false;     // some value was recorded
-  // Keeps the memory for the next step.
+  // Clears the series, but keeps their memory for the next step.
   void Close() {
     loss.clear();
     loss_sum.clear();
@@ -170,7 +170,7 @@ class LossMeanOfMeans : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // If a series has no loss, no sum or no tokens, it gives no result.
+  // Takes all rows if no prefix has all three series (loss, sum, tokens): they give no result.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     std::map<const Of*, std::set<int>> reported;
     for (const ScalarColumn& column : rows.columns) {
@@ -193,7 +193,7 @@ class LossMeanOfMeans : public ScalarRule {
     open_.clear();
   }
 
-  // Between steps open_ is empty; series_ and known_ are recomputed.
+  // open_ is empty between steps. series_ and known_ are recomputed after a restore.
   void Persist(Archive& archive) override {
     archive.Version(1);
     archive(history_);
@@ -245,17 +245,18 @@ class LossMeanOfMeans : public ScalarRule {
 
   // The evidence of one step on a coincidence.
   struct Outcome {
-    // ln of one over the probability that the mean of means was matched by chance.
+    // ln(1 / probability that the loss equals the mean of means by chance).
     double surprise = 0;
-    bool missed = false;  // some logged value was the mean over tokens, or neither
-    double logged = NAN;  // the matching value
+    bool missed = false;  // some logged value was the mean over tokens, or neither mean
+    double logged = NAN;  // the logged value that equals the mean of means
   };
   struct History {
     double surprise = 0;
     double logged = NAN;
     void Persist(Archive& a) { a(surprise, logged); }
 
-    // Adds the outcome. The same value again (one batch, evaluated in each step) adds nothing.
+    // Adds the outcome. If the value is the same as before (one batch, evaluated in each step),
+    // adds nothing.
     double Add(const Outcome& outcome) {
       if (outcome.missed) {
         surprise = std::max(surprise - kMiss, -3 * kMiss);
@@ -276,7 +277,7 @@ class LossMeanOfMeans : public ScalarRule {
       return Inconclusive("one-sum: only one rank logs a sum and a count");
     if (EqualCounts(units))
       return Inconclusive("equal-counts: with equal token counts both means are the same");
-    // Ranks may log one value each, or one for each micro-batch.
+    // A rank may log one value, or one for each micro-batch.
     std::optional<v1::Verdict> best;
     for (const Logged& logged : series.loss) {
       if (!std::isfinite(logged.value)) continue;

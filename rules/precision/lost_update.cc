@@ -110,16 +110,17 @@ constexpr RuleInfo kInfo = {"precision/lost-update",
                             kPage,
                             kOptions};
 
-constexpr double kExplained = 0.99;  // of the unchanged elements, by rounding
+constexpr double kExplained = 0.99;  // share of the unchanged elements that rounding explains
 constexpr size_t kFewSampled = 64;
-constexpr double kLittle = 0.1;  // of the change: what is applied is only an error
+// Share of the intended change; a smaller applied change is only rounding error.
+constexpr double kLittle = 0.1;
 constexpr double kDriftOfNote = 0.01, kDriftOfError = 1;
 
 // Sampled elements that were intended to move.
 struct Sampled {
   size_t intended = 0;
   size_t unchanged = 0;
-  size_t lost = 0;  // unchanged, as rounding gives
+  size_t lost = 0;  // unchanged, because rounding removes the change
   std::vector<size_t> listed;
 };
 

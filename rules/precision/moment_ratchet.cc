@@ -119,11 +119,11 @@ class MomentRatchet : public ScalarRule {
     courses_.Take(step);
   }
 
-  // Judges tensors that have too few such elements alone, together.
+  // Judges tensors together if each alone has too few moments that had to fall.
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     courses_.Close(step, out);
     pool_.JudgeEach(step, out, [this](const UpdatePool::Pooled& p) {
-      if (p.layers.size() < 2) return std::optional<v1::Verdict>();  // window_ has it
+      if (p.layers.size() < 2) return std::optional<v1::Verdict>();  // window_ has this tensor
       const v1::UpdateConfig& config = p.update.config();
       const Falling f = LookAtMoment(p.sample, LeastMoment(config, p.sample.moment_dtype));
       return f.all >= elements_ ? Weigh(config, p.sample, f, &p) : std::optional<v1::Verdict>();
@@ -298,7 +298,7 @@ class MomentRatchet : public ScalarRule {
   double share_;
   UpdateWindow window_;
   UpdatePool pool_;
-  MomentCourses courses_;  // moments in checkpoints
+  MomentCourses courses_;  // judges moments in checkpoints
 };
 
 }  // namespace

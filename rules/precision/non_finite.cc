@@ -99,7 +99,7 @@ class NonFinite : public ScalarRule {
   }
 
   const void* judges_apart() const override { return this; }
-  // Finite losses and norms only show that they are finite.
+  // Takes rows in which all losses and norms are finite: they need no further test.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     const bool scale = !rows.Of([](const SiteStep& any) { return IsLossScale(any.site); }).empty();
     const size_t taken = scale || rows.columns.empty() ? 0 : rows.Finite(first);
@@ -145,7 +145,8 @@ class NonFinite : public ScalarRule {
     for (auto& [key, group] : groups_) {
       if (group.pending) Emit(*std::exchange(group.pending, std::nullopt), false, out);
     }
-    if (found_ || observations_ == 0) return;  // scalars only: health/loss-non-finite
+    // The rule health/loss-non-finite judges runs with only scalars.
+    if (found_ || observations_ == 0) return;
     v1::Verdict verdict =
         values_ == 0 ? Inconclusive("no-values: the observations contain no values and no counts")
         : masks_     ? Inconclusive(
@@ -174,14 +175,15 @@ class NonFinite : public ScalarRule {
     std::optional<double> scale, scale_now;
     std::optional<NonFiniteSighting> pending;
     bool open = false;  // the last observed step was not clean
-    bool loss_lost = false,
-         loss_finite = false;           // in this step: a training loss is not finite, or is
+    // In this step, some training loss is not finite; some training loss is finite.
+    bool loss_lost = false, loss_finite = false;
     std::optional<int64_t> lost_since;  // first step of the current run of non-finite losses
     std::map<std::pair<std::string, std::string>, int64_t>
-        finite;                      // the last such step of each site
-    std::optional<int64_t> looked;   // the last step with values
+        finite;                      // the last step in which each site was finite
+    std::optional<int64_t> looked;   // the last step in which values were observed
     std::optional<int64_t> weights;  // the last step in which weights were observed, all finite
-    // Between steps the trace is empty, and so are scale_now, loss_lost and loss_finite.
+    // The trace, scale_now, loss_lost and loss_finite are empty between steps, so they are not
+    // stored.
     void Persist(Archive& a) { a(scale, pending, open, lost_since, finite, looked, weights); }
     std::optional<int64_t> FiniteAt(const std::string& layer, const std::string& op,
                                     int64_t before) const {
@@ -214,9 +216,9 @@ class NonFinite : public ScalarRule {
     Emit(s, scaled, out);
   }
 
-  // Judges one rank's late step alone, because what others observed was judged when it closed. It
-  // is not known whether a loss scale backed off because of it. So values that are intended to
-  // overflow are left to the ranks that reported in time.
+  // Judges one rank's late step alone, because the other ranks' evidence was judged when the step
+  // closed. It is not known whether the loss scale backed off in this step. So scaled gradients,
+  // which overflow by design, are judged only on ranks that reported in time.
   void LookAtLate(const LateStep& late, VerdictSink& out) {
     Group& group = groups_[{late.attempt, late.role}];
     LateMemory& memory = late_memory_[{late.attempt, late.role}];
@@ -252,7 +254,7 @@ class NonFinite : public ScalarRule {
         s.finite_step = std::max(s.finite_step, group.FiniteAt(first.layer, op, step));
       s.in_front = MomentText(trace.MomentsOf(first));
     } else if (first.after_loss() && s.ordered) {
-      // If no weight was ever observed, "Nothing was observed before it" is enough.
+      // If no weight was ever observed, the sentence "Nothing was observed before it" is enough.
       if (s.before || group.weights)
         s.in_front = InFrontText(trace.LookedInFront(first), group.weights);
     }
@@ -260,8 +262,8 @@ class NonFinite : public ScalarRule {
     return s;
   }
 
-  // Returns since when the loss is not finite. A loss is logged in every step, a tensor only in
-  // some.
+  // Returns a sentence with the step since which the loss is not finite. A loss is logged in every
+  // step, a tensor only in some.
   static std::string LossText(const Group& group, const Observation& first, int64_t step) {
     if (!group.lost_since || *group.lost_since > step) return "";
     if (*group.lost_since < step) {

@@ -86,7 +86,7 @@ constexpr size_t kKinds = static_cast<size_t>(RowKind::kSteps) + 1;
 
 struct RowCounts {
   std::array<size_t, kKinds> rows{};
-  // The row in excess with the largest distance relative to its bound.
+  // Among rows whose sum exceeds 1, the row with the largest excess relative to its bound.
   const ProbabilityRow* worst = nullptr;
 
   size_t of(RowKind kind) const { return rows[static_cast<size_t>(kind)]; }
@@ -104,7 +104,7 @@ RowCounts Count(const std::vector<ProbabilityRow>& rows) {
   return tally;
 }
 
-// Returns the innocent explanation of sums that are not one. If there is none, returns "".
+// Returns why sums may differ from 1 without a fault. If there is no such reason, returns "".
 std::string Explanation(const std::vector<ProbabilityRow>& rows, const RowCounts& tally) {
   if (tally.of(RowKind::kNoShare) > 0)
     return "not-shares: values are below zero or above one (scaled by dropout, or scores that are "

@@ -71,11 +71,11 @@ constexpr RuleInfo kInfo = {"precision/position-collision",
                             {}};
 
 struct Looked {
-  int64_t counted = 0;  // positions in counted stretches
+  int64_t counted = 0;  // number of positions in stretches that count up
   int64_t collided_rows = 0;
-  bool repeats = false;  // equal neighbours that no count explains
-  bool gave_up = false;  // too many counts explain the values
-  CountedStretch worst;  // the one with a collision and most positions per value
+  bool repeats = false;  // there are equal neighbours that no counting explains
+  bool gave_up = false;  // too many ways of counting explain the values
+  CountedStretch worst;  // the stretch with a collision that has most positions per value
   int64_t worst_row = -1;
 };
 
@@ -167,7 +167,8 @@ class PositionCollision : public ItemRule {
     }
     if (used != DType::kBF16 && used != DType::kF16)
       return Pass("inverse frequencies are kept in more than 16 bits", details);
-    // The ratio of neighbours is computed from all of them, so that rounding errors average out.
+    // The common ratio of neighbours is computed from all frequencies, so that rounding errors
+    // average out.
     double sum = 0, squares = 0, error = 0;
     for (size_t i = 1; i < f.size(); ++i) {
       sum += static_cast<double>(i) * std::log(f[i]);

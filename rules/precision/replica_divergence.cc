@@ -90,9 +90,9 @@ constexpr uint64_t kFewInformative = 64;
 // The history of one site's undeclared tensors.
 struct History {
   std::optional<Digest> equal;  // the last content on which all ranks agreed
-  bool lockstep = false;        // they agreed on two contents
+  bool lockstep = false;        // the ranks agreed on at least two different contents
   std::set<uint32_t> reported;  // odd ranks of the last reported divergence
-  int64_t step = 0;             // last step with it
+  int64_t step = 0;             // last step with this divergence
   void Persist(Archive& a) { a(equal, lockstep, reported, step); }
 };
 
@@ -103,9 +103,8 @@ bool MayBeCopies(const v1::TensorState& state) {
   return role.empty() || role == "weight" || role == "gradient";
 }
 
-// Returns true if copies almost agree. Experts that began as copies and were trained separately in
-// 16 bits also keep most of their elements one step later. A larger difference would be another
-// kind of finding.
+// Returns true if copies almost agree. One step after a start as copies, separately trained 16-bit
+// experts also agree in most elements. A larger difference would be another kind of finding.
 bool NearlyAgree(const std::optional<Difference>& d) {
   return d && d->informative >= kFewInformative &&
          64 * (d->informative - d->agree) <= d->informative;
@@ -117,7 +116,7 @@ class ReplicaDivergence : public ScalarRule {
     return CopyChecksums::Is(site) || PartedCopies::Is(site);
   }
 
-  // Reports every divergence once. Reports a pass or an unknown state only if nothing diverges.
+  // Reports every divergence once. Reports a pass or inconclusive only if nothing diverges.
   void Judge(const SiteStep& step, VerdictSink& out) override {
     if (PartedCopies::Is(step.site)) return parted_.Take(step);
     if (CopyChecksums::Is(step.site)) {
@@ -199,7 +198,7 @@ class ReplicaDivergence : public ScalarRule {
     }
     const std::string basis = Basis(copies, history, majority.has_value(), difference);
     if (basis.empty()) {
-      // If they diverged without a finding and are equal again, they are synchronised from time to
+      // If tensors differ without a finding and are equal later, they are synchronised from time to
       // time, by design.
       history.equal.reset();
       return Inconclusive(
@@ -271,7 +270,8 @@ class ReplicaDivergence : public ScalarRule {
         "that they come from one all-reduce");
   }
 
-  // Bounds the memory for names that occur only once (a group per step).
+  // Returns the history of a site. Bounds the memory, because names may occur only once (a new
+  // group per step).
   History& HistoryOf(const SiteStep& step, const Copies& copies) {
     constexpr size_t kMostHistories = size_t{1} << 18;
     if (histories_.size() >= kMostHistories) {
@@ -284,7 +284,7 @@ class ReplicaDivergence : public ScalarRule {
     return history;
   }
 
-  // Returns why the ranks are assumed to hold copies. If nothing shows it, returns "".
+  // Returns the reason to assume that the ranks hold copies. If there is none, returns "".
   static std::string Basis(const Copies& copies, const History& history, bool majority,
                            const std::optional<Difference>& difference) {
     if (!copies.replicas.empty()) return "declared";
@@ -382,7 +382,7 @@ class ReplicaDivergence : public ScalarRule {
   std::map<Key, History> histories_;
   CopyChecksums checksums_;
   PartedCopies parted_;
-  std::vector<v1::Verdict> explained_;  // of one call of Judge
+  std::vector<v1::Verdict> explained_;  // verdicts of one call of Judge
   // Odd ranks of the last divergence of reductions, by (attempt, role, layer, op, group).
   std::map<std::tuple<uint32_t, v1::Role, std::string, std::string, std::string>,
            std::set<uint32_t>>

@@ -119,7 +119,7 @@ bool HoldsBf16(const v1::Tensor& scores) {
 
 struct Precision {
   v1::DType dtype = v1::DTYPE_UNSPECIFIED;
-  bool rounded = false;  // f32 that holds bf16 values
+  bool rounded = false;  // the dtype is f32, but all values are bf16 numbers
   bool half() const { return rounded || dtype == v1::DTYPE_BF16 || dtype == v1::DTYPE_F16; }
   bool bf16() const { return rounded || dtype == v1::DTYPE_BF16; }
   std::string name() const {
@@ -141,7 +141,7 @@ Precision PrecisionOf(const v1::Routing& routing) {
 // Rows that are not padding.
 struct Rows {
   uint64_t finite = 0;
-  uint64_t tied = 0;  // of `finite`
+  uint64_t tied = 0;  // among `finite`: tokens with a tie
   uint64_t non_finite = 0;
 };
 
@@ -162,7 +162,7 @@ class RouterDtype : public Rule {
   explicit RouterDtype(const Options& options)
       : experts_(options.Integer("experts")), share_(options.Number("tied-share")) {}
 
-  // The order of the calls does not matter.
+  // Late calls are judged, because the order of calls does not matter.
   bool judges_late() const override { return true; }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
@@ -208,10 +208,10 @@ class RouterDtype : public Rule {
     int64_t step_first = 0;
     int64_t step_last = 0;
     std::set<uint32_t> ranks;
-    uint64_t tokens = 0;  // finite, not padding; of 16-bit calls since the last test
+    uint64_t tokens = 0;  // finite tokens without padding, in 16-bit calls since the last test
     uint64_t tied = 0;
     uint64_t seen = 0;        // such tokens over the whole run, for any dtype
-    uint64_t non_finite = 0;  // rows
+    uint64_t non_finite = 0;  // rows with a non-finite value
     uint64_t untrained_calls = 0;
     double share = 0;  // share of ties at the last test
     bool weighed = false;
@@ -227,7 +227,7 @@ class RouterDtype : public Rule {
   static void Take(const v1::Routing& routing, Layer& layer) {
     const Precision p = PrecisionOf(routing);
     const bool known = p.dtype != v1::DTYPE_UNSPECIFIED;
-    // The result of a sample of f32 also holds for the summaries between samples.
+    // The precision that a sample of f32 shows is also used for the summaries between samples.
     if (known && (layer.coarsest.dtype == v1::DTYPE_UNSPECIFIED || p.half())) layer.coarsest = p;
     layer.experts = std::max(layer.experts, static_cast<int64_t>(routing.config().experts()));
     const Rows rows = RowsOf(routing);
@@ -242,7 +242,7 @@ class RouterDtype : public Rule {
     layer.tied += rows.tied;
   }
 
-  // Tests the share since the last test. If there are few tokens, keeps collecting.
+  // Tests the share of ties since the last test. If there are too few tokens, continues to collect.
   void Weigh(const v1::Site& site, Layer& layer, VerdictSink& out) const {
     if (layer.tokens < kFewTokens) return;
     layer.weighed = true;

@@ -76,7 +76,7 @@ class SilentTf32 : public Rule {
     JudgeMatmuls(
         step,
         [](const Item&, const MatmulAnalysis& a) -> std::optional<v1::Verdict> {
-          if (!a.f32_factors()) return std::nullopt;  // factors of 16 bits cannot be cut
+          if (!a.f32_factors()) return std::nullopt;  // 16-bit factors have no bits to truncate
           return One(a);
         },
         out);

@@ -99,7 +99,7 @@ constexpr RuleInfo kInfo = {"precision/stale-gradient",
 
 constexpr uint64_t kFewSteps = 2;
 
-// The state of one parameter over its ranks' steps.
+// The state of one parameter, over all its ranks and steps.
 struct Parameter {
   struct Stale {
     uint64_t steps = 0;
@@ -108,9 +108,9 @@ struct Parameter {
     void Persist(Archive& a) { a(steps, step_first, step_last); }
   };
   std::map<uint32_t, Stale> stale;         // by rank
-  std::map<uint32_t, CarriedSum> carried;  // for the first ranks
+  std::map<uint32_t, CarriedSum> carried;  // kept for the first ranks only
   std::set<uint32_t> ranks;
-  uint64_t looked = 0;  // steps of ranks with a record
+  uint64_t looked = 0;  // number of (rank, step) pairs with a record
   uint64_t cleared = 0;
   uint64_t few = 0;
   uint64_t changed = 0;
@@ -206,7 +206,7 @@ class StaleGradient : public ScalarRule {
   }
 
   // Returns a sum that always continues across updates. If leftover gradients were observed
-  // directly, these decide, so returns nullptr.
+  // directly, they decide instead, so returns nullptr.
   static const CarriedSum* AlwaysCarried(const Parameter& parameter) {
     if (parameter.looked > 0) return nullptr;
     for (const auto& [rank, carried] : parameter.carried) {
@@ -238,7 +238,7 @@ class StaleGradient : public ScalarRule {
     return found.Take();
   }
 
-  // Begins the finding for both ways of observation.
+  // Builds the part of the finding that both ways of observation share.
   static FindingBuilder Begin(uint64_t steps, size_t non_zero) {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title(kInfo.title)

@@ -128,7 +128,7 @@ class Decoder {
     return joined_.items[i].evidence->reduction().sample();
   }
 
-  // A reduction to one rank, or a part of a scattered one, has its result on that rank only.
+  // A reduction to one rank, or a part of a scattered reduction, has its result only on that rank.
   absl::Status CheckRank(size_t i) {
     const v1::ReductionSample& sample = SampleOf(i);
     const std::string name = absl::StrCat("inputs of rank ", joined_.items[i].source->rank());
@@ -178,8 +178,8 @@ class Decoder {
     return absl::OkStatus();
   }
 
-  // Picks the columns to judge: all of them, or, if there are many, one in each of 4,096 equal
-  // stretches (fewer if there are many ranks), plus those whose output is not finite.
+  // Picks the columns to judge. If there are many, picks one in each of 4,096 equal stretches
+  // (fewer if there are many ranks), and all columns whose output is not finite.
   void Pick(const v1::Tensor& output) {
     const int64_t kMost = std::clamp<int64_t>(kMostHeld / c_.ranks, 256, 4096);
     constexpr int kMostNonFinite = 64;
@@ -284,8 +284,8 @@ class Decoder {
     if (call.wire_dtype() != v1::DTYPE_UNSPECIFIED && !c_.wire_declared)
       return Cannot("integer-wire: integer sums are exact");
     c_.wire_dtype = c_.wire_declared ? wire : c_.input_dtype;
-    // Above these limits a buffer fits no memory, and the numbers of its elements do not fit 64
-    // bits.
+    // Above these limits a buffer does not fit in any memory, and the numbers of its elements do
+    // not fit in 64 bits.
     if (c_.count > kMostCount)
       return Cannot(
           absl::StrCat("bad-count: expected at most ", kMostCount, " elements, found ", c_.count));
@@ -323,19 +323,19 @@ class Decoder {
     return absl::OkStatus();
   }
 
-  static constexpr int64_t kMostHeld = 1 << 24;  // values of the judged columns
+  static constexpr int64_t kMostHeld = 1 << 24;  // limit of values of the judged columns
   static constexpr uint64_t kMostCount = uint64_t{1} << 44;
   static constexpr uint32_t kMostChannels = 1 << 10;
 
   const JoinedReduction& joined_;
   const bool compressed_too_;
   ReductionCase c_;
-  int64_t recorded_ = 0;        // samples in the record
-  int64_t result_ = -1;         // the first item that has an output
-  size_t held_ = 0;             // items with an output
+  int64_t recorded_ = 0;        // number of samples in the record
+  int64_t result_ = -1;         // index of the first item that has an output
+  size_t held_ = 0;             // number of items with an output
   std::vector<int64_t> picks_;  // sample numbers that are judged
   std::map<std::string_view, size_t>
-      results_;  // number of ranks per result that differs from the first
+      results_;  // number of ranks for each result that differs from the first
   std::vector<std::string_view> bytes_of_others_;
 };
 

@@ -14,32 +14,35 @@
 
 namespace plumbline::analysis {
 
-// What is known of one call except its values.
+// Facts about one call, without its values.
 struct ReductionFrame {
   int ranks = 0;    // N
   int samples = 0;  // m
   DType input_dtype = DType::kUnspecified;
   DType output_dtype = DType::kUnspecified;
-  DType wire_dtype = DType::kUnspecified;  // as declared, else the dtype of the inputs
+  // Declared dtype; if none is declared, the dtype of the inputs.
+  DType wire_dtype = DType::kUnspecified;
   bool wire_declared = false;
   bool offsets_given = false;
-  uint64_t count = 0;  // elements of the buffer; 0 if not known
-  // If false, it is taken from m if the record seems to have the whole buffer.
+  uint64_t count = 0;  // number of elements of the buffer; 0 if not known
+  // If false, `count` is m if the record seems to have the whole buffer.
   bool count_given = false;
   v1::ReductionCall::Op op = v1::ReductionCall::OP_SUM;
   std::vector<uint32_t>
-      ring_order;  // N entries, or N per channel in sequence; empty if not declared
+      // N entries, or N entries per channel, one channel after another; empty if not declared.
+      ring_order;
   uint32_t channels = 0;
   uint64_t chunk = 0;
   std::string algorithm;
   std::string transport;
-  // Ranks whose output differs from the first one's (NaN equals NaN, zeros are equal), ascending.
+  // Ranks whose output differs from that of the first rank, ascending. NaN equals NaN, and +0
+  // equals -0.
   std::vector<uint32_t> differing_ranks;
-  int64_t first_difference = -1;  // index of the recorded sample
+  int64_t first_difference = -1;  // index of the recorded sample with the first difference
   std::vector<std::string> assumptions;
 
   bool average() const { return op == v1::ReductionCall::OP_AVG; }
-  // Returns the dtype whose one rounding cannot be avoided: the narrower of wire and output.
+  // Returns the narrower dtype of wire and output. At least one rounding to it is unavoidable.
   DType result_dtype() const;
 
   void Persist(Archive& a) {
@@ -54,7 +57,7 @@ struct ReductionCase : ReductionFrame {
   std::vector<double> inputs;     // [N,m], rows by group rank
   std::vector<double> output;     // [m], of output_rank, the first rank
   std::vector<uint64_t> offsets;  // [m]
-  // Results that differ from `output`, for the first ranks that have one.
+  // A result that differs from `output`, of the first rank that has it.
   struct Other {
     uint32_t rank = 0;
     std::vector<double> values;  // [m]
@@ -62,10 +65,10 @@ struct ReductionCase : ReductionFrame {
   uint32_t output_rank = 0;
   static constexpr size_t kMostOthers = 64;
   std::vector<Other> others;
-  // Index in `others` of the result of a strict majority of the ranks; -1 if no majority exists or
-  // has `output`.
+  // Index in `others` of the result that a strict majority of the ranks has. -1 if there is no
+  // majority, or if it has `output`.
   int majority = -1;
-  // True if a strict majority has `output`; false if only one result was recorded.
+  // True if a strict majority of the ranks has `output`. False if only one result was recorded.
   bool output_majority = false;
 
   double input(int rank, int sample) const {
@@ -80,7 +83,7 @@ bool IsCompression(std::string_view algorithm);
 
 // Decodes one call. If the call cannot be judged, returns FailedPrecondition with an inconclusive
 // reason ("short-id: sentence"): missing ranks (named), ranks that disagree, malformed tensors, no
-// samples. Compressed values are such a reason too, unless `compressed_too`.
+// samples. Compressed values are also such a reason, unless `compressed_too`.
 absl::StatusOr<ReductionCase> DecodeReduction(const JoinedReduction& joined,
                                               bool compressed_too = false);
 

@@ -1,5 +1,5 @@
 // One collective as its ranks observed it: joined over ranks, decoded, checked. The entry header of
-// this folder: code outside includes this header alone.
+// this folder: code outside includes only this header.
 #pragma once
 
 #include "analysis/collective/case/call.h"      // IWYU pragma: export

@@ -19,7 +19,7 @@ uint64_t Mixed(uint64_t z, uint64_t a, uint64_t b) {
 }
 
 void Take(double v, Key& key) {
-  const auto bits = std::bit_cast<uint64_t>(v == 0 ? 0.0 : v);  // zeros are equal
+  const auto bits = std::bit_cast<uint64_t>(v == 0 ? 0.0 : v);  // +0 equals -0
   key.first = Mixed(key.first ^ bits, 0xff51afd7ed558ccdull, 0xc4ceb9fe1a85ec53ull);
   key.second = Mixed(key.second + bits, 0xbf58476d1ce4e5b9ull, 0x94d049bb133111ebull) + 1;
 }

@@ -23,7 +23,7 @@ uint32_t SizeOf(const SiteStep& step, const JoinedReduction& joined) {
   return size;
 }
 
-// Returns true if ranks are numbered only by their place in the world: group_rank is 0 on all.
+// Returns true if ranks have only their numbers in the world: group_rank is 0 on all of them.
 bool NumberedByWorld(const JoinedReduction& joined) {
   if (joined.items.size() < 2) return false;
   return std::all_of(joined.items.begin(), joined.items.end(), [](const Item& item) {
@@ -38,7 +38,7 @@ std::string TwiceWords(const JoinedReduction& joined, uint32_t rank) {
 }
 
 // Finds the ranks that did not report, by group ranks, or by ranks of the world if group ranks are
-// not set. A stated size alone is no reason to list all numbers up to it.
+// not set. If only the size is stated, does not list all numbers up to it.
 void FindMissing(const SiteStep& step, bool by_world, JoinedReduction& joined) {
   std::set<uint32_t> seen;
   for (size_t i = 0; i < joined.items.size(); ++i) {
@@ -143,7 +143,7 @@ std::string OpWords(Call::Op op) {
   }
 }
 
-// Return what one rank declares of a quantity. If it declares nothing, return an empty string.
+// Return one rank's declaration of a property, or "" if it declares nothing.
 using Describe = std::string (*)(const v1::Reduction&);
 
 std::string DTypeWords(const v1::Reduction& r) {

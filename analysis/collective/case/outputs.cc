@@ -25,12 +25,12 @@ struct Row {
   const char* data = nullptr;
 };
 
-// All rows have one dtype, one length and the same elements.
+// Rows with the same dtype, the same length and the same elements.
 struct Rows {
   std::vector<Row> rows;
   DType dtype = DType::kUnspecified;
   int64_t count = 0;
-  const v1::ReductionSample* sample = nullptr;  // of the first rank
+  const v1::ReductionSample* sample = nullptr;  // sample of the first rank
 
   double Value(size_t row, int64_t i) const { return LoadDouble(rows[row].data, dtype, i); }
   size_t bytes() const { return static_cast<size_t>(count) * DTypeSize(dtype); }
@@ -62,7 +62,7 @@ std::optional<Rows> RowsOf(const JoinedReduction& joined) {
     const v1::Reduction& reduction = item.evidence->reduction();
     if (!reduction.has_sample()) continue;
     const v1::ReductionSample& sample = reduction.sample();
-    if (!sample.has_output()) continue;  // another rank has the output
+    if (!sample.has_output()) continue;  // only another rank has the output
     const v1::Tensor& output = sample.output();
     const auto dtype = static_cast<DType>(output.dtype());
     if (all.rows.empty()) {
@@ -79,8 +79,8 @@ std::optional<Rows> RowsOf(const JoinedReduction& joined) {
 }
 
 struct Comparison {
-  uint64_t non_zero = 0;  // not zero in the first row
-  uint64_t agree = 0;     // of these
+  uint64_t non_zero = 0;  // number of values that are not zero in the first row
+  uint64_t agree = 0;     // number of these that agree
   uint64_t differ = 0;
   int64_t first = -1;
 };

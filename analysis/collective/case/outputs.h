@@ -1,4 +1,4 @@
-// Compares the results of one collective's ranks: which ranks got equal values.
+// Compares the results of one collective's ranks, to find ranks with equal results.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace plumbline::analysis {
 
-// Ranks whose results differ although they belong to one reduction: half of at least 64 non-zero
-// values agree.
+// Ranks whose results differ, although they belong to one reduction, because at least half of at
+// least 64 non-zero values agree.
 struct OutputSplit {
   std::vector<uint32_t> ranks;  // all ranks that reported, ascending by group rank
   std::vector<uint32_t> odd;    // ranks with another result; all ranks if no majority exists
-  bool majority = false;        // a strict majority has one result
-  uint64_t compared = 0;        // values
-  uint64_t differ = 0;          // of these: those that differ between the two ranks below
-  uint64_t element = 0;         // the first that differs: index in the flattened buffer
+  bool majority = false;        // a strict majority of the ranks has the same result
+  uint64_t compared = 0;        // number of compared values
+  uint64_t differ = 0;          // number of these that differ between the two ranks below
+  uint64_t element = 0;         // index in the flattened buffer of the first value that differs
   uint32_t rank_a = 0, rank_b = 0;
   double value_a = 0, value_b = 0;
   // On every odd rank, half of the differences are large: at least four units in the last place
@@ -31,7 +31,7 @@ struct OutputSplit {
 
 // Returns nullopt if there are fewer than two results of one dtype, count and elements, or if the
 // results do not belong to one reduction (a reduce to one root, a scatter, averages that are
-// separate by design). NaN equals NaN, and zeros are equal.
+// separate by design). NaN equals NaN, and +0 equals -0.
 std::optional<OutputSplit> SplitOutputs(const JoinedReduction& joined);
 
 }  // namespace plumbline::analysis

@@ -53,8 +53,8 @@ struct Narrow<DType::kF32> {
   static float Cut(float v) { return v; }
 };
 
-// Returns a + b rounded toward zero in double: the nearest sum, moved back by one if it is beyond
-// the exact one.
+// Returns a + b in double, rounded toward zero. If the nearest double is beyond the exact sum,
+// returns its neighbour towards zero.
 double TruncatedSum(double a, double b) {
   const double s = a + b;
   const double bb = s - a;
@@ -128,7 +128,7 @@ double FlushSubnormal(double x, DType t) {
   return std::fabs(x) < PowerOfTwo(FormatOf(t).min_exponent) ? 0.0 : x;
 }
 
-// Returns the factor in the precision in which it is stored. If there is a division instead,
+// Returns the factor, in the precision in which it is stored. If the arithmetic divides instead,
 // returns 1.
 double FactorOf(const Arithmetic& a, int ranks) {
   const double reciprocal = 1.0 / ranks;

@@ -11,12 +11,14 @@
 
 namespace plumbline::analysis {
 
-// Rounding of each partial sum. kCut drops the low bits of the f32 sum (nearest), as a cast by
-// shifting does. It differs from kTowardZero only if f32 has rounded up to a value of the format.
+// Rounding of each partial sum. kCut drops the low bits of the f32 sum, which was rounded to
+// nearest, like a cast by shifting. It differs from kTowardZero only if f32 has rounded up to a
+// value of the format.
 enum class HopRounding : uint8_t { kNearest, kTowardZero, kCut };
 
-// Where an average divides. "Multiplied": by 1/N rounded to the wire's dtype. "Reciprocal": by 1/N
-// in f32, which looks like a division in 16-bit results.
+// The place and form of an average's division. "Multiplied": multiplies by 1/N, rounded to the
+// wire's dtype. "Reciprocal": multiplies by 1/N in f32, which looks like a division in 16-bit
+// results.
 enum class Averaging : uint8_t {
   kNone,
   kPreDivided,
@@ -27,25 +29,26 @@ enum class Averaging : uint8_t {
   kPostMultiplied,
 };
 
-// Where subnormals become zero: nowhere, in results, in inputs and results.
+// The values whose subnormals become zero: none, results, inputs and results.
 enum class Flush : uint8_t { kNone, kResults, kAll };
 
 struct Arithmetic {
-  DType wire = DType::kF32;     // inputs are rounded to it, and so is 1/N if it is a multiplier
+  // Inputs are rounded to it, and also 1/N if the arithmetic multiplies by it.
+  DType wire = DType::kF32;
   DType partial = DType::kF32;  // every partial sum is rounded to it
   HopRounding rounding = HopRounding::kNearest;
   Averaging averaging = Averaging::kNone;
   Flush flush = Flush::kNone;
-  // If the partial dtype is wider than the wire: whether scaled inputs are rounded to the wire
-  // before the sum, and whether the sum is rounded to it before a later division.
+  // Used if the partial dtype is wider than the wire. If true, scaled inputs are rounded to the
+  // wire before the sum, and the sum is rounded to it before a later division.
   bool through_wire = true;
-  DType store = DType::kF32;  // of the result
+  DType store = DType::kF32;  // dtype of the result
   RoundingMode store_rounding = RoundingMode::kNearestEven;
   // Ranks are first summed in groups of this number of neighbours, in `group_partial`, in ascending
   // order.
   int group = 1;
   DType group_partial = DType::kF32;
-  bool exact_only = false;  // used for the exact sum only
+  bool exact_only = false;  // used only for the exact sum
 
   void Persist(Archive& a) {
     a(wire, partial, rounding, averaging, flush, through_wire, store, store_rounding, group);
@@ -60,7 +63,8 @@ struct Arithmetic {
   bool post() const { return averaging != Averaging::kNone && !pre(); }
 };
 
-// Returns "nearest" or "toward-zero". If only the store rounds, returns that rounding.
+// Returns the name of the rounding: "nearest" or "toward-zero". If only the store rounds, it is the
+// rounding of the store.
 const char* RoundingName(const Arithmetic& a);
 // Returns "none", "pre-divided", "pre-multiplied", "post-divided" or "post-multiplied".
 const char* AveragingName(Averaging averaging);
@@ -73,14 +77,14 @@ using AddBlock = void (*)(T* acc, const T* x, int n);
 AddBlock<float> FloatAdder(DType partial, HopRounding rounding, bool flush);
 AddBlock<double> DoubleAdder(HopRounding rounding);  // f64
 
-// Returns one input as it enters the sum: rounded to the wire, flushed, scaled.
+// Returns one input in the form in which it enters the sum: rounded to the wire, flushed, scaled.
 double EnterSum(const Arithmetic& a, double x, int ranks);
 // Returns the result of a finished sum: scaled and stored.
 double LeaveSum(const Arithmetic& a, double sum, int ranks);
-// Returns true if LeaveSum changes nothing.
+// Returns true if LeaveSum does not change the sum.
 bool LeavesAsIs(const Arithmetic& a);
 
-// Returns x + y rounded as one hop rounds it. Slow; for simulations and tests.
+// Returns x + y, rounded like one hop. Slow; used in simulations and tests.
 double HopSum(const Arithmetic& a, double x, double y);
 
 }  // namespace plumbline::analysis

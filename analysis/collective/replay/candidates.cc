@@ -15,7 +15,8 @@ using Kind = SumShape::Kind;
 
 bool PowerOfTwoRanks(int ranks) { return std::has_single_bit(static_cast<unsigned>(ranks)); }
 
-// If the factor is exact, only one division before the sum and one after it differ.
+// If the factor is exact, all ways to divide before the sum are equal, and all ways to divide after
+// it.
 std::vector<Averaging> Averagings(const ReductionCase& c, DType wire) {
   if (!c.average()) return {Averaging::kNone};
   if (PowerOfTwoRanks(c.ranks)) return {Averaging::kPreDivided, Averaging::kPostDivided};
@@ -78,7 +79,7 @@ class ArithmeticList {
   }
 
  private:
-  // Each hop of a ring or tree rounds its partial sum to the wire's type.
+  // Adds arithmetics in which each hop of a ring or tree rounds its partial sum to the wire's type.
   void Hops(Arithmetic a) {
     a.partial = a.wire;
     for (const HopRounding rounding :
@@ -89,7 +90,7 @@ class ArithmeticList {
     }
   }
 
-  // Neighbouring ranks are summed first (a node), then the groups' sums.
+  // Adds arithmetics that first sum neighbouring ranks (of a node), then the sums of the groups.
   void Groups(Arithmetic a) {
     a.partial = a.wire;
     if (c_.ranks > kMostRingRows) return;
@@ -98,14 +99,16 @@ class ArithmeticList {
       a.group = group;
       a.group_partial = a.wire;
       list_.push_back(a);
-      // One sum of two rounds the same in f32 and then to the wire.
+      // For two addends, a sum in f32 that is then rounded to the wire equals a sum in the wire
+      // dtype.
       if (FormatOf(a.wire).precision >= 24 || group == 2) continue;
       a.group_partial = DType::kF32;
       list_.push_back(a);
     }
   }
 
-  // One accumulator wider than the wire, rounded once, when the result is stored.
+  // Adds arithmetics with one accumulator wider than the wire, which is rounded once, when the
+  // result is stored.
   void Wide(Arithmetic a) {
     if (a.wire == DType::kF64) {
       a.partial = DType::kF64;
@@ -134,7 +137,8 @@ class ArithmeticList {
   std::vector<Arithmetic> list_;
 };
 
-// The finalizer of SplitMix64. Hashes of expressions distinguish shapes that may give other bits.
+// The finalizer of SplitMix64. Used for hashes of expressions, which differ if shapes may give
+// different bits.
 uint64_t MixedTree(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
@@ -146,7 +150,7 @@ uint64_t SumHash(uint64_t x, uint64_t y) {
   return MixedTree(MixedTree(x + y) ^ MixedTree(x ^ y ^ 0x9e3779b97f4a7c15ull));
 }
 
-// The expression of one row: a rank, or the sum of a group of ranks.
+// Returns the hash of one row: a rank, or the sum of a group of ranks.
 uint64_t RowHash(const Arithmetic& a, int row) {
   const auto leaf = [](int rank) { return MixedTree(static_cast<uint64_t>(rank) + 1); };
   uint64_t hash = leaf(row * a.group);
@@ -155,7 +159,7 @@ uint64_t RowHash(const Arithmetic& a, int row) {
   return rounded ? MixedTree(~hash) : hash;
 }
 
-// Evaluates the tree's postfix code on hashes instead of values.
+// Evaluates the tree's postfix code with hashes instead of values.
 uint64_t TreeHash(const Arithmetic& a, const SumTree& tree) {
   std::vector<uint64_t> stack;
   for (const int32_t op : tree.code) {
@@ -170,8 +174,8 @@ uint64_t TreeHash(const Arithmetic& a, const SumTree& tree) {
   return stack.back();
 }
 
-// Returns true if the ring visits the ranks in ascending (direction > 0) or descending order from
-// 0.
+// Returns true if the ring visits the ranks from 0 on in ascending (direction > 0) or descending
+// order.
 bool IsNatural(const RingOrder& order, int direction) {
   const auto rows = static_cast<int32_t>(order.size());
   for (int32_t i = 0; i < rows; ++i) {
@@ -186,7 +190,7 @@ void PutRing(const SumShape& shape, const SumShapes& shapes, Parameters& p) {
   const RingOrder& order = shape.kind == Kind::kChannelRing
                                ? shapes.channel_orders[0]
                                : shapes.orders[static_cast<size_t>(shape.order)];
-  // The reverse of the natural order is the natural one, descending.
+  // The reverse of the natural order is the natural order with descending direction.
   const bool reversed = shapes.rows > 2 && IsNatural(order, -1);
   const int direction = reversed ? -shape.direction : shape.direction;
   p["start"] = absl::StrCat(order[static_cast<size_t>(shape.shift)]);
@@ -232,7 +236,7 @@ Parameters ParametersOf(const Arithmetic& a, const SumShape& shape, const SumSha
   p["flush"] = FlushName(a.flush);
   p["group"] = absl::StrCat(a.group);
   if (a.group > 2) p["group_dtype"] = DTypeName(a.group_partial);
-  if (a.wide() || a.exact_only) return p;  // the order hardly shows in the result
+  if (a.wide() || a.exact_only) return p;  // the order has nearly no effect on the result
   if (shape.kind == Kind::kRing || shape.kind == Kind::kChannelRing) PutRing(shape, shapes, p);
   if (shape.kind == Kind::kTree)
     p["variant"] = shapes.trees[static_cast<size_t>(shape.order)].variant;
@@ -258,7 +262,7 @@ uint64_t ExpressionAt(const Arithmetic& a, const SumShape& shape, const SumShape
     case Kind::kChannelRing:
       break;
   }
-  // A ring: the rows in the order in which the column's segment travels.
+  // For a ring, adds the rows in the order in which the column's segment travels.
   const SegmentMap* map = shape.map < 0 ? nullptr : &shapes.maps[static_cast<size_t>(shape.map)];
   const RingOrder* order = &shapes.orders[static_cast<size_t>(shape.order)];
   if (shape.kind == Kind::kChannelRing)
@@ -277,7 +281,8 @@ uint64_t ExpressionAt(const Arithmetic& a, const SumShape& shape, const SumShape
 
 bool MayMeetSubnormals(const ReductionCase& c, DType dtype, std::span<const int32_t> columns) {
   const FloatFormat f = FormatOf(dtype);
-  // Differences of larger values are zero or normal. A division by N needs log2 N bits more.
+  // Differences of larger values are zero or normal numbers. A division by N needs log2 N more
+  // bits.
   const int spare =
       f.precision + (c.average() ? std::bit_width(static_cast<unsigned>(c.ranks)) : 0);
   const double least = PowerOfTwo(std::min(f.min_exponent + spare, 1023));

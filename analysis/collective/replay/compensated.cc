@@ -12,7 +12,7 @@
 namespace plumbline::analysis {
 namespace {
 
-// A block of sums, each with the error that it has lost so far.
+// A block of sums, each with the error that was lost so far.
 template <typename T>
 class Block {
  public:

@@ -1,4 +1,4 @@
-// Names of reduction models.
+// Returns names of reduction models.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace plumbline::analysis {
 
-// Returns "bf16 ring starting at rank 3, descending", "fp32 accumulation, rounded once".
+// Returns a text such as "bf16 ring starting at rank 3, descending" or "fp32 accumulation, rounded
+// once".
 std::string ModelWords(const std::string& family, const Parameters& parameters);
 
 // Returns true for default values: no averaging, no flush, groups of one, one wire dtype.

@@ -7,8 +7,8 @@
 namespace plumbline::analysis {
 namespace {
 
-// Returns the number of an order of AllRingOrders, for a sequence from any start, in lexicographic
-// order.
+// Returns the number that the order of `sequence` has in AllRingOrders. The sequence may begin at
+// any row.
 size_t OrderNumber(const std::array<int32_t, kMostSearchedRows>& sequence, int rows, int* start) {
   const auto zero =
       static_cast<int>(std::find(sequence.begin(), sequence.begin() + rows, 0) - sequence.begin());
@@ -47,7 +47,7 @@ class ChainWalk {
     for (int32_t row = 0; row < rows; ++row) {
       if (used & (1u << row)) continue;
       sequence_[at] = row;
-      // The first two rows commute, so their sum is needed once.
+      // The first two rows commute, so their sum is computed only once.
       if (length == 1 && row < sequence_[0]) continue;
       std::copy_n(sums_[at - 1].begin(), n_, sums_[at].begin());
       values_.Add(sums_[at].data(), values_.Row(row, first_), n_);

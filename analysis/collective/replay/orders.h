@@ -1,4 +1,4 @@
-// Ring orders: the known ones, or all of them if there are few ranks.
+// Lists ring orders: the known ones, or all of them if there are few ranks.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,20 @@
 
 namespace plumbline::analysis {
 
-using RingOrder = std::vector<int32_t>;  // rows in the order in which a sum meets them
+using RingOrder = std::vector<int32_t>;  // rows in the order in which they are added
 
 inline constexpr int kMostSearchedRows = 8;
-// Rings with more rows are not tried: every start is a chain, so the work grows with the square.
+// Rings with more rows are not tried. Each start is a separate chain, so the work grows with the
+// square of the rows.
 inline constexpr int kMostRingRows = 2048;
 
 // Returns every cyclic order of `rows` <= 8 rows, each direction separately, beginning with row 0:
 // (rows - 1)! orders, lexicographic.
 std::vector<RingOrder> AllRingOrders(int rows);
 
-// For every order of AllRingOrders and every start, finds the samples of the block that a chain
-// from there explains: masks[order * rows + start]. Prefixes are shared: about e * rows! sums.
+// For every order of AllRingOrders and every start, sets masks[order * rows + start] to the samples
+// of the block that a chain from there explains. Chains with the same beginning share its sum, so
+// there are only about e * rows! sums.
 template <typename T>
 void AllChains(ReductionValues<T>& values, int first, int n, std::vector<SampleMask>& masks);
 

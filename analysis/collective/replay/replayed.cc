@@ -29,8 +29,8 @@ class CallReplay {
     out_.without_rings = c_.ranks > kMostRingRows;
     Count();
     Search([](const Arithmetic& a) { return a.flush == Flush::kNone; });
-    // Without subnormals only results that cancel can be flushed. Such arithmetics are tried only
-    // if all others fail.
+    // If there are no subnormals, flushing changes only results in which addends cancel. So tries
+    // such arithmetics only if all others fail.
     if (accepted_.empty() || HoldsSubnormals())
       Search([](const Arithmetic& a) { return a.flush != Flush::kNone; });
     RankRivals();
@@ -66,8 +66,8 @@ class CallReplay {
     return false;
   }
 
-  // Unknown orders are searched only if partial sums are narrow. Wide sums hardly depend on the
-  // order.
+  // Returns the shapes to try. Searches unknown orders only if partial sums are narrow, because
+  // wide sums nearly never depend on the order.
   const std::shared_ptr<const SumShapes>& ShapesOf(const Arithmetic& a) {
     const bool search = a.group == 1 && !a.wide();
     auto& shapes = shapes_[{c_.ranks / a.group, search}];
@@ -85,8 +85,8 @@ class CallReplay {
         static_cast<int32_t>(std::ceil(std::log(static_cast<double>(out_.candidates) * 1e6)));
   }
 
-  // If too many candidates of one arithmetic are equal, nothing can be claimed about their orders,
-  // so a part of them is enough.
+  // If too many candidates of one arithmetic are equal, no claim about their orders is possible, so
+  // keeps only a part of them.
   bool Thin(std::vector<MatchCounts>& tallies) {
     constexpr size_t kMost = 512;
     if (tallies.size() <= kMost) return false;
@@ -115,7 +115,7 @@ class CallReplay {
     append(rivals_, result.best);
   }
 
-  // Repeated samples may refute a candidate, but they count as one observation.
+  // Tests the repeated samples. They may refute a candidate, but count as one observation.
   void TakeRepeated(const Arithmetic& a, SearchResult& result) {
     if (samples_.repeated.empty() || result.accepted.empty()) return;
     std::vector<MatchCounts> further = result.accepted;
@@ -133,14 +133,14 @@ class CallReplay {
     result.accepted = std::move(kept);
   }
 
-  // Returns true for sums in the wire's own dtype, to nearest, rank by rank.
+  // Returns true for sums in the wire's dtype, rounded to nearest, rank by rank.
   static bool MayCompensate(const Arithmetic& a) {
     return !a.wide() && !a.exact_only && a.group == 1 && a.rounding == HopRounding::kNearest &&
            a.flush == Flush::kNone;
   }
 
-  // If nothing listed explains the samples and the best compensated sum is better than the
-  // runner-up, it becomes the runner-up.
+  // If no listed candidate explains the samples, and the best compensated sum is better than the
+  // runner-up, makes it the runner-up.
   void TryCompensated() {
     for (const Arithmetic& a : arithmetics_) {
       if (!MayCompensate(a)) continue;
@@ -153,7 +153,7 @@ class CallReplay {
     }
   }
 
-  // Tests the compensated rivals of a wide accumulation that divide at the same place.
+  // Tests compensated sums, the rivals of a wide accumulation, if they divide at the same place.
   void RuleOutCompensated() {
     std::set<std::pair<DType, Averaging>> accepted;
     for (const MatchCounts& t : accepted_)
@@ -178,7 +178,7 @@ class CallReplay {
     return ParametersOf(ArithmeticOf(t), t.shape, ShapesOf(t));
   }
 
-  // Returns what a member computes on the first samples. Equal expressions give equal texts.
+  // Returns a member's expressions for the first samples. Equal expressions give equal texts.
   std::string Expressions(const MatchCounts& t, bool with_flush = true) {
     constexpr size_t kCompared = 64;
     const Arithmetic& a = ArithmeticOf(t);
@@ -190,11 +190,11 @@ class CallReplay {
     return text;
   }
 
-  // Removes members whose sums are the same expressions as those of a preferred member: they are
-  // that candidate under another name. (Rings in the order of the rows stay, because then the start
-  // and direction cannot be distinguished.)
+  // Removes members whose expressions are equal to those of a preferred member, because they are
+  // the same candidate under another name. (Keeps rings in the order of the rows, because their
+  // start and direction then cannot be distinguished.)
   void DropAliases() {
-    constexpr size_t kMost = 256;  // number of members that are compared
+    constexpr size_t kMost = 256;  // limit of members that are compared
     std::set<std::string> seen;
     std::vector<MatchCounts> kept;
     size_t looked = 0;
@@ -231,8 +231,8 @@ class CallReplay {
     if (accepted_.empty() && !rivals_.empty()) SetRunnerUp("");
   }
 
-  // Sets the best of the rivals outside the kin; "" means all. Their shares so far are estimates,
-  // so the first few are counted in full.
+  // Sets the best rival outside of `kin` ("" means all). The shares of rivals are estimates so far,
+  // so counts the first few completely.
   void SetRunnerUp(const std::string& kin) {
     constexpr int kCounted = 4;
     int counted = 0;
@@ -302,8 +302,8 @@ class CallReplay {
     }
   }
 
-  // Returns true if it is the expression of an accepted member under another name that differs only
-  // in flushed subnormals.
+  // Returns true if `t` has the expressions of an accepted member under another name, and differs
+  // only in flushed subnormals.
   bool SameSums(const MatchCounts& t) {
     if (ArithmeticOf(t).flush == Flush::kNone) return false;
     constexpr size_t kMost = 256;
@@ -323,7 +323,7 @@ class CallReplay {
     for (const MatchCounts& t : rivals_) {
       if (t.missed >= out_.needed) continue;
       if (kin.count(KinOf(Family(t))) == 0 && !SameSums(t)) out_.class_proved = false;
-      // A rival of the same kin is not ruled out, so use the name that the two share.
+      // A rival of the same kin is not excluded, so uses the common name of both.
       if (kin.size() == 1 && *kin.begin() == "fp32" && Family(t) != out_.name) out_.name = "fp32";
       const Parameters p = Of(t);
       std::erase_if(out_.parameters, [&](const auto& entry) {
@@ -339,7 +339,7 @@ class CallReplay {
   std::map<std::pair<int, bool>, std::shared_ptr<const SumShapes>> shapes_;
   std::vector<MatchCounts> accepted_;
   std::vector<MatchCounts> rivals_;
-  std::vector<std::string> accepted_sums_;  // of the first of accepted_, without flushes
+  std::vector<std::string> accepted_sums_;  // of the first members of accepted_, without flushes
   DistinctSamples samples_;
   bool crowded_ = false;  // some candidates were left out
 };

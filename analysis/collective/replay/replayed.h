@@ -1,5 +1,5 @@
-// Finds the arithmetic of a result: replays every candidate on the samples, keeps those that
-// explain all of them, and decides whether that is a proof.
+// Finds the arithmetic of a result. Replays every candidate on the samples, keeps the candidates
+// that explain all samples, and decides whether that is a proof.
 #pragma once
 
 #include <cstdint>
@@ -20,47 +20,50 @@ namespace plumbline::analysis {
 // Proof: every candidate of another family differs from the output on k >= ln(C 10^6) distinct
 // samples, where C is the number of candidates (at least that of classes). An unlisted model that
 // differs from the accepted one on as many samples matches by chance with probability at most C
-// e^-k. A parameter (start, direction, rounding, ...) is claimed if all of the class share it and
-// every candidate with another value of it differs on as many samples. The claim is only "the only
-// match among the candidates": nothing is known about arithmetics that are not listed.
+// e^-k. A parameter (start, direction, rounding, ...) is claimed if all candidates of the class
+// have the same value, and every candidate with another value differs on as many samples. The claim
+// is only "the only match among the candidates": nothing is known about arithmetics that are not
+// listed.
 struct ReductionReplay {
   std::string name = "unexplained";  // a family, "indistinguishable" or "unexplained"
   bool proved = false;
-  // The same except for compensated sums in the wire's dtype: a wide accumulation, or one of those.
-  // On a share of about .2 / sqrt N (Kahan) or less (Neumaier: N 2^-p) of samples, their results
-  // differ from the exact sum, rounded once. So they seldom differ on k samples. Both are as
-  // accurate.
+  // Proved up to compensated sums: it is a wide accumulation, or a compensated sum in the wire's
+  // dtype. Results of the latter differ from the exact sum, rounded once, only on a share of about
+  // .2 / sqrt N (Kahan) or N 2^-p (Neumaier) of the samples. So they seldom differ on k samples.
+  // Both are equally accurate.
   bool class_proved = false;
-  Parameters parameters;  // claimed; empty values are left out
-  // Parameters that all members of the class share, claimed or not.
+  Parameters parameters;  // claimed parameters; empty values are left out
+  // Parameters that are equal in all members of the class, claimed or not.
   Parameters shared;
-  std::set<std::string> families;  // in the class
-  std::vector<int32_t> columns;    // judged samples: finite inputs
-  int32_t aside = 0;               // samples with a non-finite input
-  int32_t distinct = 0;            // of the columns; repeated ones add no information
+  std::set<std::string> families;  // families in the class
+  std::vector<int32_t> columns;    // judged samples, which have finite inputs
+  int32_t aside = 0;               // number of samples with a non-finite input
+  int32_t distinct = 0;            // number of distinct columns; repeated ones add no information
   int32_t matches = 0;
-  int32_t discriminating = 0;  // samples on which the closest other family differs
+  int32_t discriminating = 0;  // number of samples on which the closest other family differs
   int32_t needed = 0;          // k
   uint64_t candidates = 0;     // C
-  std::string runner_up;       // in words; empty if there is none
+  std::string runner_up;       // name of the closest other candidate; empty if there is none
   int32_t runner_up_matches = 0;
   std::string compensated;          // the closest compensated sum, if accumulation is wide
-  int32_t compensated_differs = 0;  // distinct samples on which that one differs
-  bool without_rings = false;       // too many ranks for rings and groups, so nothing is proved
+  int32_t compensated_differs = 0;  // number of distinct samples on which this sum differs
+  // There are too many ranks to try rings and groups, so nothing is proved.
+  bool without_rings = false;
   // True if every member rounds partial sums of more than two addends to 16 bits or fewer.
   bool narrow_partials = false;
 
-  // For simulations: one member, the first, and what it refers to. Not set if nothing is explained.
+  // For simulations: the first member of the class, and the data that it refers to. Not set if
+  // `explained` is false.
   bool explained = false;
   Arithmetic arithmetic;
   SumShape shape;
   std::shared_ptr<const SumShapes> shapes;
 
-  std::string Words() const;  // "bf16 ring starting at rank 3"
+  std::string Words() const;  // Returns a text such as "bf16 ring starting at rank 3".
   // Adds the keys of the contract: model {name, dtype, ...}, matches, samples, discriminating,
-  // runner_up, runner_up_matches; and needed, candidates, proved.
+  // runner_up, runner_up_matches. Also adds needed, candidates and proved.
   void AddDetails(google::protobuf::Struct& details) const;
-  // Stores all except the shapes, which belong to the call's values.
+  // Stores all members except the shapes, which belong to the call's values.
   void Persist(Archive& a) {
     a(name, proved, class_proved, parameters, shared, families, columns, aside, distinct, matches);
     a(discriminating, needed, candidates, runner_up, runner_up_matches, compensated);

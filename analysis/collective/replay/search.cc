@@ -19,7 +19,7 @@ SampleMask FirstBits(int n) { return n == 64 ? ~SampleMask{0} : (SampleMask{1} <
 
 bool GivenUp(const MatchCounts& t, int enough) { return t.missed >= enough; }
 
-// Keeps, of the abandoned candidates, the one that explained most in each class of shapes.
+// Keeps the abandoned candidate that explained most samples, for each class of shapes.
 class BestGivenUp {
  public:
   explicit BestGivenUp(const SumShapes& shapes) : shapes_(shapes) {}
@@ -56,7 +56,7 @@ class Search {
   Search(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes)
       : c_(c), a_(a), shapes_(shapes) {}
 
-  // Makes all shapes candidates.
+  // Starts with all shapes as candidates.
   void Start(int arithmetic) {
     MatchCounts fresh;
     fresh.arithmetic = arithmetic;
@@ -110,7 +110,7 @@ class Search {
     }
   }
 
-  // Counts samples that all candidates explain or miss alike.
+  // Adds samples that either all candidates explain, or none.
   void TakeAlike(int32_t tested, int32_t missed, int enough, BestGivenUp& best) {
     for (MatchCounts& t : alive_) {
       t.tested += tested;
@@ -154,8 +154,8 @@ class Search {
     });
   }
 
-  // Computes all rings by the chains from every start, or each by its own sums, whichever is less
-  // work.
+  // Computes all rings from the chains of every start, or each ring by its own sums, depending on
+  // the cost.
   void Block(int first, int n) {
     const auto rows = static_cast<double>(shapes_.rows);
     const auto rings =
@@ -226,7 +226,8 @@ class Search {
     return mask;
   }
 
-  // Returns the sums of one ring. Samples near a boundary may lie in either segment.
+  // Returns the samples that a ring explains. A sample near a boundary may belong to either
+  // segment.
   SampleMask Ring(const SumShape& shape, int first, int n) {
     std::array<int32_t, kBlockSamples> starts{};
     bool boundary = false;
@@ -260,7 +261,8 @@ class Search {
     return values_->Rings(orders, starts, shape.direction, first, n);
   }
 
-  // Numbers 2p and 2p+1: the first tree takes the first half, or the second.
+  // Pair p has the numbers 2p and 2p+1: its first tree takes the first half of the buffer, or the
+  // second half.
   SampleMask Pair(const SumShape& shape, int first, int n) {
     const TreePair& pair = shapes_.pairs[static_cast<size_t>(shape.order) / 2];
     const bool swapped = shape.order % 2 != 0;
@@ -306,8 +308,8 @@ SearchResult RunSearch(const ReductionCase& c, const Arithmetic& a, int arithmet
   exact.arithmetic = arithmetic;
   exact.shape.kind = Kind::kExact;
   bool exact_alive = ExactApplies(a);
-  // Test few columns first: most arithmetics fail there, and the other columns need not be
-  // prepared.
+  // Tests few columns first, because most arithmetics fail there, and the other columns then need
+  // no preparation.
   size_t length = 128;
   for (size_t first = 0; first < columns.size(); first += length, length = 1024) {
     const auto part = columns.subspan(first, std::min(length, columns.size() - first));

@@ -17,13 +17,13 @@ struct Place {
   int32_t channel = 0;
 };
 
-// Parts of equal length in sequence.
+// Returns the place if parts of equal length follow one another.
 Place EqualParts(uint64_t offset, uint64_t length) {
   return {offset / length, offset % length, length - offset % length, 0};
 }
 
-// A channel's elements go round the ring in loops of rows * chunk. The last loop's chunks are
-// shorter.
+// Returns the place if a channel's elements go round the ring in loops of rows * chunk. The chunks
+// of the last loop are shorter.
 Place Loops(uint64_t offset, uint64_t length, uint64_t chunk, uint64_t rows) {
   const uint64_t loop = rows * chunk;
   const uint64_t start = offset / loop * loop;

@@ -1,4 +1,4 @@
-// Maps from an element's offset in the buffer to its segment, which decides where a ring begins.
+// Maps the offset of an element in the buffer to its segment, which determines the start of a ring.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace plumbline::analysis {
 
-// One candidate map. Parallel to the case's samples.
+// One candidate map. Its lists have one entry per sample of the case.
 struct SegmentMap {
   std::string name;              // "count/N", "gloo", "chunks", "chunks, channels in turn", ...
   std::vector<int32_t> segment;  // [m], in [0, N)

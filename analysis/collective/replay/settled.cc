@@ -26,7 +26,7 @@ double ExactResult(const ReductionCase& c, const Arithmetic& a, int32_t column) 
   return sum.RoundTo(a.store, a.store_rounding, divides ? static_cast<uint32_t>(c.ranks) : 1);
 }
 
-// The two results between which every order's result lies. They differ if the order may matter.
+// The two results between which the result of every order is. They differ if the order may matter.
 struct Range {
   double low = 0;
   double high = 0;
@@ -43,7 +43,7 @@ Range ResultRange(const ReductionCase& c, const Arithmetic& a, int32_t column) {
     mass += std::fabs(x);
   }
   if (!(mass < partial.max_finite / 4)) return {-1, 1};
-  // 1.01 covers the denominator; the second term covers this function's own sum.
+  // 1.01 covers the denominator; the second term covers the rounding of this function's own sum.
   double error = 1.01 * n * mass * (PowerOfTwo(-partial.precision) + PowerOfTwo(-52));
   if (a.flush != Flush::kNone) error += n * PowerOfTwo(partial.min_exponent);
   return {LeaveSum(a, sum - error, c.ranks), LeaveSum(a, sum + error, c.ranks)};
@@ -72,7 +72,7 @@ Range UnroundedResult(const ReductionCase& c, const Arithmetic& a, int32_t colum
     if (x == 0) continue;
     lowest = std::min(lowest, LowestBit(x));
     mass += std::fabs(x);
-    // Also ensures that this sum is exact.
+    // The test also ensures that this sum is exact.
     if (!(mass <= std::ldexp(1, lowest + f.precision)) || !(mass <= f.max_finite)) return kOpen;
     sum += x;
   }

@@ -23,7 +23,7 @@ RingOrder Natural(int rows) {
   return order;
 }
 
-// Adds the orders from the metadata: one, or one per channel.
+// Adds the orders in the metadata: one order, or one per channel.
 void AddDeclaredOrders(const ReductionCase& c, SumShapes& shapes) {
   const auto rows = static_cast<size_t>(shapes.rows);
   for (size_t at = 0; at + rows <= c.ring_order.size(); at += rows) {

@@ -1,5 +1,4 @@
-// The orders of summation that are tried: rings, trees, pairs of trees, over ranks or groups of
-// them.
+// The orders of summation to try: rings, trees, pairs of trees, over ranks or groups of ranks.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +13,8 @@
 namespace plumbline::analysis {
 
 // The order of a candidate's sums. In a ring, the sum of segment g begins at position (step * g +
-// shift) mod rows of its order and continues in `direction`. Without a map it begins at `shift`
-// everywhere.
+// shift) mod rows of its order and continues in `direction`. If there is no map, it begins at
+// `shift` for all segments.
 struct SumShape {
   enum class Kind : uint8_t { kRing, kChannelRing, kTree, kTreePair, kExact };
   Kind kind = Kind::kRing;
@@ -27,19 +26,20 @@ struct SumShape {
   void Persist(Archive& a) { a(kind, direction, step, map, order, shift); }
 };
 
-// The orders that are tried, shared by the arithmetics with the same number of rows.
+// The orders to try, for all arithmetics with the same number of rows.
 struct SumShapes {
   int rows = 0;
   std::vector<RingOrder> orders;
-  // `orders` is AllRingOrders(rows), in which each direction is an order of its own.
+  // `orders` is AllRingOrders(rows), in which each direction is a separate order.
   bool all_orders = false;
   std::vector<RingOrder> channel_orders;  // one order per channel, from metadata
   std::vector<SegmentMap> maps;
   std::vector<NamedTree> trees;
-  std::vector<TreePair> pairs;      // each half of the buffer takes one; only with `halves`
+  // Each half of the buffer uses one tree of a pair; only with `halves`.
+  std::vector<TreePair> pairs;
   std::vector<int8_t> second_half;  // [m]: 0 first, 1 second, 2 within 2 rows of the middle
 
-  uint64_t candidates() const;  // rings and trees, without the exact sum
+  uint64_t candidates() const;  // Returns the number of rings and trees, without the exact sum.
 };
 SumShapes MakeShapes(const ReductionCase& c, int rows, bool search_orders);
 

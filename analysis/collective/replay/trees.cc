@@ -36,7 +36,7 @@ std::vector<Part> Leaves(int rows) {
   return parts;
 }
 
-// Nearest first: value r adds value r + distance, distances 1, 2, 4, ...
+// Adds nearest values first: value r adds value r + distance, with distances 1, 2, 4, ...
 Part Binomial(int rows) {
   std::vector<Part> parts = Leaves(rows);
   for (int distance = 1; distance < rows; distance *= 2) {
@@ -48,14 +48,14 @@ Part Binomial(int rows) {
   return parts[0];
 }
 
-// Contiguous halves; an odd row goes to the first or the second half.
+// Adds the sums of contiguous halves. An odd row belongs to the first or the second half.
 Part Halves(int first, int last, bool larger_first) {
   if (last - first == 1) return Leaf(first);
   const int middle = first + (last - first + (larger_first ? 1 : 0)) / 2;
   return Sum(Halves(first, middle, larger_first), Halves(middle, last, larger_first));
 }
 
-// Farthest first, over a power of two of parts.
+// Adds farthest values first. The number of parts is a power of two.
 Part Halving(std::vector<Part> parts) {
   for (size_t n = parts.size() / 2; n >= 1; n /= 2) {
     for (size_t i = 0; i < n; ++i) parts[i] = Sum(parts[i], parts[i + n]);
@@ -65,7 +65,7 @@ Part Halving(std::vector<Part> parts) {
   return parts[0];
 }
 
-// Nearest first, over a power of two of parts.
+// Adds nearest values first. The number of parts is a power of two.
 Part Doubling(std::vector<Part> parts) {
   while (parts.size() > 1) {
     for (size_t i = 0; 2 * i + 1 < parts.size(); ++i)
@@ -77,7 +77,7 @@ Part Doubling(std::vector<Part> parts) {
 
 enum class Fold { kNeighbours, kEnd };
 
-// Rows beyond the power of two are first added to others.
+// Adds the rows beyond the power of two to other rows first.
 std::vector<Part> Folded(int rows, Fold fold) {
   const auto power = static_cast<int>(std::bit_floor(static_cast<unsigned>(rows)));
   const int rest = rows - power;
@@ -92,8 +92,8 @@ std::vector<Part> Folded(int rows, Fold fold) {
   return parts;
 }
 
-// Blocks of decreasing powers of two, each halved separately; smaller blocks are added to larger
-// ones.
+// Divides the rows into blocks of decreasing powers of two. Halves each separately, and adds
+// smaller blocks to larger ones.
 Part BinaryBlocks(int rows) {
   std::vector<Part> blocks;
   int first = 0;
@@ -110,7 +110,7 @@ Part BinaryBlocks(int rows) {
   return sum;
 }
 
-// A node's children in the in-order binary tree over [0, rows) whose root is 0.
+// The children of a node in the in-order binary tree over [0, rows) with root 0.
 struct Children {
   int first = -1;
   int second = -1;
@@ -136,7 +136,8 @@ Children ChildrenOf(int node, int rows) {
 
 enum class NodeOrder { kOwnFirst, kOwnFirstSwapped, kChildrenFirst };
 
-// The row of tree node `node`: unchanged, mirrored (even counts) or shifted by one (odd counts).
+// Maps a node of the tree to its row: unchanged, mirrored (even counts) or shifted by one (odd
+// counts).
 struct Relabel {
   int rows = 0;
   bool second = false;

@@ -1,4 +1,4 @@
-// Summation trees that collectives use, as small programs over rows (ranks, or groups of them).
+// Summation trees that collectives use, as small programs over rows (ranks, or groups of ranks).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace plumbline::analysis {
 struct SumTree {
   static constexpr int32_t kAdd = -1;
   std::vector<int32_t> code;
-  int depth = 0;  // most values held at a time
+  int depth = 0;  // largest number of values on the stack
 
   int rows() const { return static_cast<int>((code.size() + 1) / 2); }
 };
@@ -30,12 +30,13 @@ struct NamedTree {
 //   Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009) with a
 //   node's own value first or last and its children in either order;
 // - "halving": farthest first (Rabenseifner's recursive halving). Rows beyond a power of two are
-//   first folded in, from neighbours or from the end, or form blocks of their own (Thakur et al.,
+// first folded in, from neighbours or from the end, or form separate blocks (Thakur et al.,
 //   "Optimization of collective communication operations in MPICH", 2005).
 std::vector<NamedTree> CandidateTrees(int rows);
 
-// The two complementary binary trees alone, in CandidateTrees' order of variants: first, second. A
-// collective gives each half of the elements. If rows < 3, returns none.
+// A pair of complementary binary trees. In a collective, each tree of a pair sums half of the
+// elements. DoubleBinaryTrees returns the pairs, in the order of variants in CandidateTrees: first,
+// second. If rows < 3, it returns none.
 struct TreePair {
   std::string variant;
   SumTree first;

@@ -126,7 +126,7 @@ SampleMask ReductionValues<T>::Rings(const std::vector<std::span<const int32_t>>
 template <typename T>
 SampleMask ReductionValues<T>::Tree(const SumTree& tree, int first, int n) {
   stack_.resize(static_cast<size_t>(tree.depth) * kBlockSamples);
-  T* top = stack_.data();  // the first free slot
+  T* top = stack_.data();  // first free slot
   for (const int32_t op : tree.code) {
     if (op == SumTree::kAdd) {
       top -= kBlockSamples;

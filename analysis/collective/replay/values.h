@@ -12,12 +12,12 @@
 
 namespace plumbline::analysis {
 
-// Maximum number of samples per block: one bit each.
+// Maximum number of samples per block, which have one bit each in a mask.
 inline constexpr int kBlockSamples = 64;
 using SampleMask = uint64_t;
 
-// T is float for partial sums up to f32, double for f64. Borrows nothing. Not thread-safe (scratch
-// memory).
+// T is float for partial sums up to f32, double for f64. Keeps no reference to the case. Not
+// thread-safe, because it has scratch memory.
 template <typename T>
 class ReductionValues {
  public:
@@ -40,7 +40,7 @@ class ReductionValues {
                    int direction, int first, int n);
   SampleMask Tree(const SumTree& tree, int first, int n);
 
-  // For searches that share prefixes: acc = row, acc += row, and the comparison.
+  // For searches in which sums have common prefixes: acc = row, acc += row, and the comparison.
   const T* Row(int row, int first) const { return &x_[Index(row, first)]; }
   void Add(T* acc, const T* x, int n) const { add_(acc, x, n); }
   SampleMask Compare(const T* acc, int first, int n) const;
@@ -60,7 +60,7 @@ class ReductionValues {
   AddBlock<T> add_;
   std::vector<T> x_;       // [rows, samples]
   std::vector<double> y_;  // [samples]
-  std::vector<T> stack_;   // of trees
+  std::vector<T> stack_;   // stack for trees
 };
 
 extern template class ReductionValues<float>;

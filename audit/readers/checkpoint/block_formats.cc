@@ -8,8 +8,8 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr int64_t kMostOfGroup = int64_t{1} << 20;  // elements
-constexpr int64_t kTile = 128;                      // rows of the largest block
+constexpr int64_t kMostOfGroup = int64_t{1} << 20;  // limit of elements per group
+constexpr int64_t kTile = 128;                      // number of rows in the largest block
 
 void Add(const v1::BlockScaleFit& from, v1::BlockScaleFit* to) {
   to->set_blocks(to->blocks() + from.blocks());

@@ -9,9 +9,9 @@
 
 namespace plumbline::audit {
 
-// Adds block_fits to `out`. The tensor is measured in groups of whole rows that fit in memory
-// (kernels/evidence/block_fit.h); for NVFP4, the tensor's own scale is then that of the group. If a
-// row has more than 2^20 elements, adds none.
+// Adds block_fits to `out`. Measures groups of whole rows that fit in memory
+// (kernels/evidence/block_fit.h). For NVFP4, each group then has its own tensor scale. If a row has
+// more than 2^20 elements, adds nothing.
 absl::Status MeasureBlocks(const InputFile& file, const StoredTensor& tensor, TensorScan* scan,
                            v1::TensorState* out);
 

@@ -15,7 +15,7 @@ namespace plumbline::audit {
 enum class Part {
   kModel,
   kAverage,    // a moving average of the weights
-  kOptimizer,  // state of a parameter (moments), or of no parameter
+  kOptimizer,  // optimizer state: of a parameter (moments), or of no single parameter
   kOther,
 };
 
@@ -25,9 +25,9 @@ struct NamedTensor {
   // For kOptimizer: the key of its parameter in the optimizer's state. For kAverage: its index in a
   // list.
   std::optional<int64_t> parameter;
-  std::string parameter_name;  // if the state's keys are names
+  std::string parameter_name;  // set if the keys of the state are names
   StoredTensor place;
-  uint32_t value = UINT32_MAX;  // for a file of torch.save: its id in the pickle
+  uint32_t value = UINT32_MAX;  // in a file of torch.save: its id in the pickle
 };
 
 // One entry of an optimizer's param_groups.
@@ -36,15 +36,15 @@ struct ParameterGroup {
   bool rated = false;
   std::optional<double> beta1, beta2, epsilon;
   std::vector<int64_t> parameters;  // keys of the state
-  std::vector<std::string> names;   // if the state's keys are names
+  std::vector<std::string> names;   // set if the keys of the state are names
 };
 
 struct CheckpointContents {
   std::vector<NamedTensor> tensors;  // in the order of the file
-  bool ordered = false;              // true if that is the order of the model's parameters
+  bool ordered = false;              // true if `tensors` is in the order of the model's parameters
   std::vector<ParameterGroup> groups;
   std::optional<int64_t> step;
-  std::optional<double> optimizer_step;  // the largest of all parameters
+  std::optional<double> optimizer_step;  // the largest step count of all parameters
   std::optional<double> scheduler_step;
 };
 
@@ -54,9 +54,10 @@ struct FileFindings {
   std::vector<std::string> notes;
 };
 
-// Reads a file. Returns the problem that ends the reading, or nothing. Problems of single tensors
-// go to `findings`, and these tensors are left out. Legacy forms of torch.save are refused with an
-// explanation. `path` is the file's: a part of a distributed checkpoint needs the index next to it.
+// Reads a file. Returns the problem that ends the reading, or nothing. Adds problems of single
+// tensors to `findings`, and leaves these tensors out. Refuses legacy forms of torch.save with an
+// explanation. `path` is the file's path: a part of a distributed checkpoint needs the index next
+// to it.
 std::optional<Problem> ReadContents(const std::string& path, const InputFile& file,
                                     CheckpointContents* contents, FileFindings* findings);
 

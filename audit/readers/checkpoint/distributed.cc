@@ -34,7 +34,7 @@ bool IsIndexRecord(std::string_view callee) {
          std::end(kRecords);
 }
 
-// Walks the index's pickle: which file holds which name, at which bytes.
+// Walks the index's pickle. Finds the file and the bytes of each name.
 class IndexWalk {
  public:
   IndexWalk(const PickleTree& tree, DistributedIndex* index, FileFindings* findings)
@@ -101,10 +101,10 @@ class IndexWalk {
     return std::nullopt;
   }
 
-  // Reports the calls in the pickle. None is executed.
+  // Reports the calls in the pickle. Executes none of them.
   void ReportCalls() {
     struct Seen {
-      uint64_t count = 0, byte = 0;  // of the first one
+      uint64_t count = 0, byte = 0;  // byte: offset of the first call
       bool data = true;
     };
     std::map<std::string, Seen> others;
@@ -160,7 +160,7 @@ NamedTensor NameOf(const std::string& name, bool parts_named) {
   return out;
 }
 
-// Reads a value that is not a tensor: a step count, if its name is that of a step.
+// Reads a value that is not a tensor. If its name is that of a step, it is a step count.
 void TakeBytes(const DistributedEntry& entry, const TorchFile& torch,
                CheckpointContents* contents) {
   const std::optional<double> value = torch.Number(torch.tree().root());
@@ -178,7 +178,7 @@ void TakeBytes(const DistributedEntry& entry, const TorchFile& torch,
     contents->step = static_cast<int64_t>(*value);
 }
 
-// Returns the index next to a part. The last one is cached, because the parts of a folder are read
+// Returns the index next to a part. Caches the last index, because the parts of a folder are read
 // in sequence.
 std::shared_ptr<const DistributedIndex> IndexNextTo(const std::string& part,
                                                     std::optional<Problem>* problem) {
@@ -196,10 +196,10 @@ std::shared_ptr<const DistributedIndex> IndexNextTo(const std::string& part,
     return nullptr;
   }
   if (known != nullptr && known_path == path.string() && known_time == time) return known;
-  // Problems of the index are reported where it is an input itself.
+  // Problems of the index are reported when the index itself is read as an input.
   absl::StatusOr<InputFile> opened = InputFile::Open(path.string());
   auto index = std::make_shared<DistributedIndex>();
-  FileFindings reported;  // reported for the index itself
+  FileFindings reported;  // not used: these findings are reported with the index itself
   if (!opened.ok()) {
     *problem = Problem{0, std::string(opened.status().message())};
     return nullptr;
@@ -267,7 +267,7 @@ std::optional<Problem> ReadDistributedContents(const std::string& path, const In
     return Problem{0, "expected entries that do not overlap, found " + std::to_string(bytes) +
                           " bytes of them in a file of " + std::to_string(file.size())};
   }
-  // Each entry is a small file. A damaged entry does not lose the others.
+  // Each entry is a small file. If one is damaged, the others are still read.
   for (const DistributedEntry& entry : entries->second) {
     std::unique_ptr<TorchFile> torch;
     if (auto wrong = TorchFile::OpenPart(file, entry.offset, entry.length, &torch)) {

@@ -1,5 +1,5 @@
 // Reads PyTorch's distributed checkpoints: a pickle with the place of each tensor (.metadata), and
-// files of tensors, each as torch.save writes one (__0_0.distcp).
+// files (__0_0.distcp) that contain tensors in the form of torch.save.
 #pragma once
 
 #include <cstdint>
@@ -28,23 +28,24 @@ struct DistributedEntry {
 struct DistributedIndex {
   std::map<std::string, std::vector<DistributedEntry>> files;  // by file name, in the folder of the
                                                                // index
-  bool parts_named = false;  // names begin with "model.", "optimizer." and the like
+  bool parts_named = false;  // true if names begin with "model.", "optimizer." and the like
 };
 
 bool IsDistributedIndex(std::string_view path, std::string_view head);
 bool IsDistributedPart(std::string_view path);
 
-// Reads an index. Returns the problem, or nothing and a whole index. The records that torch writes
-// are known; any other call is added to `findings`, as for a torch file.
+// Reads an index. Returns the problem, or nothing and a whole index. Knows the records that torch
+// writes. Adds any other call to `findings`, as for a torch file.
 std::optional<Problem> ReadDistributedIndex(const InputFile& file, DistributedIndex* index,
                                             FileFindings* findings);
 
-// Reads what one part holds, using the index next to it. The index of the last folder is cached.
+// Reads the content of one part, using the index next to it. Caches the index of the last folder.
 std::optional<Problem> ReadDistributedContents(const std::string& path, const InputFile& file,
                                                CheckpointContents* contents,
                                                FileFindings* findings);
 
-// Opens each entry of a part that is not a tensor. Returns why some are missing; "" if none is.
+// Opens each entry of a part that is not a tensor. If some are missing, returns the reason, else
+// "".
 std::string OpenDistributedValues(
     const std::string& path, const InputFile& file,
     const std::function<void(const std::string& name, std::unique_ptr<TorchFile>)>& take);

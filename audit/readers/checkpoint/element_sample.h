@@ -1,5 +1,6 @@
-// Keeps a sample of a tensor's elements while its bytes are read. The sample is the same in each
-// checkpoint, and for a weight, its moments and its average, so that they can be compared.
+// Keeps a sample of a tensor's elements while its bytes are read. The sampled places are the same
+// in each checkpoint, and for a weight, its moments and its average, so that values can be
+// compared.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,7 @@ class ElementSample {
  public:
   // `tensor` has a supported dtype; `indices` are ascending.
   ElementSample(const StoredTensor& tensor, std::shared_ptr<const std::vector<uint64_t>> indices);
-  // Adds the next bytes of its elements in C order; whole elements only.
+  // Adds the next bytes of the tensor, which are whole elements in C order.
   void Add(const std::byte* data, size_t size);
   // Stores the sampled values and their ascending indices in C order.
   void Fill(v1::TensorSample* out) const;

@@ -1,4 +1,4 @@
-// The index of a sharded checkpoint (*.index.json): which file holds which tensor.
+// The index of a sharded checkpoint (*.index.json). It has the file of each tensor.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,14 @@
 namespace plumbline::audit {
 
 struct ShardIndex {
-  std::map<std::string, std::string> files;  // by tensor: a file name in the folder of the index
+  // Tensor -> name of its file, in the folder of the index.
+  std::map<std::string, std::string> files;
   std::set<std::string> shards;
   std::optional<uint64_t> total_size;  // bytes of all tensors, as the index states
 };
 
-// Reads an index. Returns the problem, or nothing and a complete index: a JSON object whose
-// weight_map has each tensor once and names files of its own folder.
+// Reads an index. If there is a problem, returns it. Otherwise fills `index`: a JSON object whose
+// weight_map has each tensor once and names only files of its own folder.
 std::optional<Problem> ReadShardIndex(const InputFile& file, ShardIndex* index);
 
 // The content of one shard.
@@ -29,9 +30,10 @@ struct ShardTensors {
   std::vector<std::pair<std::string, uint64_t>> tensors;  // name, bytes
 };
 
-// Compares the index with the shards that could be read: a tensor in two shards, in another shard
-// than stated, or in none. `missing`: shards that do not exist. If all tensors exist but the index
-// states other bytes, sets `note` (writers count tied weights twice, or in another dtype).
+// Compares the index with the shards that could be read. Returns a problem for each tensor that is
+// in two shards, in another shard than stated, or in none. `missing`: shards that do not exist. If
+// all tensors exist but the index states another total size, sets `note` (writers may count tied
+// weights twice, or in another dtype).
 std::vector<Problem> CheckShards(const ShardIndex& index, const std::vector<ShardTensors>& shards,
                                  const std::set<std::string>& missing, std::string* note);
 

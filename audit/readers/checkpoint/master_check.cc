@@ -8,7 +8,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr uint64_t kMasterPiece = uint64_t{1} << 18;  // elements
+constexpr uint64_t kMasterPiece = uint64_t{1} << 18;  // elements per piece
 
 void CompareOne(uint64_t at, DType dtype, uint16_t code, float master, MasterCheck* out) {
   const bool bf16 = dtype == DType::kBF16;
@@ -22,7 +22,7 @@ void CompareOne(uint64_t at, DType dtype, uint16_t code, float master, MasterChe
     out->master = master;
   }
   const double apart = std::fabs(static_cast<double>(weight) - static_cast<double>(master));
-  // Written so that NaN counts as beyond: no rounding of a number gives NaN.
+  // A NaN also counts as `beyond`, because no rounding of a number gives NaN.
   if (!(apart < UlpOf(master, dtype))) ++out->beyond;
 }
 

@@ -12,10 +12,12 @@ namespace plumbline::audit {
 
 struct MasterCheck {
   uint64_t compared = 0;
-  uint64_t differ = 0;  // differ from the master rounded to nearest even; zeros of both signs are
-                        // equal, and so are NaNs
-  uint64_t beyond = 0;  // of these, those that differ from both roundings (up and down)
-  uint64_t first = 0;   // index in C order of the first difference, and its values
+  // Elements that differ from the master rounded to nearest even; +0 equals -0, and all NaNs are
+  // equal.
+  uint64_t differ = 0;
+  // Those of them that differ from the master rounded up and from it rounded down.
+  uint64_t beyond = 0;
+  uint64_t first = 0;  // index in C order of the first difference, and its values
   double weight = 0;
   double master = 0;
 };

@@ -8,7 +8,7 @@
 namespace plumbline::audit {
 namespace {
 
-// Returns true for tensors that rules compare from one checkpoint to the next.
+// Returns true for tensors that rules compare between consecutive checkpoints.
 bool IsSampled(const SitedTensor& tensor) {
   return IsFloating(tensor.place.dtype) && (tensor.op == "weight" || tensor.op == "average" ||
                                             tensor.op == "exp_avg" || tensor.op == "exp_avg_sq");
@@ -54,7 +54,7 @@ void TensorMeasurer::Measure(size_t tensor, TensorScan* scan, MeasuredTensor* ou
                     out->rows ? &*out->rows : nullptr, out->sample ? &*out->sample : nullptr);
 }
 
-// Measures the small tensors from this one on, with all cores.
+// Measures the small tensors from `first` on, with all cores.
 void TensorMeasurer::Ahead(size_t first) {
   std::vector<std::pair<size_t, MeasuredTensor>> group;
   uint64_t bytes = 0;

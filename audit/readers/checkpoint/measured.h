@@ -18,22 +18,22 @@ namespace plumbline::audit {
 struct MeasuredTensor {
   absl::Status status;
   TensorStats stats;
-  std::optional<RowDigests> rows;       // for weights with rows that are long enough
-  std::optional<ElementSample> sample;  // for weights, averages and moments
+  std::optional<RowDigests> rows;       // set for weights with rows that are long enough
+  std::optional<ElementSample> sample;  // set for weights, averages and moments
 };
 
 // Measures one checkpoint after another. Not thread-safe; uses several threads.
 class TensorMeasurer {
  public:
-  // Sets the checkpoint that is read now. It must outlive the calls of Take.
+  // Sets the checkpoint to read. `whole` must outlive the calls of Take.
   void Open(const WholeCheckpoint* whole);
   // Measures a tensor of a supported dtype. Call once for each, in ascending order.
   MeasuredTensor Take(size_t tensor);
-  // For other reads, between two calls.
+  // Returns a scan for other reads, between two calls of Take.
   TensorScan& scan() { return scan_; }
 
  private:
-  static constexpr uint64_t kSmall = uint64_t{2} << 20;      // bytes
+  static constexpr uint64_t kSmall = uint64_t{2} << 20;      // bytes of a small tensor, at most
   static constexpr uint64_t kTogether = uint64_t{16} << 20;  // bytes of small tensors measured at a
                                                              // time
   static constexpr size_t kMostTogether = 64;

@@ -38,7 +38,7 @@ std::vector<const NamedTensor*> Candidates(const std::vector<const NamedTensor*>
 }
 
 // Fits one group's parameters to the candidates, in order. If they do not fit, returns nothing. A
-// parameter without state has no known shape and fits any.
+// parameter without state has no known shape and fits any candidate.
 class OrderedFit {
  public:
   OrderedFit(const std::vector<const NamedTensor*>& model, const std::map<int64_t, Shape>& shapes,
@@ -89,8 +89,8 @@ std::map<int64_t, Shape> ShapesOfState(const std::vector<const NamedTensor*>& st
 
 // ---- the order of transformers ------------------------------------------------------------------
 
-// The rank of a part of a name among its siblings. Families agree on it: families with another
-// order of the same names (OPT, Bart) have other parts that are not in this table.
+// The rank of a part of a name among its siblings. It is the same in all known families. Families
+// with another order of these parts (OPT, Bart) also have parts that are not in this table.
 constexpr std::pair<std::string_view, int> kRanks[] = {
     {"base_model", 0},
     {"model", 0},
@@ -194,7 +194,8 @@ std::optional<Ordered> InOrder(const std::vector<const NamedTensor*>& model) {
   return out;
 }
 
-// Returns the parameters of each group: for one group all, for two the matrices and the rest.
+// Returns the parameters of each group. One group has all; of two groups, the first has the
+// matrices and the second the rest.
 std::vector<Ordered> Divided(const Ordered& model, size_t groups) {
   if (groups == 1) return {model};
   std::vector<Ordered> out(2);

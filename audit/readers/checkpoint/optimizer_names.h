@@ -10,11 +10,11 @@
 
 namespace plumbline::audit {
 
-// Numbers count the parameters group by group, in the order in which the model names them. A name
-// is returned only if the assignment is unique: the first tensors of the model whose shapes fit in
-// this order are also the last ones that do. Parameters that share their storage count once;
-// running statistics of a normalisation do not count. `model`: the tensors of a model in its own
-// order.
+// Returns number -> name. Numbers count the parameters group by group, in the order in which the
+// model names them. Returns a name only if the assignment is unique: the first tensors of the model
+// whose shapes fit in this order are also the last ones that fit. Parameters that share their
+// storage count once; running statistics of a normalisation do not count. `model`: the tensors of a
+// model in its own order.
 std::map<int64_t, std::string> NamesOfParameters(const std::vector<const NamedTensor*>& model,
                                                  const std::vector<const NamedTensor*>& state,
                                                  const std::vector<ParameterGroup>& groups);

@@ -9,8 +9,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Number of names searched for a step: the file, a rank's folder, the step's folder, one between
-// them.
+// Number of names in which a step is searched: the file, a rank's folder, the step's folder, and
+// one between them.
 constexpr int kMostLooked = 4;
 
 bool IsNameLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -69,8 +69,8 @@ std::optional<uint32_t> RankOfName(std::string_view name) {
   return static_cast<uint32_t>(*rank);
 }
 
-// Returns the rank in the file's name. If there is none and the folder belongs to a step, that in
-// the folder's name: "step-4/rank3/model.pt".
+// Returns the rank in the file's name. If there is none and the folder belongs to a step, returns
+// the rank in the folder's name: "step-4/rank3/model.pt".
 std::optional<uint32_t> PlainRank(const fs::path& path) {
   if (const auto rank = RankOfName(path.filename().string())) return rank;
   const fs::path folder = path.parent_path();

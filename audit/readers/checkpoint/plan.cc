@@ -18,11 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file, its place from the path, and what its content states.
+// A file, its place from the path, and the facts in its content.
 struct FoundFile {
   PlannedFile planned;
   CheckpointPlace place;
-  std::optional<int64_t> step;  // stated by the content
+  std::optional<int64_t> step;  // step in the content
   bool readable = false;
   ShardTensors shard;
 };
@@ -197,8 +197,8 @@ class Planner {
     return found;
   }
 
-  // Adds the shards of an index. Shards that were not named are read too, under the report of their
-  // index.
+  // Adds the shards of an index. Also reads shards that the user did not name, under the report of
+  // their index.
   void TakeIndex(InputReport* report) {
     ShardIndex index;
     absl::StatusOr<InputFile> file = InputFile::Open(report->path);
@@ -231,8 +231,8 @@ class Planner {
     if (!note.empty()) report->Note(std::move(note));
   }
 
-  // Adds the parts of a distributed index. Parts that were not named are read too, under the report
-  // of their index.
+  // Adds the parts of a distributed index. Also reads parts that the user did not name, under the
+  // report of their index.
   void TakeDistributed(InputReport* report) {
     DistributedIndex index;
     FileFindings findings;
@@ -256,7 +256,7 @@ class Planner {
     }
   }
 
-  // Distinguishes runs of one name in several folders by more of their path.
+  // If runs in several folders have the same name, names them by their path.
   void NameRuns() {
     std::map<std::string, std::set<std::string>> paths;
     for (const FoundFile& file : files_) paths[file.place.run].insert(file.place.path);
@@ -266,8 +266,8 @@ class Planner {
     }
   }
 
-  // Separates a final model next to checkpoint-500, checkpoint-1000, ...: it has no known step and
-  // is not part of their series.
+  // Separates a final model that is next to checkpoint-500, checkpoint-1000, ... It has no known
+  // step, so it is not part of their series.
   void SetApart() {
     std::set<std::string> named;
     for (const FoundFile& file : files_) {
@@ -324,7 +324,7 @@ std::vector<PlannedFile> PlanCheckpoints(const std::vector<InputReport*>& files)
 }
 
 std::vector<PlannedFile> PlansSince(std::vector<PlannedFile> plans, int64_t since) {
-  std::map<std::string, std::set<int64_t>> before;  // the newest steps of each run before `since`
+  std::map<std::string, std::set<int64_t>> before;  // run -> its newest steps before `since`
   for (const PlannedFile& plan : plans) {
     std::set<int64_t>& steps = before[plan.run];
     if (plan.step < since) steps.insert(plan.step);

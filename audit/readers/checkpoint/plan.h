@@ -1,4 +1,4 @@
-// Finds the files of all checkpoints, each with its run, step and rank, before any tensor is read.
+// Finds the files of all checkpoints with their run, step and rank, before any tensor is read.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,9 @@ struct PlannedFile {
   std::string path;
   std::string run;
   int64_t step = 0;
-  std::optional<int64_t> reported_step;  // step stated by the content, whatever the names state
-  bool apart = false;  // has no step, while other files' names have one: a run of its own
+  std::optional<int64_t> reported_step;  // step in the content, also if the names state another
+  // Has no step, but names of other files have one: the file is a run of its own.
+  bool apart = false;
   uint32_t rank = 0;
   RankTag tag;
 };
@@ -26,7 +27,8 @@ struct PlannedFile {
 // report. A file that cannot be read is left out.
 std::vector<PlannedFile> PlanCheckpoints(const std::vector<InputReport*>& files);
 
-// Number of checkpoints before a step that are read, for changes that begin in them.
+// Number of checkpoints that are read before the requested step, because a change may begin in
+// them.
 inline constexpr size_t kReadBefore = 3;
 
 // Keeps, for each run, the checkpoints from `since` on and the kReadBefore newest before it, in the

@@ -11,7 +11,8 @@ namespace plumbline::audit {
 class CheckpointReader : public Reader {
  public:
   std::string_view format() const override { return "checkpoint"; }
-  // For a safetensors file, reads the whole header, because a probe's dump is another format.
+  // For a safetensors file, reads the whole header, to exclude a probe's dump, which is another
+  // format.
   bool Recognise(std::string_view path, std::string_view head) const override;
   std::vector<std::unique_ptr<Source>> Open(const std::vector<InputReport*>& files) const override;
   std::vector<std::unique_ptr<Source>> OpenWith(const std::vector<InputReport*>& files,

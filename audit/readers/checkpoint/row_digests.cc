@@ -10,8 +10,8 @@ namespace {
 
 constexpr uint64_t kStart = 0x243f6a8885a308d3ull, kFactor = 0x9e3779b97f4a7c15ull;
 
-// Mixes a word into a state. For a given state it is a bijection of the word, and for a given word
-// a bijection of the state.
+// Mixes a word into a state. If the state is fixed, the function is a bijection of the word; if the
+// word is fixed, a bijection of the state.
 uint64_t Mixed(uint64_t state, uint64_t word) {
   state = (state ^ word) * kFactor;
   return state ^ (state >> 32);
@@ -49,7 +49,7 @@ void RowDigests::Add(const std::byte* data, size_t size) {
         Word(word);
         tail_size_ = 0;
       }
-      // If the next word belongs to the first lane, take four words at a time.
+      // While the next word belongs to the first lane, takes four words at a time.
       for (; lane_ == 0 && part >= kLanes * sizeof(uint64_t);
            part -= kLanes * sizeof(uint64_t), data += kLanes * sizeof(uint64_t)) {
         uint64_t words[kLanes];

@@ -11,28 +11,29 @@ namespace plumbline::audit {
 
 struct RepeatedRow {
   uint64_t row = 0;     // index on the first axis
-  uint64_t digest = 0;  // of its bits, below 2^63; 0 if all bits are 0
+  uint64_t digest = 0;  // digest of its bits, below 2^63; 0 if all bits are 0
 };
 
 // A row is the part at one index of the first axis: a neuron's weights, a filter, an expert. Not
 // thread-safe. Uses 16 bytes per row that is examined.
 class RowDigests {
  public:
-  static constexpr uint64_t kMostRows = 65536;    // if there are more, only every n-th row is
-                                                  // examined
-  static constexpr int64_t kFewestElements = 64;  // per row: shorter rows may be equal by chance
+  static constexpr uint64_t kMostRows = 65536;  // if there are more, only every n-th row is
+                                                // examined
+  // Elements per row; shorter rows may be equal by chance.
+  static constexpr int64_t kFewestElements = 64;
   static constexpr size_t kMostRepeated = 4096;
 
   static bool Suits(const StoredTensor& tensor);
 
   // Requires Suits(tensor).
   explicit RowDigests(const StoredTensor& tensor);
-  // Adds the next bytes of its elements in C order, in pieces of any size.
+  // Adds the next bytes of the tensor in C order. Pieces may have any size.
   void Add(const std::byte* data, size_t size);
 
   uint64_t looked_at() const { return rows_.size(); }
-  // Returns the rows that have the bits of another row, and those of zeros, by row: the first
-  // kMostRepeated.
+  // Returns the rows that have the same bits as another row, and rows of zeros, in ascending order.
+  // Returns at most kMostRepeated.
   std::vector<RepeatedRow> Repeated() const;
 
  private:
@@ -46,9 +47,9 @@ class RowDigests {
   uint64_t row_bytes_ = 0;
   uint64_t every_ = 1;
   uint64_t row_ = 0;  // current row
-  uint64_t at_ = 0;   // bytes read of it
+  uint64_t at_ = 0;   // bytes read of the current row
   uint64_t states_[kLanes] = {};
-  size_t lane_ = 0;         // of the next word
+  size_t lane_ = 0;         // lane of the next word
   uint64_t any_ = 0;        // OR of all words of the row
   std::byte tail_[8] = {};  // bytes of a word that the piece boundary splits
   size_t tail_size_ = 0;

@@ -14,8 +14,8 @@ namespace {
 
 using Sink = TensorScan::Sink;
 
-// Returns the number of threads: several from 2 MiB on, because starting one costs about 50
-// microseconds, and 1 MiB about 500.
+// Returns the number of threads: several from 2 MiB on, because starting a thread takes about 50
+// microseconds, and reading 1 MiB about 500.
 int ThreadsOf(size_t bytes) {
   constexpr size_t kForSeveral = size_t{2} << 20;
   return bytes < kForSeveral ? 1 : ThreadsFor(kLargestLiveSample + 1);
@@ -40,8 +40,8 @@ void SwapBytes(std::byte* data, size_t bytes, size_t width) {
   for (size_t i = 0; i + width <= bytes; i += width) std::reverse(data + i, data + i + width);
 }
 
-// Walks a tensor that is not dense, in C order, in boxes that fit the buffers. A box is read axis
-// by axis as stored, longest stride outside, and copied to C order.
+// Walks a tensor that is not dense, in C order, in boxes that fit in the buffers. Reads a box in
+// storage order, with the longest stride as the outermost loop, and copies it to C order.
 class StridedWalk {
  public:
   StridedWalk(const InputFile& file, const StoredTensor& tensor, std::vector<std::byte>* dense,
@@ -83,7 +83,7 @@ class StridedWalk {
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return tensor_.stride[a] > tensor_.stride[b]; });
-    std::vector<size_t> axes;  // those of `order` that the bytes have
+    std::vector<size_t> axes;  // the axes of `order` that have more than one stored element
     int64_t count = 1;
     for (size_t i = shape.size(); i-- > 0;) {
       const size_t a = order[i];

@@ -23,12 +23,12 @@ class TensorScan {
   // elements; all but the last have a size that TensorMeter accepts.
   using Sink = std::function<absl::Status(const std::byte* data, size_t bytes)>;
 
-  // Measures a tensor of a supported dtype that passed CheckStored. The digest is that of its dense
-  // C-ordered elements, lowest byte first, whatever its strides and byte order. If `rows` and
-  // `sample` are not nullptr, they receive the same bytes.
+  // Measures a tensor of a supported dtype that passed CheckStored. The digest is of the elements
+  // in dense C order, lowest byte first. It does not depend on strides and byte order. If `rows`
+  // and `sample` are not nullptr, they receive the same bytes.
   absl::Status Measure(const InputFile& file, const StoredTensor& tensor, TensorStats* stats,
                        RowDigests* rows = nullptr, ElementSample* sample = nullptr);
-  // Reads the same bytes of all elements, which must fit in memory.
+  // Reads all elements into memory, in the same order as Measure.
   absl::Status Read(const InputFile& file, const StoredTensor& tensor,
                     std::vector<std::byte>* elements);
   absl::Status Stream(const InputFile& file, const StoredTensor& tensor, const Sink& sink);

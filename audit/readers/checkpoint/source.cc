@@ -34,8 +34,8 @@ class CheckpointSource : public Source {
     return {plan.run, 0, plan.step - 1};
   }
 
-  // Returns one tensor per batch. A checkpoint's numbers come with its first tensor, progress after
-  // a step's last.
+  // Returns one tensor per batch. The first tensor of a checkpoint comes with its numbers, and the
+  // last tensor of a step with progress.
   bool Next(v1::Batch* batch) override {
     if (!open_ && next_ == plans_.size()) return false;
     batch->Clear();
@@ -174,11 +174,12 @@ class CheckpointSource : public Source {
     if (tensor.master) AddMaster(tensor, batch);
   }
 
-  // Returns why a tensor is not judged: its infinities are intended, or it is not part of the
-  // model. If it is judged, returns nullptr.
+  // Returns the reason if a tensor is not judged: its infinities are intended, or it is not part of
+  // the model. Otherwise returns nullptr.
   static const char* NotJudged(const SitedTensor& tensor, const TensorStats& stats) {
     const uint64_t infinite = stats.pos_inf + stats.neg_inf;
-    // A mask is -inf where it hides and one value elsewhere. An observer of ranges begins at +-inf.
+    // A mask has -inf for hidden places and one value elsewhere. An observer of ranges begins at
+    // +-inf.
     const bool rest_is_zero = stats.zero + infinite == stats.count;
     const bool hides = stats.pos_inf == 0 && 20 * stats.neg_inf >= stats.count;
     if (tensor.op == "weight" && !tensor.rate && infinite > 0 && stats.nan == 0 &&
@@ -189,7 +190,7 @@ class CheckpointSource : public Source {
     return nullptr;
   }
 
-  // Adds the digests of a weight's rows as a tensor of its own, with the rows that repeat.
+  // Adds the digests of a weight's rows as a separate tensor, with the repeated rows.
   void AddRows(const SitedTensor& tensor, const RowDigests& rows, v1::Batch* batch) {
     v1::Evidence* evidence = AddEvidence(tensor.layer, "rows", batch);
     evidence->set_call(tensor.call);
@@ -231,7 +232,7 @@ class CheckpointSource : public Source {
     out->set_data(words.data(), words.size() * sizeof(uint64_t));
   }
 
-  // Closes the checkpoint. If no other rank's follows, the step ends.
+  // Closes the checkpoint. If no other rank's checkpoint of this step follows, ends the step.
   void Close(v1::Batch* batch) {
     open_ = false;
     whole_ = {};
@@ -254,13 +255,14 @@ class CheckpointSource : public Source {
 
   std::vector<PlannedFile> plans_;
   bool block_fits_;
-  std::map<std::string, std::set<uint32_t>> ranks_;  // by run
-  size_t next_ = 0;                                  // of the plans that are not opened yet
-  size_t first_ = 0;                                 // of the open checkpoint
+  std::map<std::string, std::set<uint32_t>> ranks_;  // run -> its ranks
+  // Index of the first plan that is not opened yet.
+  size_t next_ = 0;
+  size_t first_ = 0;  // first plan of the open checkpoint
   bool open_ = false;
   WholeCheckpoint whole_;
   size_t tensor_ = 0;   // next tensor of the open checkpoint
-  uint64_t order_ = 0;  // number of its observations
+  uint64_t order_ = 0;  // number of observations of the open checkpoint
   std::map<std::pair<std::string, uint32_t>, KnownNames> known_;
   TensorMeasurer measurer_;
   std::set<std::string> unread_;

@@ -12,7 +12,8 @@ std::string CheckStored(const StoredTensor& t) {
     return "a stride for each of " + std::to_string(t.shape.size()) + " axes, found " +
            std::to_string(t.stride.size());
   }
-  int64_t count = 1, reach = 0;  // elements; the distance of the furthest element from the first
+  // Number of elements; distance of the furthest element from the first.
+  int64_t count = 1, reach = 0;
   bool empty = false;
   for (size_t i = 0; i < t.shape.size(); ++i) {
     if (t.shape[i] < 0 || t.stride[i] < 0)
@@ -28,7 +29,7 @@ std::string CheckStored(const StoredTensor& t) {
       return "fewer than 2^48 elements, found more";
   }
   const uint64_t size = DTypeSize(t.dtype);
-  if (size == 0) return "";  // unsupported dtype
+  if (size == 0) return "";  // the dtype is not supported
   const uint64_t needs = (static_cast<uint64_t>(reach) + 1) * size;
   if (t.begin < t.first || t.begin > t.last || needs > t.last - t.begin) {
     return std::to_string(needs) + " bytes of its storage from byte " + std::to_string(t.begin) +

@@ -121,7 +121,8 @@ std::optional<Problem> TorchFile::OpenPart(const InputFile& file, uint64_t begin
 
 PickleLimits TorchFile::CheckpointLimits() {
   PickleLimits limits;
-  limits.whole = "params";  // of an optimizer's group: they name its state
+  // The parameters of an optimizer's group: they are the keys of its state.
+  limits.whole = "params";
   return limits;
 }
 
@@ -174,7 +175,8 @@ std::optional<StoredTensor> TorchFile::Rebuild(std::string_view how, PickleId ar
   if (how.find("_rebuild_parameter") != std::string_view::npos)
     return items.empty() ? std::nullopt : Tensor(items[0], wrong);
   if (how == "torch._tensor._rebuild_from_type_v2") {
-    // (function, type, its arguments, state): returns what the function builds.
+    // Reads (function, type, arguments of the type, state). Returns the value that the function
+    // builds.
     const bool fits = items.size() >= 3 && tree_.Is(items[0], PickleKind::kGlobal) &&
                       tree_.Is(items[2], PickleKind::kTuple) && IsRebuild(tree_.text(items[0])) &&
                       tree_.text(items[0]) != how;
@@ -193,7 +195,7 @@ std::optional<StoredTensor> TorchFile::Rebuild(std::string_view how, PickleId ar
   if (third)
     tensor.dtype_name = tree_.Is(items[6], PickleKind::kGlobal) ? tree_.text(items[6]) : "";
   if (!Storage(items[0], known, &tensor, wrong)) return std::nullopt;
-  // A lazily negated view (torch.imag of a conjugate): its bits are not its values.
+  // The bits of a lazily negated view (torch.imag of a conjugate) are not its values.
   const size_t extra = third ? 7 : 6;
   const PickleId bits = items.size() > extra ? tree_.Find(items[extra], "neg") : kNoPickle;
   if (tree_.Is(bits, PickleKind::kBool) && tree_.truth(bits)) {
@@ -214,8 +216,8 @@ std::optional<StoredTensor> TorchFile::Rebuild(std::string_view how, PickleId ar
   return tensor;
 }
 
-// Reads ('storage', type, key, location, elements). An untyped storage counts bytes; its dtype
-// comes from the tensor.
+// Reads ('storage', type, key, location, elements). An untyped storage has its size in bytes, and
+// the tensor gives its dtype.
 bool TorchFile::Storage(PickleId id, DType known, StoredTensor* tensor, std::string* wrong) const {
   const PickleId pid = tree_.Is(id, PickleKind::kPersistent) ? tree_.items(id)[0] : kNoPickle;
   int64_t elements = 0;
@@ -305,8 +307,8 @@ std::optional<NumpyValue> ReadNumpy(const PickleTree& tree, PickleId id) {
     }
   }
   if (!tree.Is(value.bytes, PickleKind::kBytes)) return std::nullopt;
-  const uint64_t size = tree.text(value.bytes).size();  // up to two for a byte that was written as
-                                                        // text
+  // A byte that was written as text takes up to two bytes.
+  const uint64_t size = tree.text(value.bytes).size();
   if (count > size || count * DTypeSize(value.dtype) > size ||
       (count * DTypeSize(value.dtype) + 1) * 2 < size)
     return std::nullopt;

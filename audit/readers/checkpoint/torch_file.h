@@ -35,12 +35,13 @@ class TorchFile {
   bool checksum_differs() const { return checksum_differs_; }
 
   // Returns the tensor of a value of the tree. If the value is no tensor, returns nothing. If it is
-  // one that cannot be used, sets `wrong` ("expected ..., found ...").
+  // a tensor that cannot be used, sets `wrong` ("expected ..., found ...").
   std::optional<StoredTensor> Tensor(PickleId id, std::string* wrong) const;
   // Returns the whole storage of a value, as bytes. Otherwise returns nothing and sets `wrong` as
   // above.
   std::optional<StoredTensor> StorageBytes(PickleId id, std::string* wrong) const;
-  // Returns the number of a value: Python's, numpy's, or a tensor of one element, which is read.
+  // Returns the number in a value: a number of Python or numpy, or a tensor of one element, which
+  // is read from the file.
   std::optional<double> Number(PickleId id) const;
 
  private:
@@ -66,12 +67,13 @@ struct NumpyValue {
   DType dtype = DType::kUnspecified;
   std::string letters;         // numpy's code: "f8"
   bool scalar = false;         // a scalar has no shape
-  bool columns_first = false;  // Fortran order
-  bool swapped = false;        // highest byte first
+  bool columns_first = false;  // elements are in Fortran order
+  bool swapped = false;        // elements have the highest byte first
   std::vector<int64_t> shape;
-  PickleId bytes = kNoPickle;  // a scalar has as many as its dtype needs; an array's may be damaged
+  // The bytes of a scalar fit its dtype; those of an array may be damaged.
+  PickleId bytes = kNoPickle;
 };
-// Reads a numpy value. If the value is none, returns nothing.
+// Reads a numpy value. If the value is not of numpy, returns nothing.
 std::optional<NumpyValue> ReadNumpy(const PickleTree& tree, PickleId id);
 
 // Returns true if a call of this name builds a value that this reader knows: a tensor, or a plain

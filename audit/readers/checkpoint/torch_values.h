@@ -12,20 +12,20 @@
 
 namespace plumbline::audit {
 
-// A pickle, and those of its values that the checkpoint reader treats as named tensors.
+// A pickle, and the values in it that the checkpoint reader treats as named tensors.
 struct ValueRoot {
-  std::string name;  // of an entry of a distributed part; empty for a whole file
+  std::string name;  // name of an entry of a distributed part; empty for a whole file
   std::unique_ptr<TorchFile> file;
   absl::flat_hash_set<PickleId> named;
 };
 
 struct FileValues {
   std::vector<ValueRoot> roots;
-  std::string wrong;  // why some are missing; empty if all are there
+  std::string wrong;  // reason why some values are missing; empty if none is
 };
 
 // Opens the values: one root for a file of torch.save, one for each entry that is not a tensor for
-// a part of a distributed checkpoint, none for any other file. `file` must outlive them.
+// a part of a distributed checkpoint, none for any other file. `file` must outlive the result.
 FileValues OpenValues(const std::string& path, const InputFile& file);
 
 }  // namespace plumbline::audit

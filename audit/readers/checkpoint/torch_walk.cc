@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostTorchNameBytes = 512;
 constexpr std::string_view kMasterLists = "fp32_from_fp16_params";
-constexpr int kMostTops = 4;  // nested dicts around those that have a known name
+constexpr int kMostTops = 4;  // limit of nested dicts around the parts with a known name
 
 std::string LowerOfName(std::string_view text) {
   std::string out(text);
@@ -43,7 +43,7 @@ Top TopOf(const std::string& key) {
   for (const std::string_view name : kModels) {
     if (key == name) return Top::kModel;
   }
-  // Virtual pipeline stages: model0, model1.
+  // model0, model1, ... are virtual pipeline stages.
   if (key.starts_with("model") && key.find_first_not_of("0123456789", 5) == std::string::npos)
     return Top::kModel;
   for (const std::string_view name : kSteps) {
@@ -65,7 +65,7 @@ class TorchWalk {
     if (HasTensors(root) && !HasParts(root)) {
       Flatten(root, Part::kModel, "");
     } else if (tree_.Find(root, "param_groups") != kNoPickle) {
-      WalkOptimizer(root, "");  // a separate optimizer.pt
+      WalkOptimizer(root, "");  // the file is a separate optimizer.pt
     } else if (tree_.Find(root, "last_epoch") != kNoPickle) {
       TakeSchedule(root);
     } else {
@@ -110,15 +110,16 @@ class TorchWalk {
     return false;
   }
 
-  // Returns true for a dict with parts of known names, whatever else it has (a random state).
+  // Returns true for a dict that has parts with known names. It may have other entries (a random
+  // state).
   bool HasParts(PickleId id) const {
     if (!tree_.Is(id, PickleKind::kDict)) return false;
     const std::vector<PickleId>& pairs = tree_.items(id);
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
       const Top top = TopOf(LowerOfName(KeyText(pairs[i])));
       const bool part = top == Top::kModel || top == Top::kAverage || top == Top::kOptimizer;
-      // Do not call Opened, which calls this: objects that refer to each other would recurse
-      // without end.
+      // Do not call Opened here, because Opened calls HasParts: objects that refer to each other
+      // would recurse without end.
       if (part && (tree_.Is(pairs[i + 1], PickleKind::kDict) || HasEntries(pairs[i + 1])))
         return true;
     }
@@ -177,8 +178,8 @@ class TorchWalk {
     }
   }
 
-  // Reads an average: a dict of tensors by name, or a list in the order of the parameters, alone or
-  // as `shadow_params` of an object's state.
+  // Reads an average of the weights. It is a dict of tensors by name, or a list in the order of the
+  // parameters. The list may be the value itself, or `shadow_params` in the state of an object.
   void WalkAverage(PickleId id) {
     id = Opened(id);
     if (const PickleId list = tree_.Find(id, "shadow_params"); list != kNoPickle) {
@@ -196,7 +197,8 @@ class TorchWalk {
     }
   }
 
-  // Returns the stage of "model1", one part of the model. "model" is the whole model: returns "".
+  // Returns the key if it names one stage of the model ("model1"). Returns "" for "model", which is
+  // the whole model.
   static std::string StageOf(const std::string& key) {
     const bool stage = key.starts_with("model") && key.size() > 5 && key[5] >= '0' && key[5] <= '9';
     return stage ? key : "";
@@ -210,7 +212,7 @@ class TorchWalk {
   }
 
   static void TakeLargest(const std::optional<double>& value, std::optional<double>* largest) {
-    // A NaN is kept, so that it is reported.
+    // Keeps NaN, so that it is reported.
     if (value && (!*largest || !(*value <= **largest))) *largest = value;
   }
 
@@ -247,14 +249,14 @@ class TorchWalk {
     }
   }
 
-  // Returns true for a module that was saved whole: its class is not interpreted, and its tensors
-  // are in its state.
+  // Returns true for a module that was saved as an object. Its class is not interpreted; its
+  // tensors are in its state.
   bool IsModule(PickleId id) const {
     return tree_.Is(id, PickleKind::kCall) && tree_.call(id).state != kNoPickle &&
            tree_.Find(tree_.call(id).state, "_parameters") != kNoPickle;
   }
 
-  // Returns true if the value is a tensor. It was added, or reported as a problem.
+  // If the value is a tensor, adds it or reports its problem, and returns true.
   bool Take(PickleId id, Part part, const std::string& name, std::optional<int64_t> parameter,
             const std::string& parameter_name) {
     std::string wrong;
@@ -325,8 +327,8 @@ class TorchWalk {
   }
 
   // Reads Megatron's fp32 parameters: one list per group, in the order of its parameters. If the
-  // counts are equal, each is the master of its parameter. Otherwise (some parameters are fp32
-  // themselves) their parameters are unknown.
+  // counts are equal, each entry is the master of the parameter at its place. Otherwise some
+  // parameters are fp32 themselves, and the parameters of the masters are unknown.
   void TakeMasters(PickleId id, const std::string& prefix) {
     const std::vector<ParameterGroup>& groups = contents_.groups;
     bool fits = tree_.Is(id, PickleKind::kList) && tree_.items(id).size() == groups.size();

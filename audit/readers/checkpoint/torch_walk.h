@@ -1,5 +1,5 @@
-// Interprets the values of a torch file: which tensors are weights, averages or moments, and which
-// numbers are a step or a learning rate.
+// Interprets the values of a torch file. Finds the weights, averages and moments among the tensors,
+// and the step and the learning rate among the numbers.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ struct OpaqueCall {
   std::string name;
   uint64_t count = 0;
   uint64_t byte = 0;
-  uint64_t circles = 0;  // references that led back into one of them, and were cut
-  bool data = true;      // all are data that trainers save in addition to tensors
+  uint64_t circles = 0;  // number of references that led back into one of these calls and were cut
+  bool data = true;      // all calls build data that trainers save in addition to tensors
 };
 std::vector<OpaqueCall> OpaqueCalls(const TorchFile& file);
 

@@ -17,8 +17,8 @@ bool Holds(std::string_view name, std::string_view part) {
   return name.find(part) != std::string_view::npos;
 }
 
-// The effect of tensor parallelism (Megatron's layout) on a weight. Replicated: norms, biases that
-// are added after a sum over the ranks, routers, position embeddings.
+// The effect of tensor parallelism (Megatron's layout) on a weight. These are replicated: norms,
+// biases that are added after a sum over the ranks, routers, position embeddings.
 enum class Layout { kUnknown, kReplicated, kShard };
 
 Layout LayoutOf(std::string_view name) {
@@ -41,7 +41,7 @@ Layout LayoutOf(std::string_view name) {
   return Layout::kUnknown;
 }
 
-// A file's share while the checkpoint is assembled.
+// The content of one file, while the checkpoint is assembled.
 struct Share {
   const PlannedFile* plan = nullptr;
   size_t file = 0;
@@ -75,7 +75,7 @@ class Assembly {
     share.plan = &plan;
     share.file = out_.files.size();
     auto kept = std::make_unique<InputFile>(*std::move(file));
-    FileFindings reported;  // reported when it was planned
+    FileFindings reported;  // not used: the planner has reported these findings
     if (auto problem = ReadContents(plan.path, *kept, &share.contents, &reported))
       return plan.report->Add(problem->offset, std::move(problem->text));
     out_.files.push_back({plan.report, std::move(kept), plan.path});
@@ -159,7 +159,8 @@ class Assembly {
     }
   }
 
-  // If the groups are those of the preceding checkpoint, uses the names found there.
+  // If the groups are equal to those of the preceding checkpoint, uses the names that were found
+  // there.
   void Recall(const Share& share, std::map<int64_t, std::string>* names) {
     std::vector<std::vector<int64_t>> groups;
     for (const ParameterGroup& group : share.contents.groups) groups.push_back(group.parameters);
@@ -185,7 +186,7 @@ class Assembly {
         if (tensor->parameter) {
           numbers.insert(*tensor->parameter);
         } else if (keys.insert(tensor->parameter_name).second) {
-          ++held;  // "": the state's parameter is unknown (a flat master of many)
+          ++held;  // if the name is "", the parameter is unknown (a flat master of many parameters)
           named += tensor->parameter_name.empty() ? 0 : 1;
         }
       }
@@ -314,8 +315,8 @@ class Assembly {
     if (name != names->second.end()) sited->layer = name->second;
   }
 
-  // Returns the replica group of a tensor: ranks of one group hold copies; "" if unknown. A shard
-  // has a group of its own.
+  // Returns the replica group of a tensor, or "" if unknown. Ranks of one group hold copies. A
+  // shard has its own group.
   static std::string ReplicasOf(const PlannedFile& plan, const NamedTensor& tensor) {
     const std::string own = "shard of rank " + std::to_string(plan.rank);
     if (plan.tag.shard || tensor.part == Part::kOther || !IsFloating(tensor.place.dtype))
@@ -341,9 +342,9 @@ class Assembly {
   WholeCheckpoint out_;
   std::vector<Share> shares_;
   std::map<const Share*, std::map<int64_t, std::string>> names_;
-  std::map<std::string, ParameterGroup> groups_;  // by layer
-  bool named_with_module_ = false;                // true if the names of the model's own tensors
-                                                  // begin so
+  std::map<std::string, ParameterGroup> groups_;  // layer -> group
+  // True if names of the model's own tensors begin with "module.".
+  bool named_with_module_ = false;
   std::map<std::pair<std::string, std::string>, uint32_t> calls_;
 };
 

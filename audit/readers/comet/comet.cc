@@ -39,7 +39,7 @@ class CometLines : public TextPointFile {
   CometMessages messages_;
 };
 
-// Reads the member of the archive, whose bytes are stored uncompressed.
+// Reads messages.json in the archive. Its bytes are stored uncompressed.
 class CometArchive : public PointFile {
  public:
   CometArchive(InputReport* report, InputFile file, const ZipMember& messages)
@@ -94,7 +94,7 @@ class CometArchive : public PointFile {
   InputReport* report_;
   InputFile file_;
   uint64_t at_, end_;
-  std::string open_;  // read, but not a whole line yet
+  std::string open_;  // beginning of a line that is not read completely yet
   CometMessages messages_;
 };
 

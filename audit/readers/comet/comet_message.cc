@@ -26,7 +26,7 @@ std::string_view CometText(const json& object, const char* key) {
   return member->get_ref<const std::string&>();
 }
 
-// Returns a number, also for a word that stands for a value that JSON cannot hold.
+// Returns the number. A word for a value that JSON cannot hold (NaN, Infinity) is a number, too.
 std::optional<double> CometNumber(const json* value) {
   if (value == nullptr) return std::nullopt;
   if (value->is_number()) return value->get<double>();

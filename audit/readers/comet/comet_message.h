@@ -1,4 +1,4 @@
-// Reads one line of Comet's messages.json, as far as series need it.
+// Reads one line of Comet's messages.json. Reads only the fields that series need.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class CometMessages {
   // Returns "config: NAME" of each parameter that the trainer logged.
   const std::map<std::string, std::string>& settings() const { return settings_; }
 
-  // Returns true if a text begins with such lines.
+  // Returns true if a text begins with lines of messages.json.
   static bool Recognise(std::string_view text);
 
  private:

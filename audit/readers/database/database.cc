@@ -54,8 +54,9 @@ std::string_view TextOf(sqlite3_stmt* row, int column) {
 struct Tracker {
   const char* runs;  // counts the runs
   const char* rows;
-  const char* settings;  // run, then a name and a value, or (json) all values; may be absent
-  bool json;             // a row has all values of its step
+  // Query for the run, then a name and a value, or (if `json`) all values; may be absent.
+  const char* settings;
+  bool json;  // true if a row has all values of its step
 };
 constexpr Tracker kTrackers[] = {
     {"SELECT COUNT(DISTINCT run_uuid) FROM metrics",
@@ -163,7 +164,7 @@ class DatabaseFile : public PointFile, private JsonRecord::Taker {
     if (std::fabs(value) >= std::numeric_limits<double>::max())
       value = std::copysign(std::numeric_limits<double>::infinity(), value);
     const std::string_view key = TextOf(row, 2);
-    // A trainer that passes no step writes 0 each time. Rows are ordered by run and key.
+    // If a trainer passes no step, MLflow writes step 0 each time. Rows are ordered by run and key.
     const bool same = series_ == prefix_ + std::string(key);
     if (!same) series_ = prefix_ + std::string(key);
     zeros_ = same ? zeros_ + 1 : 0;
@@ -186,9 +187,9 @@ class DatabaseFile : public PointFile, private JsonRecord::Taker {
   PointSink* sink_ = nullptr;
   int64_t step_ = 0, runs_ = 0;
   std::string prefix_;
-  std::string series_;     // of the preceding row
-  int64_t zeros_ = 0;      // rows of that series so far
-  uint64_t numbered_ = 0;  // rows of step 0 whose step is their row number
+  std::string series_;     // series of the preceding row
+  int64_t zeros_ = 0;      // number of rows of that series so far
+  uint64_t numbered_ = 0;  // number of rows with step 0 that got their row number as step
   uint64_t damaged_ = 0, bytes_ = 0;
   bool done_ = false;
 };

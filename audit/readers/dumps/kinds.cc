@@ -9,7 +9,7 @@ namespace {
 
 constexpr char kBytePayload[] = "plumbline/byte";
 
-// Returns "routing, tensor or update".
+// Returns a text such as "routing, tensor or update".
 std::string JudgedKinds() {
   std::string text;
   const auto& kinds = DumpKinds();

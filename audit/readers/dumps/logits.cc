@@ -138,7 +138,7 @@ class LogitsTensors {
 
 absl::Status LoadLogitsDump(const InputFile& file, const SafetensorsHeader& header,
                             v1::Evidence* evidence) {
-  std::vector<Problem> none;  // the header was checked before
+  std::vector<Problem> none;  // stays empty, because the header was checked before
   LogitsTensors tensors;
   absl::Status s = tensors.Load(file, header);
   if (s.ok()) s = tensors.ChooseRows(header);

@@ -84,7 +84,8 @@ void CheckDeclared(const SafetensorsHeader& header, const v1::MatmulConfig& conf
                            entry->value + "\""});
 }
 
-// Returns m, the number of elements of d: one for each row of a, unless a_index selects rows.
+// Returns m, the number of elements of d: one for each row of `a`, or one for each index if a_index
+// selects rows.
 int64_t Samples(const SafetensorsHeader& header) {
   const TensorEntry* index = header.Find("a_index");
   const std::vector<int64_t>& shape = (index != nullptr ? index : header.Find("a"))->shape;
@@ -184,7 +185,7 @@ absl::Status CheckOffsets(const TensorEntry& entry, const v1::Tensor& offsets) {
 
 absl::Status LoadMatmulDump(const InputFile& file, const SafetensorsHeader& header,
                             v1::Evidence* evidence) {
-  std::vector<Problem> none;  // the header was checked before
+  std::vector<Problem> none;  // stays empty, because the header was checked before
   v1::Matmul& matmul = *evidence->mutable_matmul();
   *matmul.mutable_config() = ReadMatmulConfig(header, &none);
   v1::MatmulSample& sample = *matmul.mutable_sample();

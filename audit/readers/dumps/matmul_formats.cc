@@ -37,7 +37,7 @@ bool Packed(const TensorEntry& tensor, const std::string& format) {
   return format == "e2m1" && tensor.dtype == DType::kU8;
 }
 
-// Returns true for the dtype F4: its shape counts values, and two share a byte.
+// Returns true for the dtype F4. Its shape counts values, and each byte holds two values.
 bool IsF4(const TensorEntry& tensor) { return tensor.dtype_name == "F4"; }
 bool IsE8M0(const TensorEntry& tensor) { return tensor.dtype_name == "F8_E8M0"; }
 

@@ -14,17 +14,17 @@
 
 namespace plumbline::audit {
 
-// Values of the metadata. A wrong value becomes a problem that states what was expected, and reads
-// as the fallback.
+// Reads values of the metadata. For a wrong value, adds a problem with the expected value, and
+// returns the fallback.
 class DumpMetadata {
  public:
-  // Both must outlive the object.
+  // `header` and `problems` must outlive the object.
   DumpMetadata(const SafetensorsHeader& header, std::vector<Problem>* problems)
       : header_(header), problems_(problems) {}
 
   bool Has(const char* key) const { return header_.Metadata(key) != nullptr; }
 
-  // Returns "" if absent.
+  // Returns "" if the key is absent.
   std::string Text(const char* key) const;
 
   // Reads decimal digits. If absent or wrong, returns `fallback`.
@@ -58,7 +58,7 @@ class DumpMetadata {
 inline constexpr uint64_t kMaxI64 = std::numeric_limits<int64_t>::max();
 inline constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
 
-// The call and the process that a dump of any kind records: the metadata that all kinds share.
+// The metadata that all kinds of dump share: the call and the process that were recorded.
 struct DumpSite {
   std::string run;
   uint32_t attempt = 0;
@@ -70,11 +70,11 @@ struct DumpSite {
   std::string op;
 };
 
-// Reads the site, and collects all problems, not only the first.
+// Reads the site. Adds all problems, not only the first.
 DumpSite ReadDumpSite(const SafetensorsHeader& header, std::vector<Problem>* problems);
 
-// Reports misspelt names: without them the rest would be judged wrongly. Foreign names are ignored.
-// `keys` are the kind's own, in addition to those of every kind.
+// Reports misspelt names, because a missing value may lead to a wrong verdict. Ignores foreign
+// names. `keys` are the kind's own keys, in addition to those of every kind.
 void CheckSpelling(const SafetensorsHeader& header, std::span<const std::string_view> keys,
                    std::span<const std::string_view> tensors, std::vector<Problem>* problems);
 

@@ -14,7 +14,7 @@
 namespace plumbline::audit {
 namespace {
 
-// A dump that can be judged: what is needed to place it until it is read.
+// A dump that can be judged, and its place in the run. The dump itself is read later.
 struct Plan {
   InputReport* file = nullptr;
   DumpSite site;
@@ -28,8 +28,8 @@ auto PlanOrder(const Plan& plan) {
                   plan.file->path);
 }
 
-// Reads and checks the header. If the file gives no evidence, returns nullptr, and the report has
-// the reason.
+// Reads and checks the header. If the file gives no evidence, returns nullptr and adds the reason
+// to the report.
 const DumpKind* ReadHeader(const InputFile& file, InputReport* report, SafetensorsHeader* header,
                            DumpSite* site) {
   if (std::optional<Problem> problem = ReadSafetensorsHeader(file, header)) {
@@ -46,8 +46,8 @@ const DumpKind* ReadHeader(const InputFile& file, InputReport* report, Safetenso
   return problems.empty() ? kind : nullptr;
 }
 
-// Reads the dumps of all runs. The world size of a run is the largest that its dumps state. If none
-// states it, it is known if the ranks are 0..n-1.
+// Reads the dumps of all runs. The world size of a run is the largest that its dumps state. If no
+// dump states it and the ranks are 0..n-1, it is n.
 using Group = std::pair<std::string, uint32_t>;  // (run, attempt)
 
 class DumpSource : public Source {
@@ -64,8 +64,8 @@ class DumpSource : public Source {
     return {site.run, site.attempt, site.step - 1};
   }
 
-  // Returns one dump. A dump that cannot be read any more still ends its step, with a batch of
-  // progress alone.
+  // Returns one dump. If it cannot be read any more, returns a batch with only progress, so that
+  // the step still ends.
   bool Next(v1::Batch* batch) override {
     if (next_ == plans_.size()) return false;
     const Plan& plan = plans_[next_++];
@@ -127,8 +127,8 @@ class DumpSource : public Source {
     return process;
   }
 
-  // Returns the dump's own process. At the end of a step, returns all processes of the run, whose
-  // progress is stated then.
+  // Returns the dump's own process. At the end of a step, returns all processes of the run, because
+  // the batch then has their progress.
   std::vector<v1::Source> ProcessesOf(const Plan& plan) const {
     const Group group{plan.site.run, plan.site.attempt};
     std::vector<v1::Source> processes = {Process(group, plan.site.rank)};
@@ -186,7 +186,7 @@ class DumpSource : public Source {
 
   std::vector<Plan> plans_;
   std::map<Group, std::set<uint32_t>> ranks_;
-  std::map<Group, uint32_t> world_;  // declared world sizes
+  std::map<Group, uint32_t> world_;  // (run, attempt) -> declared world size
   size_t next_ = 0;
   uint64_t bytes_read_ = 0;
 };
@@ -194,8 +194,8 @@ class DumpSource : public Source {
 }  // namespace
 
 bool SafetensorsReader::Recognise(std::string_view path, std::string_view head) const {
-  // Checks for a plausible header length and the opening brace, whatever follows: a damaged dump is
-  // still a dump. Text with a brace there would have a "length" of 2^56 or more.
+  // Checks for a plausible header length and the opening brace only, because a damaged dump is
+  // still a dump. In a text with a brace at this place, the "length" would be 2^56 or more.
   const bool named_so = path.ends_with(".safetensors");
   if (head.size() <= kHeaderLengthBytes) return named_so;
   const bool plausible = head[7] == '\0' && head[6] == '\0';

@@ -1,9 +1,9 @@
 // Reads tensor dumps (safetensors). One file is one call of one site; the dumps of several ranks
 // and layers of a step are joined by their metadata (run, attempt, step, rank, layer, op).
 //
-// A dump of a kind that no rule of this version judges, or of no kind, is listed with a problem; a
-// model's file belongs to audit/readers/checkpoint. The problem is an error only if the file was
-// named on the command line: in a directory such files are expected.
+// If a dump has no kind, or no rule of this version judges its kind, the report lists it with a
+// problem. This problem is an error only if the file was named on the command line, because a
+// directory may contain such files. Files of a model are read by audit/readers/checkpoint.
 #pragma once
 
 #include "audit/readers/input/reader.h"

@@ -18,7 +18,7 @@ using Call = v1::ReductionCall;
 constexpr const char* kInputs = "inputs";
 constexpr const char* kOutput = "output";
 constexpr const char* kOffsets = "offsets";
-constexpr uint64_t kMostCount = uint64_t{1} << 44;  // limits of the rules, like kMostChannels
+constexpr uint64_t kMostCount = uint64_t{1} << 44;  // a limit of the rules, like kMostChannels
 constexpr uint64_t kMostChannels = 1 << 10;
 constexpr std::array<const char*, 2> kOps = {"sum", "avg"};
 constexpr std::string_view kReductionKeys[] = {
@@ -89,7 +89,7 @@ bool LooksLikeReduction(const SafetensorsHeader& header) {
   return header.Find(kInputs) != nullptr && header.Find(kOutput) != nullptr;
 }
 
-// Checks the inputs: [m] of one rank, or [N,m].
+// Checks the shape of the inputs: [m] of one rank, or [N,m] of all ranks.
 bool CheckInputs(const TensorEntry& inputs, std::vector<Problem>* problems) {
   CheckDType(inputs, Content::kAnyFloating, problems);
   const size_t axes = inputs.shape.size();
@@ -178,7 +178,7 @@ absl::Status CheckOffsets(const TensorEntry& entry, const v1::Tensor& offsets, u
 
 absl::Status LoadReductionDump(const InputFile& file, const SafetensorsHeader& header,
                                v1::Evidence* evidence) {
-  std::vector<Problem> none;  // the header was checked before
+  std::vector<Problem> none;  // stays empty, because the header was checked before
   v1::Reduction& reduction = *evidence->mutable_reduction();
   *reduction.mutable_call() = ReadCall(header, &none);
   v1::ReductionSample& sample = *reduction.mutable_sample();

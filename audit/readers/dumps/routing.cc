@@ -95,8 +95,8 @@ void CheckSize(const SafetensorsHeader& header, const TensorEntry& scores,
   CheckTotalSize(all, "routing tensors", "dump fewer tokens per file", problems);
 }
 
-// Returns k. If top_k is unusable, takes it from the tensors, so that they are still checked
-// against each other.
+// Returns k. If top_k is unusable, takes k from the tensors, so that they are still checked against
+// each other.
 int64_t Choices(const SafetensorsHeader& header, std::optional<uint32_t> top_k) {
   if (top_k) return *top_k;
   const TensorEntry* indices = header.Find("topk_indices");
@@ -141,8 +141,8 @@ absl::Status LoadSample(const InputFile& file, const SafetensorsHeader& header,
   return probs == nullptr ? absl::OkStatus() : LoadTensor(file, *probs, sample->mutable_probs());
 }
 
-// Adds the summary. If the content cannot be measured (an index out of range, k > E), there is
-// none: the rules judge the sample and report what is wrong.
+// Adds the summary. If the content cannot be measured (an index out of range, k > E), adds none.
+// The rules then judge the sample and report the error.
 void Measure(v1::Routing* routing) {
   const absl::StatusOr<RoutingInput> input = ViewRouting(*routing);
   RoutingStats stats;
@@ -171,7 +171,8 @@ void ReadCapacity(const SafetensorsHeader& header, const DumpMetadata& metadata,
   config->set_capacity(value);
 }
 
-// Reads one of the names that verdicts use (`policy` in the details of a routing verdict).
+// Reads the policy, by one of the names that verdicts use (`policy` in the details of a routing
+// verdict).
 void ReadPolicy(const SafetensorsHeader& header, const DumpMetadata& metadata,
                 v1::RoutingConfig* config) {
   constexpr std::array kPolicies = {"token-choice",   "fifo-capacity",   "rank-major-capacity",
@@ -256,7 +257,7 @@ std::string RoutingOp(const SafetensorsHeader& /*header*/) { return "routing"; }
 
 absl::Status LoadRouting(const InputFile& file, const SafetensorsHeader& header,
                          v1::Evidence* evidence) {
-  std::vector<Problem> none;  // the header was checked before
+  std::vector<Problem> none;  // stays empty, because the header was checked before
   v1::Routing* routing = evidence->mutable_routing();
   *routing->mutable_config() = ReadRoutingConfig(header, &none);
   if (absl::Status status = LoadSample(file, header, routing->mutable_sample()); !status.ok())

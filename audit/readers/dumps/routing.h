@@ -1,6 +1,6 @@
-// Converts a safetensors dump of kind "routing" to routing evidence. Its tensors and metadata (the
-// contract's Dumps table) are checked against each other. What is well formed but cannot be judged
-// (indices out of range, k > E, no tokens) is left to the rules, which answer inconclusive.
+// Converts a safetensors dump of kind "routing" to routing evidence. Checks its tensors and
+// metadata (the contract's Dumps table) against each other. Accepts well-formed content that cannot
+// be judged (indices out of range, k > E, no tokens): the rules then return inconclusive.
 #pragma once
 
 #include "audit/readers/dumps/kind.h"

@@ -74,7 +74,7 @@ void SetCap(uint64_t count, uint64_t bytes, TensorStateOptions* options) {
 
 absl::Status LoadTensorDump(const InputFile& file, const SafetensorsHeader& header,
                             v1::Evidence* evidence) {
-  std::vector<Problem> none;  // the header was checked before
+  std::vector<Problem> none;  // stays empty, because the header was checked before
   TensorStateOptions options = ReadOptions(header, &none);
   v1::Tensor values;
   const std::optional<BlockFormat> blocks = ReadBlocks(header, &none);

@@ -102,7 +102,7 @@ std::optional<BlockFormat> ReadBlocks(const SafetensorsHeader& header,
 
 void CheckBlockScales(const SafetensorsHeader& header, const TensorEntry& values,
                       std::vector<Problem>* problems) {
-  std::vector<Problem> none;  // reported where the options are read
+  std::vector<Problem> none;  // not used: these problems are reported when the options are read
   const std::optional<BlockFormat> format = ReadBlocks(header, &none);
   if (format) CheckFactor(values, format->element, problems);
   for (const char* name : {kScale, kTensorScale}) {
@@ -120,7 +120,7 @@ void CheckBlockScales(const SafetensorsHeader& header, const TensorEntry& values
   if (scale == nullptr) return;
   TensorView view;
   const std::vector<int64_t> shape = FactorShape(values, format->element);
-  if (shape.size() > TensorView::kMaxRank) return;  // reported by the check of the values
+  if (shape.size() > TensorView::kMaxRank) return;  // the check of the values reports it
   view.rank = static_cast<int>(shape.size());
   std::copy(shape.begin(), shape.end(), view.shape.begin());
   const BlockGrid grid = GridOf(view, *format);
@@ -143,7 +143,7 @@ absl::Status LoadBlockFits(const InputFile& file, const SafetensorsHeader& heade
   if (const TensorEntry* scale = header.Find(kScale)) {
     if (absl::Status s = LoadFloats(file, *scale, held, &scales); !s.ok()) return s;
   }
-  // A tensor's own scale is f32, whatever the format of its blocks' scales.
+  // The scale of the whole tensor is f32, also if its blocks have scales of another format.
   if (const TensorEntry* scale = header.Find(kTensorScale)) {
     if (absl::Status s = LoadFloats(file, *scale, "f32", &one); !s.ok()) return s;
   }

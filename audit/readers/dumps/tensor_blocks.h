@@ -16,7 +16,7 @@
 
 namespace plumbline::audit {
 
-// The tensors of scales: of blocks, and of the whole tensor (NVFP4).
+// Names of the tensors that hold the scales of blocks, and the scale of the whole tensor (NVFP4).
 inline constexpr const char* kScale = "scale";
 inline constexpr const char* kTensorScale = "tensor_scale";
 
@@ -27,7 +27,7 @@ std::optional<BlockFormat> ReadBlocks(const SafetensorsHeader& header,
 void CheckBlockScales(const SafetensorsHeader& header, const TensorEntry& values,
                       std::vector<Problem>* problems);
 
-// The values must have been checked.
+// Requires that the values were checked.
 absl::Status LoadBlockFits(const InputFile& file, const SafetensorsHeader& header,
                            const TensorView& values, v1::TensorState* out);
 

@@ -11,9 +11,9 @@
 namespace plumbline::audit {
 namespace {
 
-// Backs the whole pages of [data, data + bytes) with memory, by several threads if that is faster:
-// half the cost of a fault at the first touch of each page. The contents do not change. A hint:
-// does nothing on kernels without it (before Linux 5.14).
+// Maps memory for the whole pages of [data, data + bytes), with several threads if that is faster.
+// It takes half the time of page faults at the first access. Does not change the contents. Does
+// nothing on kernels before Linux 5.14, which do not support it.
 void PopulatePages(void* data, uint64_t bytes) {
 #if defined(MADV_POPULATE_WRITE)
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));

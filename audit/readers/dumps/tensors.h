@@ -1,4 +1,4 @@
-// Checks tensors of a dump against what their kind expects, and reads them.
+// Checks tensors of a dump against the requirements of its kind, and reads them.
 #pragma once
 
 #include <cstdint>

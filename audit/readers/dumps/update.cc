@@ -87,7 +87,7 @@ std::string UpdateOp(const SafetensorsHeader& /*header*/) { return "update"; }
 
 absl::Status LoadUpdateDump(const InputFile& file, const SafetensorsHeader& header,
                             v1::Evidence* evidence) {
-  std::vector<Problem> none;  // the header was checked before
+  std::vector<Problem> none;  // stays empty, because the header was checked before
   v1::Tensor tensors[std::size(kUpdateParts)];
   UpdateInput input;
   for (size_t i = 0; i < std::size(kUpdateParts); ++i) {

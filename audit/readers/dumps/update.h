@@ -7,8 +7,8 @@
 namespace plumbline::audit {
 
 // The update check covers the whole tensor. The sample has all elements up to 1 MiB per tensor;
-// above that, those that live evidence of this site and step would have. `eps_dtype` names the
-// dtype in which eps is added, if it is not the moments'.
+// above that, the elements that live evidence of this site and step would have. `eps_dtype` names
+// the dtype in which eps is added, if it differs from the dtype of the moments.
 extern const DumpKind kUpdateDump;
 
 }  // namespace plumbline::audit

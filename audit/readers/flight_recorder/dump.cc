@@ -14,7 +14,8 @@ namespace plumbline::audit {
 namespace {
 
 constexpr size_t kMostOperations = 1u << 16, kMostGroups = 1u << 16, kMostText = 256;
-constexpr size_t kMostPendingText = 1u << 14;  // bytes compared: a shape for each of 1,500 ranks
+// Bytes of shapes that are compared: enough for one shape of each of 1,500 ranks.
+constexpr size_t kMostPendingText = 1u << 14;
 constexpr size_t kMostLongText = 16u << 20;
 constexpr uint32_t kMostRank = (1u << 17) - 1;
 
@@ -42,7 +43,7 @@ std::string ShapeText(const Tree& tree, typename Tree::Node sizes, size_t most) 
   return text;
 }
 
-// Reads "[0, 4, 8]", a text or a list.
+// Reads [0, 4, 8], written as a text or as a list.
 template <typename Tree>
 std::vector<uint32_t> RanksOf(const Tree& tree, typename Tree::Node node) {
   std::vector<uint32_t> ranks;
@@ -89,7 +90,7 @@ class DumpFiller {
   using Node = typename Tree::Node;
   DumpFiller(const Tree& tree, v1::FlightRecorder* out) : tree_(tree), out_(*out) {}
 
-  // Returns false if it is not a dump.
+  // Returns false if the tree is not a dump.
   bool Fill(uint64_t* records) {
     const Node root = tree_.root();
     const bool old = tree_.IsList(root);  // before PyTorch 2.3 the dump was only the list of
@@ -204,7 +205,7 @@ class DumpFiller {
   v1::FlightRecorder& out_;
   size_t long_text_ = kMostLongText;  // bytes that may still be kept
   std::map<std::string, uint32_t> groups_;
-  std::map<std::string, uint32_t> of_id_;  // by a group's number, as text
+  std::map<std::string, uint32_t> of_id_;  // key: number of a group, as text
 };
 
 bool IsPickle(std::string_view bytes) {

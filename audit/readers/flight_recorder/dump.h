@@ -9,9 +9,9 @@
 
 namespace plumbline::audit {
 
-// `bytes`: the whole dump. A pickle may hold only containers, numbers and texts: one with any call
-// is refused. Returns the problem, or nothing. Parts that do not have the expected form are left
-// out.
+// `bytes`: the whole dump. A pickle may hold only containers, numbers and texts; a pickle with a
+// call is refused. Returns the problem, or nothing. Leaves out parts that do not have the expected
+// form.
 std::optional<Problem> ReadFlightDump(std::string_view bytes, v1::FlightRecorder* out,
                                       uint64_t* records);
 

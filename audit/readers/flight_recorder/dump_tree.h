@@ -1,4 +1,4 @@
-// The values of a dump, from a pickle or JSON: two trees with the same interface. If a value is
+// Trees of the values of a dump, from a pickle or from JSON, with the same interface. If a value is
 // missing or of another kind, functions return nothing.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace plumbline::audit {
 class PickleDumpTree {
  public:
   using Node = PickleId;
-  // `tree` must outlive it.
+  // `tree` must outlive the object.
   explicit PickleDumpTree(const PickleTree* tree) : tree_(*tree) {}
   // Returns a problem if the tree holds anything but containers, numbers and texts.
   static std::optional<Problem> CallIn(const PickleTree& tree);
@@ -25,8 +25,10 @@ class PickleDumpTree {
   Node root() const { return tree_.root(); }
   Node Find(Node node, std::string_view key) const { return tree_.Find(node, key); }
   bool IsList(Node node) const;
-  std::vector<Node> Items(Node node) const;                                 // of a list or tuple
-  std::vector<std::pair<std::string_view, Node>> Members(Node node) const;  // with text keys
+  // Returns the items of a list or tuple.
+  std::vector<Node> Items(Node node) const;
+  // Returns the members with text keys.
+  std::vector<std::pair<std::string_view, Node>> Members(Node node) const;
   std::string_view Text(Node node) const;
   std::optional<int64_t> Whole(Node node) const;
   bool Truth(Node node) const;

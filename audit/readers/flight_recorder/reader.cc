@@ -84,7 +84,7 @@ class FlightSource : public Source {
       ReadFile(files_[read_++]);
       return true;
     }
-    constexpr size_t kMostAtOnce = 16u << 20;  // bytes of a batch, about
+    constexpr size_t kMostAtOnce = 16u << 20;  // approximate bytes of a batch
     size_t bytes = 0;
     while (given_ != dumps_.end() && bytes < kMostAtOnce) bytes += Give(batch);
     return batch->evidence_size() > 0;
@@ -142,7 +142,7 @@ class FlightSource : public Source {
       any_age_ = true;
       oldest_head_ = std::max(oldest_head_, *age);
     } else if (HasPending(recorder)) {
-      old_enough_ = true;  // the age is unknown
+      old_enough_ = true;  // the age is unknown, so it is assumed to be enough
     }
     const bool fresh = dumps_.emplace(static_cast<uint32_t>(rank), std::move(recorder)).second;
     if (!fresh)
@@ -189,11 +189,11 @@ class FlightSource : public Source {
   std::vector<InputReport*> files_;
   size_t read_ = 0;
   uint64_t bytes_ = 0;
-  std::map<uint32_t, v1::FlightRecorder> dumps_;  // by rank
+  std::map<uint32_t, v1::FlightRecorder> dumps_;  // rank -> dump
   std::map<uint32_t, v1::FlightRecorder>::iterator given_ = dumps_.end();
   uint32_t world_ = 0;
   bool any_age_ = false, old_enough_ = false;
-  int64_t oldest_head_ = INT64_MIN;  // over all dumps
+  int64_t oldest_head_ = INT64_MIN;  // largest age of an oldest pending operation, over all dumps
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ class FlightRecorderReader : public Reader {
  public:
   std::string_view format() const override { return "flight-recorder"; }
   bool Recognise(std::string_view path, std::string_view head) const override;
-  // In the folder of a dump: a file whose name differs only in the number, or a pickle.
+  // Accepts, in the folder of a dump, a file whose name differs only in the number, and a pickle.
   Adjacent Judge(const std::string& path, std::string_view head,
                  const std::vector<InputReport*>& files) const override;
   std::vector<std::unique_ptr<Source>> Open(const std::vector<InputReport*>& files) const override;

@@ -17,7 +17,7 @@ void BlockReader::Fill(size_t size) {
     end_ -= begin_;
     begin_ = 0;
   }
-  // A length that the file only claims makes the buffer no larger than what has really come.
+  // The buffer grows with the bytes that were read, not with a length that the file states.
   while (end_ < size) {
     if (buffer_.size() - end_ < kBlockBytes / 2)
       buffer_.resize(std::max(kBlockBytes, 2 * buffer_.size()));

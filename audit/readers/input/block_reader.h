@@ -1,4 +1,4 @@
-// A file's bytes in big blocks, looked at in place.
+// Reads a file in large blocks, and gives views of its bytes without a copy.
 #pragma once
 
 #include <algorithm>
@@ -13,23 +13,24 @@
 
 namespace plumbline::audit {
 
-// Memory: a block, and twice the longest view that was asked for and that the file could fill. Not
-// thread-safe. A file that grows is read on.
+// Memory: a block, and twice the longest requested view, as far as the file has its bytes. Not
+// thread-safe. If the file grows, continues to read it.
 class BlockReader {
  public:
   explicit BlockReader(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
 
-  // The next `size` bytes, or all there are where that is fewer. Valid until the next call.
+  // Returns the next `size` bytes, or all remaining bytes if there are fewer. Valid until the next
+  // call.
   std::string_view Peek(size_t size) {
     if (end_ - begin_ < size) Fill(size);
     return {buffer_.data() + begin_, std::min(size, end_ - begin_)};
   }
-  // Past bytes that Peek has shown.
+  // Skips bytes that Peek has returned.
   void Skip(size_t size) {
     begin_ += size;
     offset_ += size;
   }
-  uint64_t offset() const { return offset_; }  // of the next byte, in the decompressed stream
+  uint64_t offset() const { return offset_; }  // offset of the next byte in the decompressed stream
   const ByteStream& stream() const { return *stream_; }
 
  private:
@@ -37,11 +38,11 @@ class BlockReader {
 
   std::unique_ptr<ByteStream> stream_;
   std::string buffer_;
-  size_t begin_ = 0, end_ = 0;  // of what was read and not skipped
+  size_t begin_ = 0, end_ = 0;  // range in buffer_ of the bytes that were read and not skipped
   uint64_t offset_ = 0;
 };
 
-// The file's bytes; nullptr, and a problem in the report, where it cannot be opened.
+// Opens a file. If it cannot be opened, adds a problem to the report and returns nullptr.
 std::unique_ptr<BlockReader> OpenBlocks(InputReport* report);
 
 }  // namespace plumbline::audit

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kChunk = 64 << 10;
 constexpr int kGzip = 15 + 16;       // zlib's window bits for gzip
-constexpr int kMostZstdWindow = 27;  // log2; `zstd --ultra -22` needs it
+constexpr int kMostZstdWindow = 27;  // log2 of bytes; `zstd --ultra -22` needs this size
 
 bool IsGzip(std::string_view head) {
   return head.size() >= 3 && head.substr(0, 3) == std::string_view("\x1f\x8b\x08", 3);
@@ -122,7 +122,7 @@ class ZstdStream : public ByteStream {
       if (ZSTD_isError(result)) {
         Fail(std::string("expected zstd data, found: ") + ZSTD_getErrorName(result), true);
       } else {
-        pending_ = result != 0;  // 0: the frame is complete and flushed
+        pending_ = result != 0;  // the result is 0 if the frame is complete and flushed
         if (at_end && out.pos == 0 && pending_)
           Fail("expected the end of the zstd data, found the end of the file", false);
       }
@@ -145,7 +145,7 @@ class Utf16Stream : public ByteStream {
 
  protected:
   size_t Produce(char* data, size_t size) override {
-    constexpr size_t kMostBytes = 4;  // of one character
+    constexpr size_t kMostBytes = 4;  // bytes of one character
     size_t made = 0;
     while (made + kMostBytes <= size) {
       uint32_t unit = 0;
@@ -210,7 +210,7 @@ class Utf16Stream : public ByteStream {
   bool first_ = true;
   std::array<char, kChunk> in_;
   size_t at_ = 0, end_ = 0;
-  std::optional<uint32_t> kept_;  // the unit after half a character
+  std::optional<uint32_t> kept_;  // the first unit after an incomplete character
 };
 
 bool IsUtf16(std::string_view head) {

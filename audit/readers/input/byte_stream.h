@@ -1,5 +1,5 @@
 // Reads the bytes of a file from its beginning to its end, decompressed. Recognises gzip and zstd
-// by content, whatever the file's name. Converts UTF-16 to UTF-8.
+// by content, not by the file's name. Converts UTF-16 to UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace plumbline::audit {
 
-// Memory is bounded whatever the file holds: a few 64 KiB buffers, and at most 128 MiB of window if
-// a zstd frame needs it. Not thread-safe.
+// Memory is bounded for every file: a few buffers of 64 KiB, and at most 128 MiB of window if a
+// zstd frame needs it. Not thread-safe.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
@@ -23,16 +23,17 @@ class ByteStream {
   // Opens plain files, gzip (all members), zstd (all frames), and UTF-16 with a byte order mark.
   static std::unique_ptr<ByteStream> Open(InputFile file);
 
-  // Reads up to `size` bytes to `data`, and returns how many. Returns 0 at the end, whether clean
-  // or not: see `problem`.
+  // Reads up to `size` bytes to `data`, and returns their number. Returns 0 at the end, and also
+  // after an error: see `problem`.
   size_t Read(char* data, size_t size);
 
   // Returns the number of bytes returned so far.
   uint64_t offset() const { return given_; }
   // Returns the number of file bytes consumed so far, for progress.
   uint64_t file_bytes_read() const { return file_at_; }
-  // Returns why the stream ended early, at an offset of the decompressed stream. If the compressed
-  // data merely stops, as it does while it is written, that is no error.
+  // If the stream ended early, returns the reason, with an offset in the decompressed stream. If
+  // the compressed data is only incomplete, as it is while a program writes it, the problem is not
+  // an error.
   const std::optional<Problem>& problem() const { return problem_; }
 
  protected:

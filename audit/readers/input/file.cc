@@ -20,7 +20,7 @@ absl::Status SystemError(int error) {
 }  // namespace
 
 absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
-  // O_NONBLOCK: opening a pipe without a writer must not block.
+  // O_NONBLOCK, because opening a pipe without a writer must not block.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return SystemError(errno);
   struct stat info {};

@@ -1,5 +1,5 @@
-// A file that is read by position, with pread instead of a mapping: if the file shrinks while it is
-// read, the result is a short read, not a SIGBUS.
+// A file that is read by position. Uses pread instead of a mapping, so that a file that shrinks
+// while it is read gives a short read, not a SIGBUS.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace plumbline::audit {
 
 class InputFile {
  public:
-  // Opens a regular file. A pipe or a device, which could block or never end, is refused.
+  // Opens a regular file. Refuses a pipe or a device, which could block or never end.
   static absl::StatusOr<InputFile> Open(const std::string& path);
 
   InputFile(InputFile&& other) noexcept;
@@ -22,11 +22,11 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
   ~InputFile();
 
-  uint64_t size() const { return size_; }  // at the time of opening
+  uint64_t size() const { return size_; }  // size at the time of opening
 
   // Fills `size` bytes at `data`. If the file ends before that, returns OutOfRange.
   absl::Status ReadAt(uint64_t offset, char* data, size_t size) const;
-  // Reads up to `size` bytes at `offset`, and returns how many; 0 at the end.
+  // Reads up to `size` bytes at `offset`, and returns their number; 0 at the end.
   absl::StatusOr<size_t> ReadSome(uint64_t offset, char* data, size_t size) const;
   // Returns the first bytes, at most `size`.
   absl::StatusOr<std::string> Head(size_t size) const;
@@ -37,10 +37,10 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
-// Returns the last bytes of a file, at most `size`. If it cannot be read, returns "".
+// Returns the last bytes of a file, at most `size`. If the file cannot be read, returns "".
 std::string LastBytes(std::string_view path, size_t size);
 
-// Returns a name from a file for a message: quoted, cut after 80 bytes.
+// Returns a name from a file for use in a message: quoted, and truncated to 80 bytes.
 std::string Quoted(std::string_view name);
 
 }  // namespace plumbline::audit

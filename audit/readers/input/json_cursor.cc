@@ -222,7 +222,7 @@ bool JsonCursor::SkipScalar() {
     case Kind::kWord: {
       const char* p = at_ + 1;
       while (p != end_ && IsLetter(*p)) ++p;
-      if (p == end_) {  // the text may be cut within a word
+      if (p == end_) {  // the text may end within a word
         at_ = p;
         return Fail("a value");
       }

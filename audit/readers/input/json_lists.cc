@@ -1,4 +1,5 @@
-// Numbers and lists of numbers of a JsonCursor. Most of the time is spent here.
+// Reads numbers and lists of numbers for JsonCursor. This code takes most of the time of reading
+// JSON.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -11,20 +12,20 @@ namespace plumbline::audit {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-// 15 significant digits: every decimal with fewer digits survives conversion to double.
+// The smallest number with 15 digits. Decimals with fewer digits survive conversion to double.
 constexpr uint64_t kFullMantissa = 100'000'000'000'000;
-constexpr int kMantissaDigits = 19;  // always fit in 64 bits
+constexpr int kMantissaDigits = 19;  // this number of digits always fits in 64 bits
 // Powers of ten that a double holds exactly, so that one correctly rounded operation is sufficient.
 constexpr double kTens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                             1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
 constexpr uint64_t kWholeTens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
-// Bytes that may be read without a check for the end of the text: a sign, two times 8 digits, a
-// point, and 8 bytes after them.
+// Bytes that must follow, so that they can be read without a check for the end of the text: a sign,
+// two times 8 digits, a point, and 8 bytes after them.
 constexpr ptrdiff_t kAhead = 32;
 
 // The number at the start of 8 bytes, and its count of digits. Computed without a loop, because a
-// processor cannot predict the length of a number.
+// loop whose length depends on the number causes branch mispredictions.
 struct Digits {
   uint64_t value;
   unsigned count;
@@ -33,19 +34,19 @@ inline Digits LeadingDigits(const char* p) {
   constexpr uint64_t kHigh = 0xF0F0F0F0F0F0F0F0u, kThrees = 0x3030303030303030u;
   uint64_t v;
   std::memcpy(&v, p, sizeof v);
-  // For a digit both tests give 0: its high half is 3, and stays 3 when 6 is added.
+  // A digit has the high half 3, also after 6 is added, so both tests give 0.
   const uint64_t other = ((v & kHigh) ^ kThrees) | (((v + 0x0606060606060606u) & kHigh) ^ kThrees);
   const unsigned count = other == 0 ? 8 : static_cast<unsigned>(__builtin_ctzll(other)) / 8;
   if (count == 0) return {0, 0};
   v <<= 64 - 8 * count;                                   // missing digits become leading zeros
-  v = (v & 0x0F0F0F0F0F0F0F0Fu) * 2561 >> 8;              // pairs
-  v = (v & 0x00FF00FF00FF00FFu) * 6553601 >> 16;          // fours
+  v = (v & 0x0F0F0F0F0F0F0F0Fu) * 2561 >> 8;              // joins pairs of digits
+  v = (v & 0x00FF00FF00FF00FFu) * 6553601 >> 16;          // joins groups of four
   v = (v & 0x0000FFFF0000FFFFu) * 42949672960001u >> 32;  // all
   return {v, count};
 }
 
-// Parses a number of up to 8 digits, a point and up to 8 more, which covers most numbers. Returns
-// false for any other, which the general path reads. At least kAhead bytes follow `p`.
+// Parses a number with up to 8 digits, a point and up to 8 more digits, which covers most numbers.
+// Returns false for other numbers; the general path reads these. Requires kAhead bytes after `p`.
 struct ShortNumber {
   const char* end;
   uint64_t mantissa;
@@ -73,7 +74,7 @@ inline bool ReadShort(const char* p, ShortNumber* out) {
 
 }  // namespace
 
-// JSON's grammar: no leading zeros, digits on both sides of the point.
+// Reads a number by JSON's grammar: no leading zeros, digits on both sides of the point.
 bool JsonCursor::Number(double* out, NumberText* text) {
   const char* start = at_;
   const char* p = at_;
@@ -117,7 +118,7 @@ bool JsonCursor::Number(double* out, NumberText* text) {
     count += decimals;
   }
   at_ = p;
-  const bool whole = count <= kMantissaDigits;  // otherwise the mantissa has overflowed
+  const bool whole = count <= kMantissaDigits;  // if false, the mantissa has overflowed
   text->full |= !whole || mantissa >= kFullMantissa;
   if (decimals > text->decimals) text->decimals = static_cast<int>(decimals);
   if (whole && mantissa <= uint64_t{1} << 53 && decimals >= -22 && decimals <= 22) {
@@ -134,8 +135,8 @@ bool JsonCursor::Number(double* out, NumberText* text) {
   return true;
 }
 
-// Reads integers, also written as 3.0 or 3e0. If the number is not an integer, or is one so written
-// beyond 2^53, the result is kNoInteger.
+// Reads an integer, also if written as 3.0 or 3e0. If the number is not an integer, or is written
+// so and beyond 2^53, the result is kNoInteger.
 bool JsonCursor::Integer(int64_t* out) {
   const char* start = at_;
   const char* p = at_;
@@ -227,7 +228,7 @@ bool JsonCursor::ReadIntegers(std::vector<int64_t>* out, std::vector<OddElement>
 
 bool JsonCursor::ReadFlags(std::vector<uint8_t>* out, std::vector<OddElement>* odd) {
   return ReadList([&](size_t i) {
-    // Fast path: almost always a single digit.
+    // Fast path for a single digit, which is almost always the case.
     if (end_ - at_ >= 2 && (*at_ == '0' || *at_ == '1') && (at_[1] == ',' || at_[1] == ']')) {
       out->push_back(*at_++ == '1');
       return true;

@@ -14,8 +14,8 @@ constexpr size_t kRead = 256 << 10;
 LineReader::LineReader(std::unique_ptr<ByteStream> stream, size_t most, Rewrite rewrite)
     : stream_(std::move(stream)), most_(most), rewrite_(std::move(rewrite)) {}
 
-// Frees buffer space, by moving the rest to the front or by doubling, and reads. Returns false at
-// the end.
+// Frees buffer space by moving the unread rest to the front, or doubles the buffer. Then reads.
+// Returns false at the end.
 bool LineReader::Fill() {
   if (begin_ > 0) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);

@@ -12,11 +12,11 @@
 namespace plumbline::audit {
 
 struct Line {
-  std::string_view text;  // without its newline; valid until the next call
-  uint64_t offset = 0;    // of its first byte, in the decompressed stream
-  uint64_t number = 0;    // counted from 1
+  std::string_view text;  // the line without its newline; valid until the next call
+  uint64_t offset = 0;    // offset of its first byte in the decompressed stream
+  uint64_t number = 0;    // line number, counted from 1
   bool ended = true;      // false if the file ended before a newline
-  bool too_long = false;  // longer than the limit: skipped, `text` is empty
+  bool too_long = false;  // the line exceeds the limit: it is skipped, and `text` is empty
 };
 
 // Memory: twice the longest line of at most `most` bytes. Not thread-safe.
@@ -40,14 +40,14 @@ class LineReader {
   size_t most_;
   Rewrite rewrite_;
   std::string buffer_;
-  size_t begin_ = 0;  // of the next line
-  size_t end_ = 0;    // of what was read
+  size_t begin_ = 0;  // begin of the next line in the buffer
+  size_t end_ = 0;    // end of the bytes that were read
   uint64_t buffer_at_ = 0;
   uint64_t number_ = 0;
 };
 
-// Returns the beginning of a file, decompressed, at most `most` bytes. `head` is the file's first
-// raw bytes, the result if the file cannot be opened (again).
+// Returns the beginning of a file, decompressed, at most `most` bytes. `head` has the file's first
+// raw bytes. It is returned if the file cannot be opened again.
 std::string FirstBytes(std::string_view path, std::string_view head, size_t most);
 
 }  // namespace plumbline::audit

@@ -2,8 +2,8 @@
 // sources: streams of batches that the pipeline merges by step and feeds to the rule engine.
 //
 // Each reader has one file (dumps/reader.cc, run_record.cc, ...) and is registered in
-// reader_list.cc. Readers never trust a file: every problem is recorded with its byte offset, what
-// was expected and what was found, and no allocation is larger than the file's own size justifies.
+// reader_list.cc. Readers never trust a file. They record every problem with its byte offset, the
+// expected and the found content. No allocation is larger than the file's size justifies.
 #pragma once
 
 #include <atomic>
@@ -22,10 +22,10 @@
 
 namespace plumbline::audit {
 
-// A problem of an input. If it is an error, the audit exits with 2. Others are only reported (an
-// unfinished last record of a file that may still be written).
+// A problem of an input. If it is an error, the audit exits with 2. Other problems are only
+// reported (an unfinished last record of a file that may still be written).
 struct Problem {
-  uint64_t offset = 0;  // in bytes of the decompressed stream
+  uint64_t offset = 0;  // offset in bytes of the decompressed stream
   std::string text;     // "expected ..., found ..."
   bool error = true;
 };
@@ -36,7 +36,7 @@ struct SeriesSeen {
   uint64_t points = 0;
 };
 
-// A column of a table that had values in nearly every row, and then in none, while others
+// A column of a table that had values in nearly every row, and then in no row, while other columns
 // continued.
 struct EmptiedColumn {
   std::string name;
@@ -55,25 +55,30 @@ struct InputReport {
   uint64_t bytes = 0;
   uint64_t records = 0;  // rows, lines, events, spans or tensors read
   std::vector<Problem> problems;
-  std::vector<SeriesSeen> series;  // by name, for formats that hold scalars
-  std::vector<std::string> notes;  // how it was read, if the user may have meant otherwise; not
-                                   // problems
+  std::vector<SeriesSeen> series;  // sorted by name; only for formats that hold scalars
+  // How the file was read, if the user may have meant something else; not problems.
+  std::vector<std::string> notes;
   StepStated step_stated = StepStated::kNotRequested;
-  bool named = false;  // named on the command line, not found in a directory
+  // True if the command line names the file; false if it was found in a directory.
+  bool named = false;
   bool of_spool =
-      false;  // an agent keeps the file for a server (transport/spool.h); `format` stays "unknown"
-  std::map<std::string, std::string> settings;  // settings of the run, by name
-  std::set<std::string> runs;        // runs whose evidence it holds; empty for formats without runs
-  std::optional<int64_t> only_step;  // for formats with one step per file
+      // True if an agent keeps the file for a server (transport/spool.h); `format` is then
+      // "unknown".
+      false;
+  std::map<std::string, std::string> settings;  // name -> value of the run's settings
+  // Runs whose evidence the file holds; empty for formats without runs.
+  std::set<std::string> runs;
+  std::optional<int64_t> only_step;  // the step of the file, for formats with one step per file
   std::vector<EmptiedColumn> emptied;
-  // Steps that fall back by a few rows and come again in order, as after a resume: from, to.
+  // (from, to) of each place where steps fall back by a few rows and then continue in order, as
+  // after a resume.
   std::set<std::pair<int64_t, int64_t>> fall_backs;
-  bool steps_are_rows = false;  // the file has no steps: its logged rows are counted, from 1
+  bool steps_are_rows = false;  // the file has no steps, so its logged rows are numbered from 1
 
-  // Adds a problem. At most kMaxProblems are kept; the last states that there are more.
+  // Adds a problem. Keeps at most kMaxProblems; the last one then states that there are more.
   void Add(uint64_t offset, std::string text, bool error = true);
-  // Adds a note on how the file was read, if the user may have meant otherwise. At most
-  // kMaxProblems are kept, each once.
+  // Adds a note on how the file was read, if the user may have meant something else. Keeps at most
+  // kMaxProblems notes, each once.
   void Note(std::string text);
   bool failed() const;  // true if a problem is an error
   // Returns "PATH: byte N: expected ...".
@@ -87,7 +92,7 @@ struct InputReport {
 struct Position {
   std::string run;
   uint32_t attempt = 0;
-  int64_t step = INT64_MIN;  // everything up to this step has been returned
+  int64_t step = INT64_MIN;  // all evidence up to this step has been returned
 
   friend auto operator<=>(const Position&, const Position&) = default;
 };
@@ -102,7 +107,8 @@ class Source {
   virtual bool Next(v1::Batch* batch) = 0;
   // Reports that the engine refused the batch of the last Next.
   virtual void Refused(const absl::Status& why) = 0;
-  // Return the bytes read and the files read to their end so far, for the progress line.
+  // Returns the bytes read so far, for the progress line. The next function returns the number of
+  // files that were read to their end.
   virtual uint64_t bytes_read() const = 0;
   virtual size_t files_done() const = 0;
   // Returns the processes of this source. Complete after Next has returned false.
@@ -120,14 +126,14 @@ class Reader {
   // that cannot be read gets a problem in its report and has no source.
   virtual std::vector<std::unique_ptr<Source>> Open(
       const std::vector<InputReport*>& files) const = 0;
-  // Override for readers that use options of the user.
+  // Like Open, with options of the user. Override in readers that use options.
   virtual std::vector<std::unique_ptr<Source>> OpenWith(const std::vector<InputReport*>& files,
                                                         const ReaderOptions& /*options*/) const {
     return Open(files);
   }
 
-  // Judges a file next to `files` (which this reader recognised) that no reader recognises by its
-  // content. kOfThem: its name belongs to them, so it is read with them and its problems are
+  // Judges a file next to `files`, which this reader recognised. No reader recognises the file by
+  // its content. kOfThem: its name belongs to `files`, so it is read with them and its problems are
   // reported. kAlike: it looks like them and gets a note. Called once per file.
   enum class Adjacent { kStranger, kAlike, kOfThem };
   virtual Adjacent Judge(const std::string& /*path*/, std::string_view /*head*/,
@@ -144,7 +150,7 @@ const std::vector<const Reader*>& Readers();
 // Returns the reader of a format. If this version has none, returns nullptr.
 const Reader* FindReader(std::string_view format);
 
-// Returns "safetensors, run-record".
+// Returns a text such as "safetensors, run-record".
 std::string ReadableFormats();
 
 }  // namespace plumbline::audit

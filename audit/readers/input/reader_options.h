@@ -1,4 +1,4 @@
-// Options of the user for inputs that do not state something themselves (--map, --run).
+// Options of the user (--map, --run), for facts that an input does not contain.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@ namespace plumbline::audit {
 
 // For files of scalars (scalars/point_file.h).
 struct ScalarOptions {
-  std::string run;           // empty: from the file or its folder's name
+  // Name of the run; if empty, uses the name in the file or of its folder.
+  std::string run;
   bool within = false;       // `run` is a prefix of all runs: "exp1/val"
   std::string step;          // name of the step column; if empty, the usual names
   std::string rank_pattern;  // a regular expression on the path whose first group is the rank;
@@ -22,7 +23,8 @@ struct ReaderOptions {
   // Set if a rule judges the error of weights in block-scaled formats: checkpoints are then read
   // twice.
   bool block_fits = false;
-  // Only findings that reach this step are requested: checkpoints far before it are not read.
+  // If set, only findings that reach this step are requested, so checkpoints far before it are not
+  // read.
   std::optional<int64_t> since;
 };
 

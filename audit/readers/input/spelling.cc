@@ -10,7 +10,8 @@ namespace {
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 bool SameLetter(char a, char b) { return Lower(a) == Lower(b); }
 
-// Keys that recorders write for themselves and that differ by a letter or two from one of ours.
+// Keys that recorders write for their own use, and that differ by one or two letters from a known
+// name.
 constexpr std::string_view kOrdinary[] = {"model", "tool", "node", "seed", "date", "time", "name"};
 
 size_t Allowed(std::string_view known) { return known.size() >= 6 ? 2 : known.size() >= 4 ? 1 : 0; }

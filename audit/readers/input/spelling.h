@@ -1,4 +1,4 @@
-// Finds names in a foreign file that are probably misspelt names of ours. They must not be ignored
+// Finds names in a foreign file that are probably misspelt known names. They must not be ignored
 // silently, because their data would be missing from the verdict.
 #pragma once
 

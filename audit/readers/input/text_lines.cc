@@ -16,7 +16,7 @@ const char* FindByte(const char* from, const char* to, char c) {
 TextLines::TextLines(std::unique_ptr<ByteStream> stream, size_t most, LineEnds ends, size_t read)
     : stream_(std::move(stream)), most_(most), ends_(ends), read_(read) {}
 
-// Moves the rest to the front. For a line that is too long, keeps only its offset.
+// Moves the unread rest to the front. If a line is too long, keeps only its offset.
 void TextLines::MakeRoom() {
   if (end_ - begin_ > most_ && !skipping_) {
     skipping_ = true;

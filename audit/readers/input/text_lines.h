@@ -11,15 +11,15 @@
 namespace plumbline::audit {
 
 struct TextLine {
-  std::string_view text;  // without its end; valid until the next call
-  uint64_t offset = 0;    // of its first byte, in the decompressed stream
+  std::string_view text;  // the line without its end; valid until the next call
+  uint64_t offset = 0;    // offset of its first byte in the decompressed stream
   bool ended = true;      // false if the file ended before the line did
-  bool too_long = false;  // skipped: `text` is empty
+  bool too_long = false;  // the line was skipped, and `text` is empty
 };
 
 enum class LineEnds {
-  kNewline,          // with or without a preceding carriage return
-  kNewlineOrReturn,  // a progress bar's carriage return ends a line too
+  kNewline,          // a newline, with or without a preceding carriage return
+  kNewlineOrReturn,  // a carriage return, as of a progress bar, also ends a line
 };
 
 // Memory: `read` bytes and twice the longest line that is kept. Not thread-safe.
@@ -48,12 +48,13 @@ class TextLines {
   LineEnds ends_;
   size_t read_;
   std::string buffer_;
-  size_t begin_ = 0;           // of the next line
-  size_t searched_ = 0;        // no line ends between begin_ and here
-  size_t newline_ = kUnknown;  // the next newline from searched_ on; end_: none in what was read
-  size_t end_ = 0;             // of what was read
+  size_t begin_ = 0;     // begin of the next line in the buffer
+  size_t searched_ = 0;  // no line ends between begin_ and here
+  // The next newline from searched_ on; end_ if the bytes read have none.
+  size_t newline_ = kUnknown;
+  size_t end_ = 0;  // end of the bytes that were read
   uint64_t buffer_at_ = 0;
-  bool skipping_ = false;  // within a line that is too long
+  bool skipping_ = false;  // true within a line that is too long
   uint64_t skipped_at_ = 0;
 };
 

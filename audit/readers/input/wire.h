@@ -1,5 +1,5 @@
-// Reads the wire format of protocol buffers field by field, as far as event files and W&B records
-// need it, without their message classes.
+// Reads the wire format of protocol buffers field by field, without message classes. Supports what
+// event files and W&B records need.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace plumbline::audit {
 
-// Reads one message. The bytes must outlive it. After the first damage every call returns false.
+// Reads one message. The bytes must outlive the reader. After the first error every call returns
+// false.
 class WireReader {
  public:
   enum Type : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
@@ -57,7 +58,7 @@ class WireReader {
     }
     return !failed();
   }
-  // Skips the value of a field of this type. Groups count as damage, because they are obsolete.
+  // Skips the value of a field of this type. Groups are an error, because they are obsolete.
   bool Skip(uint32_t type) {
     uint64_t word = 0;
     uint32_t half = 0;
@@ -77,15 +78,15 @@ class WireReader {
   }
   bool failed() const { return failed_; }
 
-  // Skips the next byte and returns true if it equals `byte`. For messages that mostly have one
-  // form.
+  // If the next byte equals `byte`, skips it and returns true. Used for messages that mostly have
+  // one form.
   bool Byte(unsigned char byte) {
     if (at_ == end_ || static_cast<unsigned char>(*at_) != byte) return false;
     ++at_;
     return true;
   }
   bool at_end() const { return at_ == end_; }
-  size_t left() const { return static_cast<size_t>(end_ - at_); }  // bytes
+  size_t left() const { return static_cast<size_t>(end_ - at_); }  // number of bytes
   // Reads the next field if its key byte is `key`. Returns true if it is the last of its message.
   bool LastBytes(unsigned char key, std::string_view* bytes) {
     return Byte(key) && Bytes(bytes) && at_ == end_;

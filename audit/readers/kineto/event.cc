@@ -17,7 +17,7 @@ struct NamedCategory {
   std::string_view name;
   TraceCategory category;
 };
-// Names of all versions of Kineto. An unknown category is a host event.
+// Names of categories in all versions of Kineto. An event of an unknown category is a host event.
 constexpr std::array kCategories = {
     NamedCategory{"cpu_op", TraceCategory::kHost},
     NamedCategory{"kernel", TraceCategory::kKernel},

@@ -1,4 +1,4 @@
-// Reads one event of a trace in Chrome's format, as far as rules need it.
+// Reads one event of a trace in Chrome's format. Reads only the fields that rules need.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace plumbline::audit {
 
 // Class of an event, from its category.
 enum class TraceCategory : uint8_t {
-  kNone,    // not stated yet
+  kNone,    // the category is not known yet
   kKernel,  // GPU work ...
   kCopy,
   kMemset,
@@ -23,7 +23,7 @@ TraceCategory CategoryOf(std::string_view category);
 
 // An event. Views point into the window; escapes are not decoded.
 struct TraceEvent {
-  char phase = 0;  // 'X': complete, with a start and a duration
+  char phase = 0;  // 'X' is a complete event, with a start and a duration
   TraceCategory category = TraceCategory::kNone;
   bool has_start = false, has_duration = false;
   int64_t start_ns = 0, duration_ns = 0;
@@ -33,13 +33,13 @@ struct TraceEvent {
   std::string_view device, stream;
   std::string_view collective;                  // "Collective name", of a kernel that communicates
   std::string_view dtype;                       // dtype of the moved data
-  int64_t elements_in = -1, elements_out = -1;  // of this rank
+  int64_t elements_in = -1, elements_out = -1;  // elements of this rank
   int64_t group_size = -1;
   std::string_view group;        // "Process Group Name"
   std::string_view group_ranks;  // "Process Group Ranks": "[0, 4, 8]", a list or a text
 };
 
-// Reads the event whose '{' is next. Returns false on failure: see the scan.
+// Reads the event that begins at the next '{'. Returns false on failure; `scan` has the reason.
 bool ReadEvent(JsonScan* scan, TraceEvent* event);
 
 }  // namespace plumbline::audit

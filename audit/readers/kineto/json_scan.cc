@@ -38,7 +38,8 @@ const char* NextStructure(const char* at) {
   const __m128i bit = _mm_set1_epi8(0x20), nul = _mm_setzero_si128();
   for (;; at += 16) {
     const __m128i block = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-    const __m128i folded = _mm_or_si128(block, bit);  // '[' and '{' differ only in this bit
+    // '[' and '{' differ only in this bit, as do ']' and '}'.
+    const __m128i folded = _mm_or_si128(block, bit);
     const __m128i brackets =
         _mm_or_si128(_mm_cmpeq_epi8(folded, open), _mm_cmpeq_epi8(folded, close));
     const __m128i hit = _mm_or_si128(
@@ -93,7 +94,7 @@ bool JsonScan::String(std::string_view* raw) {
     at_ = EndOfPlainText(at_);
     if (*at_ == '"') break;
     if (*at_ == '\0') return Fail("the end of a string");
-    ++at_;  // the backslash
+    ++at_;  // skips the backslash
     if (at_ == end_) return Fail("the end of a string");
     ++at_;
   }
@@ -110,7 +111,7 @@ bool JsonScan::Scalar(std::string_view* raw) {
   while (IsDigit(*at_) || (static_cast<unsigned char>((*at_ | 0x20) - 'a') < 26) || *at_ == '-' ||
          *at_ == '+' || *at_ == '.')
     ++at_;
-  // At the very end, the value may continue.
+  // At the end of the window, the value may be incomplete.
   if (at_ == begin || at_ == end_) return Fail("a value");
   *raw = {begin, static_cast<size_t>(at_ - begin)};
   return true;
@@ -125,7 +126,7 @@ bool JsonScan::Skip() {
 }
 
 bool JsonScan::SkipNested() {
-  uint64_t braces = 0;  // one bit per level: 1 is an object
+  uint64_t braces = 0;  // one bit per level: 1 for an object, 0 for a list
   for (int depth = 0;;) {
     at_ = NextStructure(at_);
     const char c = *at_;
@@ -172,7 +173,7 @@ bool NanosecondsOf(std::string_view text, int64_t* ns) {
     *ns = negative ? -static_cast<int64_t>(value) : static_cast<int64_t>(value);
     return true;
   }
-  // An exponent or more digits: parse as a double.
+  // A number with an exponent or more digits is parsed as a double.
   double real = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), real);
   if (error != std::errc() || end != text.data() + text.size()) return false;

@@ -1,6 +1,6 @@
-// Scans JSON in a window of a stream. Strings and nested values are skipped 16 bytes at a time.
-// Only the brackets and strings of what is skipped are checked, so that a scan never leaves the
-// window and never goes deeper than kMostDepth.
+// Scans JSON in a window of a stream. Skips strings and nested values 16 bytes at a time. In
+// skipped values, checks only brackets and strings, so that a scan never leaves the window and
+// never goes deeper than kMostDepth.
 #pragma once
 
 #include <cstddef>

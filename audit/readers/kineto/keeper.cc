@@ -9,15 +9,15 @@ namespace plumbline::audit {
 namespace {
 
 constexpr size_t kMostNames = 1u << 16, kMostEventNameBytes = 16u << 20, kMostName = 4096;
-constexpr size_t kMostReported = 256;  // bytes of a name in a report
+constexpr size_t kMostReported = 256;  // limit for a name in a report, in bytes
 constexpr size_t kMostTracks = 1u << 16;
 constexpr size_t kMostDevices = 255;
 constexpr size_t kMostCollectives = 1u << 15;
-// Debian's Abseil has its own string_view.
+// Converts the type, because Debian's Abseil has its own string_view.
 absl::string_view Key(std::string_view text) { return {text.data(), text.size()}; }
 constexpr uint32_t kOtherName = 0, kUnnamed = UINT32_MAX;
 
-// Returns a name for display: without escapes, UTF-8, truncated.
+// Returns a name for display: UTF-8 without escapes, truncated.
 std::string Reported(std::string_view raw) {
   const std::string quoted = "\"" + std::string(raw) + "\"";
   std::string text;
@@ -33,7 +33,8 @@ std::string Reported(std::string_view raw) {
   return text.substr(0, cut);
 }
 
-// Returns the category. PyTorch without Kineto writes none; GPU work then has a process of its own.
+// Returns the category of an event by its process. PyTorch without Kineto writes no category, but
+// uses a separate process for GPU work.
 TraceCategory CategoryByProcess(const TraceEvent& event) {
   if (event.category != TraceCategory::kNone || event.process != "CUDA functions")
     return event.category;
@@ -41,9 +42,10 @@ TraceCategory CategoryByProcess(const TraceEvent& event) {
   return event.name.starts_with("Memset") ? TraceCategory::kMemset : TraceCategory::kKernel;
 }
 
-// Removes GPU work without a time. It begins at 0 and would stretch the window.
+// Removes GPU work without a time. It seems to begin at 0, which would make the window far too
+// long.
 void LeaveOutTimeless(std::vector<timeline::GpuWork>* gpu) {
-  constexpr int64_t kOfAClock = int64_t{1} << 50;  // ns: thirteen days
+  constexpr int64_t kOfAClock = int64_t{1} << 50;  // ns, 13 days: times of a real clock are larger
   const auto timeless = [](const timeline::GpuWork& work) { return work.start == 0; };
   if (std::any_of(gpu->begin(), gpu->end(), timeless) &&
       std::all_of(gpu->begin(), gpu->end(), [&](const timeline::GpuWork& work) {
@@ -141,8 +143,8 @@ void TraceKeeper::TakeGpu(const TraceEvent& event) {
   if (category == TraceCategory::kKernel) {
     work.communicates = name.communicates || !event.collective.empty() || !event.group.empty();
     if (work.communicates) work.collective = CollectiveOf(event);
-    // NCCL's kernels that send and receive also implement all-to-all: a kernel's name decides only
-    // if there is no collective name.
+    // NCCL's kernels for send and receive also implement all-to-all, so a kernel's name decides
+    // only if there is no name of a collective.
     const bool sends = event.collective.empty()
                            ? name.communicates && timeline::IsPointToPoint(event.name)
                            : timeline::IsPointToPoint(event.collective);
@@ -261,7 +263,8 @@ TraceKeeper::HostName TraceKeeper::HostNameOf(std::string_view name) {
 timeline::Columns TraceKeeper::TakeColumns() {
   LeaveOutTimeless(&columns_.gpu);
   if (rank_ >= 0) columns_.stage = IndexOfRank(pipeline_ranks_, rank_);
-  // Its stage is unknown, so it gets a stage of its own and is compared with no other rank.
+  // If the stage of the rank is unknown, gives it its own stage, so that it is compared with no
+  // other rank.
   if (rank_ >= 0 && columns_.stage < 0 && sends_to_no_known_)
     columns_.stage = timeline::kStageOfNoOther + rank_;
   columns_.serves = columns_.steps.empty() && !trains_;

@@ -12,15 +12,15 @@
 
 namespace plumbline::audit {
 
-// Memory: the columns of GPU work, launches and spans that explain gaps. Names are bounded in
-// number and bytes; beyond that one name represents all others. Not thread-safe.
+// Memory: the columns of GPU work, launches and spans that explain gaps. The number and bytes of
+// names are bounded; beyond the bound, one name represents all others. Not thread-safe.
 class TraceKeeper {
  public:
   TraceKeeper();
 
   void Take(const TraceEvent& event);
 
-  // Sets the rank stated by the file, possibly after the events. -1: none.
+  // Sets the rank that the file states, possibly after the events. -1 if it states none.
   void SetRank(int64_t rank) { rank_ = rank; }
   int64_t rank() const { return rank_; }
 
@@ -32,10 +32,11 @@ class TraceKeeper {
   // may write. timed(): the others.
   uint64_t negative() const { return negative_; }
   uint64_t timed() const { return timed_; }
-  uint64_t pairs() const { return pairs_; }  // begin and end events, which are not supported
+  // Number of begin and end events, which are not supported.
+  uint64_t pairs() const { return pairs_; }
   bool names_left_out() const { return names_left_out_; }
 
-  // Returns the columns. Call once, as the last call.
+  // Returns the columns. Call once, after all other calls.
   timeline::Columns TakeColumns();
 
  private:
@@ -46,13 +47,13 @@ class TraceKeeper {
   uint8_t DeviceOf(std::string_view name);
   uint16_t CollectiveOf(const TraceEvent& event);
   struct HostName {
-    uint32_t id = 0;  // kUnnamed: of no class, never reported
+    uint32_t id = 0;  // kUnnamed: the name has no class and is never reported
     uint8_t classes = 0;
     bool launch = false, kernel_launch = false;
   };
   template <typename Value>
   using ByName = absl::flat_hash_map<std::string, Value>;
-  // Numbers threads or streams. The last one is cached.
+  // Assigns numbers to threads or streams. Caches the last one.
   struct Tracks {
     uint32_t Of(std::string_view a, std::string_view b);
     std::string key, last;
@@ -74,7 +75,7 @@ class TraceKeeper {
   Tracks threads_, streams_;
   ByName<uint16_t> collectives_;
   int64_t rank_ = -1;
-  std::string pipeline_ranks_;      // of the first send or receive
+  std::string pipeline_ranks_;      // process group ranks of the first send or receive
   bool sends_to_no_known_ = false;  // kernels send and receive without naming their peers
   bool trains_ = false;             // a name shows that the process trains
   uint64_t without_time_ = 0, pairs_ = 0, negative_ = 0, timed_ = 0;

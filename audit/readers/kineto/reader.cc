@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kOp = "timeline";
 constexpr uint32_t kMostTraceRank = (1u << 17) - 1;
 
-// The reduced result of one file.
+// The reduced data of one file.
 struct ReadTrace {
   InputReport* report = nullptr;
   int64_t rank = -1;
@@ -124,7 +124,7 @@ class KinetoSource : public Source {
     if (trace.report->records > 0) TakeDevices(std::move(columns), trace);
   }
 
-  // Adds each GPU of a process as a trace of its own.
+  // Adds each GPU of a process as a separate trace.
   void TakeDevices(timeline::Columns columns, const ReadTrace& of) {
     timeline::Devices devices = timeline::ByDevice(std::move(columns));
     for (timeline::OfDevice& device : devices.kept) {
@@ -140,8 +140,8 @@ class KinetoSource : public Source {
       of.report->Note("GPU " + name + " is busy less than 1 % of the time: ignored");
   }
 
-  // Assigns ranks and steps. Ranks without a name get numbers in the order of the files. The n-th
-  // trace of a rank is joined with the n-th of the others.
+  // Assigns ranks and steps. Ranks without a name get numbers in the order of the files. Joins the
+  // n-th trace of a rank with the n-th traces of the other ranks.
   void Place() {
     placed_ = true;
     NumberByNames();
@@ -150,7 +150,7 @@ class KinetoSource : public Source {
     for (ReadTrace& trace : traces_) {
       const ReadTrace* other = std::exchange(before_it, &trace);
       if (trace.rank >= 0) continue;
-      // Another GPU of the preceding trace's process.
+      // This trace is of another GPU of the preceding trace's process.
       if (!trace.device.empty() && other != nullptr && other->report == trace.report) {
         trace.rank = other->rank;
         continue;
@@ -225,11 +225,11 @@ class KinetoSource : public Source {
     }
   }
 
-  // Adds the collectives of the main GPU, which is the rank that collectives know. Returns their
-  // bytes.
+  // Adds the collectives of the main GPU, because only it has the rank that collectives use.
+  // Returns their bytes.
   size_t GiveCollectives(const ReadTrace& trace, v1::Batch* batch) const {
     size_t bytes = 0;
-    std::map<std::string, uint32_t> calls;  // of the site
+    std::map<std::string, uint32_t> calls;  // site -> number of calls
     for (const timeline::CollectiveTimes& times : trace.collectives) {
       if (!trace.device.empty()) break;
       v1::Evidence& evidence = *batch->add_evidence();
@@ -256,9 +256,9 @@ class KinetoSource : public Source {
   std::optional<TraceFile> open_;
   InputReport* open_report_ = nullptr;
   uint64_t done_bytes_ = 0;
-  std::vector<ReadTrace> traces_;      // after placement: by rank, then time
-  std::vector<uint32_t> nth_;          // index within its rank, by trace
-  std::map<uint32_t, int64_t> steps_;  // the step of the n-th traces
+  std::vector<ReadTrace> traces_;      // sorted by rank, then time, after Place
+  std::vector<uint32_t> nth_;          // for each trace: its index among the traces of its rank
+  std::map<uint32_t, int64_t> steps_;  // n -> step of the n-th traces
   int64_t world_ = 0;
   bool placed_ = false;
   size_t next_trace_ = 0;
@@ -267,7 +267,7 @@ class KinetoSource : public Source {
 }  // namespace
 
 bool KinetoReader::Recognise(std::string_view path, std::string_view head) const {
-  // The frame may describe many devices and groups before the events.
+  // The file may describe many devices and groups before the events, so reads this many bytes.
   constexpr size_t kLook = 1u << 20;
   const bool packed = IsCompressed(head);
   if (!packed) {

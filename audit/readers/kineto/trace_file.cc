@@ -10,7 +10,7 @@ namespace plumbline::audit {
 namespace {
 
 constexpr size_t kWindow = 1u << 20, kMostWindow = 64u << 20;
-constexpr uint64_t kAtOnce = 4u << 20;  // bytes per call of ReadOn
+constexpr uint64_t kAtOnce = 4u << 20;  // bytes that a call of ReadOn reads
 
 }  // namespace
 
@@ -100,7 +100,7 @@ bool TraceFile::Start(JsonScan* scan) {
 }
 
 bool TraceFile::Member(JsonScan* scan) {
-  bool first = first_;  // stored only after the member is complete
+  bool first = first_;  // stored in first_ only after the member is complete
   std::string_view key;
   if (!scan->NextMember(&first, &key)) {
     if (scan->failed()) return false;
@@ -142,7 +142,7 @@ bool TraceFile::Event(JsonScan* scan) {
         continue;
       }
     }
-    // Everything before this event is done.
+    // All events before this one are processed.
     begin_ = static_cast<size_t>(begin - window_.data());
     first_ = first;
     return false;
@@ -152,7 +152,7 @@ bool TraceFile::Event(JsonScan* scan) {
 bool TraceFile::End(JsonScan* scan) {
   if (scan->Peek() != '\0') return scan->Fail("the end of the file");
   if (scan->at() != window_.data() + end_) return scan->Fail("the end of the file");
-  // If more bytes follow, check them too.
+  // If more bytes follow, checks them too.
   begin_ = end_;
   if (Fill()) {
     *scan = JsonScan(window_.data() + begin_, window_.data() + end_);
@@ -191,7 +191,8 @@ void TraceFile::Close() {
                         std::to_string(keeper_.without_time()) + " without");
   }
   if (keeper_.negative() > 0) {
-    constexpr uint64_t kFew = 10;  // an error if more than one event in this many
+    // It is an error if more than one event in this many ends before it begins.
+    constexpr uint64_t kFew = 10;
     report_->Add(0,
                  "expected durations of 0 or more, found " + std::to_string(keeper_.negative()) +
                      " below 0 of " + std::to_string(keeper_.timed() + keeper_.negative()) +
@@ -228,7 +229,7 @@ bool TraceFile::Recognise(std::string_view head) {
                  key == "distributedInfo";
     if (!scan.Skip()) break;
   }
-  // The text is truncated within a long beginning.
+  // The text ends within a long beginning.
   return scan.cut() && of_kineto;
 }
 

@@ -1,5 +1,5 @@
-// Reads one trace file in windows: its frame (an object with "traceEvents", or a bare list of
-// events), its process, its events.
+// Reads one trace file in windows. Its frame is an object with "traceEvents", or only a list of
+// events. Reads the process and the events.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,20 @@
 
 namespace plumbline::audit {
 
-// Not thread-safe. Memory: a window of 1 MiB, larger only if one event is longer (at most 64 MiB),
-// and what the keeper holds.
+// Not thread-safe. Memory: a window of 1 MiB, and the data of the keeper. The window is larger (at
+// most 64 MiB) only if one event is longer.
 class TraceFile {
  public:
-  // The report must outlive it; problems go there.
+  // Adds problems to the report, which must outlive the object.
   TraceFile(std::unique_ptr<ByteStream> stream, InputReport* report);
 
   // Reads some MiB more. Returns false if there is no more. If the file is truncated or damaged,
-  // what came before is kept.
+  // keeps the events before that place.
   bool ReadOn();
 
   TraceKeeper& keeper() { return keeper_; }
-  int64_t world_size() const { return world_size_; }  // 0: not stated
+  // Returns the world size, or 0 if the file does not state it.
+  int64_t world_size() const { return world_size_; }
   uint64_t bytes_read() const { return stream_->file_bytes_read(); }
 
   // Returns true if the first bytes (decompressed) are those of a trace: the key "traceEvents" at
@@ -35,7 +36,7 @@ class TraceFile {
  private:
   enum class Place { kStart, kMembers, kEvents, kEnd, kDone };
 
-  bool Fill();  // reads more bytes after those in the window; false if there are none
+  bool Fill();  // reads more bytes after those in the window; returns false if there are none
   void Failed(const JsonScan& scan, uint64_t at);  // `at`: offset in the stream
   // Each reads one member of the frame or one event, from `begin_` on. Returns false if the window
   // needs more bytes or the file is damaged; `*scan` has the reason.
@@ -53,8 +54,8 @@ class TraceFile {
   size_t begin_ = 0, end_ = 0;  // the unread part of the window
   uint64_t window_at_ = 0;      // offset of the window's first byte in the stream
   Place place_ = Place::kStart;
-  bool first_ = true;  // before the first member or event
-  bool bare_ = false;  // a list of events without a frame
+  bool first_ = true;  // true before the first member or event
+  bool bare_ = false;  // the file is a list of events without a frame
   bool saw_events_ = false;
   int64_t world_size_ = 0;
 };

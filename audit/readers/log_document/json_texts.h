@@ -1,4 +1,4 @@
-// Texts in JSON documents that hold a log: notebooks, exports of log services.
+// Reads texts in JSON documents that hold a log: notebooks, exports of log services.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ inline void EndLine(std::string* out) {
   if (!out->empty() && !out->ends_with('\n')) *out += '\n';
 }
 
-// Calls `read` at each element of this kind of the list that the cursor is at.
+// The cursor is at a list. Calls `read` at each element of this kind.
 template <typename Read>
 void EachElement(JsonCursor* cursor, JsonCursor::Kind kind, const Read& read) {
   if (!cursor->EnterList()) return;
@@ -26,7 +26,7 @@ void EachElement(JsonCursor* cursor, JsonCursor::Kind kind, const Read& read) {
   }
 }
 
-// The same for the list that is a member of the object that the cursor is at.
+// The same, if the cursor is at an object and the list is a member of it.
 template <typename Read>
 void EachOf(JsonCursor* cursor, std::string_view member, JsonCursor::Kind kind, const Read& read) {
   if (cursor->Peek() != JsonCursor::Kind::kObject || !cursor->EnterObject()) return;

@@ -1,4 +1,4 @@
-// Files that hold one JSON document whose texts are a log.
+// Reads files with one JSON document whose texts are a log.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace plumbline::audit {
 
 enum class LogDocument { kNone, kNotebook, kExport };
-// Returns the kind of a file by its name and beginning.
+// Returns the kind of a file, from its name and its first bytes.
 LogDocument DocumentOf(std::string_view path, std::string_view head);
 // Returns the lines of the log.
 std::string LinesOf(LogDocument document, std::string_view json);

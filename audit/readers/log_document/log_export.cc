@@ -13,11 +13,13 @@ namespace {
 
 using Kind = JsonCursor::Kind;
 
-// A message and its time: digits, or "2026-01-31T10:00:00.5Z". "": as the one before.
+// A message and its time: digits, or "2026-01-31T10:00:00.5Z". If the time is "", it is that of the
+// preceding message.
 struct TimedLine {
   std::string time, text;
 
-  // Numbers of the same length, and times of one zone, are in the order of their texts.
+  // Returns a sort key. Numbers of the same length, and times of one zone, are ordered like their
+  // texts.
   std::pair<size_t, std::string_view> Order() const {
     const size_t digits = time.find_first_not_of("0123456789");
     return {std::min(digits, time.size()), std::string_view(time).substr(0, time.find('Z'))};
@@ -36,7 +38,8 @@ bool ReadTime(JsonCursor* cursor, std::string* time) {
   return true;
 }
 
-// {"timestamp": 1700000000000, "message": "step 1 loss 2.5"}; Kaggle's {"time": 1.5, "data": ...}
+// Reads {"timestamp": 1700000000000, "message": "step 1 loss 2.5"}, or Kaggle's {"time": 1.5,
+// "data": ...}.
 void ReadMessage(JsonCursor* cursor, TimedLines* lines) {
   static constexpr std::string_view kKeys[] = {"message", "textPayload", "log",
                                                "line",    "msg",         "data"};
@@ -53,7 +56,7 @@ void ReadMessage(JsonCursor* cursor, TimedLines* lines) {
   if (!line.text.empty()) lines->push_back(std::move(line));
 }
 
-// ["1700000000000000000", "step 1 loss 2.5", ...]
+// Reads ["1700000000000000000", "step 1 loss 2.5", ...].
 void ReadPair(JsonCursor* cursor, TimedLines* lines) {
   if (!cursor->EnterList()) return;
   TimedLine line;
@@ -64,7 +67,7 @@ void ReadPair(JsonCursor* cursor, TimedLines* lines) {
   if (!line.text.empty()) lines->push_back(std::move(line));
 }
 
-// {"status": "success", "data": {"resultType": "streams", "result": [{"values": [...]}]}}
+// Reads {"status": "success", "data": {"resultType": "streams", "result": [{"values": [...]}]}}.
 void ReadAnswerOfLoki(JsonCursor* cursor, TimedLines* lines) {
   if (!cursor->EnterObject()) return;
   for (std::string_view key; cursor->NextMember(&key);) {
@@ -78,7 +81,7 @@ void ReadAnswerOfLoki(JsonCursor* cursor, TimedLines* lines) {
   }
 }
 
-// {"hits": {"hits": [{"_source": {"message": ...}}]}} of Elasticsearch.
+// Reads Elasticsearch's {"hits": {"hits": [{"_source": {"message": ...}}]}}.
 void ReadHits(JsonCursor* cursor, TimedLines* lines) {
   if (!cursor->EnterObject()) return;
   for (std::string_view key; cursor->NextMember(&key);) {
@@ -98,7 +101,7 @@ void ReadHits(JsonCursor* cursor, TimedLines* lines) {
   }
 }
 
-// Services give the newest line first, and each stream by itself.
+// Sorts by time, because services return the newest line first, and each stream separately.
 void OrderByTime(TimedLines* lines) {
   if (lines->empty()) return;
   for (size_t i = 1; i < lines->size(); ++i) {

@@ -10,7 +10,7 @@ namespace {
 
 using Kind = JsonCursor::Kind;
 
-// The text of the tag's element that begins at `at`, up to the next tag.
+// Returns the text of the element whose tag begins at `at`, up to the next tag.
 std::string_view ElementText(std::string_view html, size_t at) {
   const size_t begin = html.find('>', at);
   if (begin == std::string_view::npos) return {};
@@ -20,10 +20,10 @@ std::string_view ElementText(std::string_view html, size_t at) {
 bool IsCell(std::string_view html, size_t at) {
   const std::string_view tag = html.substr(at, 3);
   const char next = at + 3 < html.size() ? html[at + 3] : '>';
-  return (tag == "<td" || tag == "<th") && (next == '>' || next == ' ');  // "<thead" is none
+  return (tag == "<td" || tag == "<th") && (next == '>' || next == ' ');  // "<thead" is not a cell
 }
 
-// The rows of the tables of a page.
+// Appends the rows of all tables of a page.
 void AppendTables(std::string_view html, std::string* out) {
   constexpr std::string_view kRow = "<tr", kRowEnd = "</tr>";
   for (size_t row = html.find(kRow); row != std::string_view::npos; row = html.find(kRow, row)) {
@@ -44,7 +44,7 @@ void AppendTables(std::string_view html, std::string* out) {
   }
 }
 
-// A multiline_string: one string, or a list of strings that belong together.
+// Reads a multiline_string: one string, or a list of strings that are joined.
 bool ReadText(JsonCursor* cursor, std::string* text) {
   text->clear();
   if (cursor->Peek() == Kind::kString) return cursor->ReadString(text);

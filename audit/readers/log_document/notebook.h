@@ -7,8 +7,8 @@
 namespace plumbline::audit {
 
 // Returns the output of a notebook's cells as lines of text. A row of an HTML table (transformers'
-// progress) becomes one line, its cells separated by tabs. `json` may be cut off: returns the
-// output before the cut. The layout of the JSON does not matter.
+// progress) becomes one line, its cells separated by tabs. If `json` is truncated, returns the
+// output before its end. Accepts any layout of the JSON.
 std::string OutputOfNotebook(std::string_view json);
 
 }  // namespace plumbline::audit

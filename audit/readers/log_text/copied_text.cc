@@ -69,7 +69,7 @@ size_t TakeCopied(std::string_view line, size_t at, std::string* out) {
   };
   if (const size_t end = rest[0] == '&' ? take(kEntities) : take(kCopiedSigns); end != at)
     return end;
-  // Spaces of other widths, U+2000 to U+200A, and full-width ASCII, U+FF01 to U+FF5E.
+  // Handles spaces of other widths, U+2000 to U+200A, and full-width ASCII, U+FF01 to U+FF5E.
   if (rest.size() < 3) return at;
   const auto second = static_cast<unsigned char>(rest[1]);
   const auto third = static_cast<unsigned char>(rest[2]);

@@ -8,7 +8,8 @@
 namespace plumbline::audit {
 namespace {
 
-// Returns true if the line begins with a sign of a drawn rule whose first bytes are E2 94 or E2 95.
+// Returns true if the line begins with the bytes E2 94 and a byte of `of_94`, or E2 95 and a byte
+// of `of_95`.
 bool BeginsWithSign(std::string_view line, std::string_view of_94, std::string_view of_95) {
   const size_t at = line.find_first_not_of(" \t");
   return (line[at + 1] == '\x94' ? of_94 : of_95).find(line[at + 2]) != std::string_view::npos;

@@ -1,11 +1,11 @@
-// Rules of tables that are drawn with the signs U+2500 to U+257F.
+// Recognises horizontal rules of tables that are drawn with the signs U+2500 to U+257F.
 #pragma once
 
 #include <string_view>
 
 namespace plumbline::audit {
 
-// Returns true if the line has such signs alone, three at least.
+// Returns true if the line consists of at least three such signs and nothing else.
 bool IsDrawnRule(std::string_view line);
 
 // Returns true if the line is the top rule of a box with a title: "╭── Metrics ──╮".

@@ -36,7 +36,7 @@ bool LabelsAreEpochs(const std::string& path) {
   constexpr size_t kHead = 64 << 10, kTail = 16 << 10;
   Labels of;
   of.Take(FirstBytes(path, "", kHead));
-  // The tail may begin within a line, or lie within the head.
+  // The last bytes of the file may begin within a line, or overlap the first bytes.
   if (of.lines > 0 && !of.falls) {
     const std::string tail = LastBytes(path, kTail);
     const size_t begin = tail.find('\n');

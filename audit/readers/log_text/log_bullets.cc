@@ -32,7 +32,7 @@ bool IsStep(std::string_view text) {
          std::count(text.begin(), text.end(), '/') <= 1;
 }
 
-// Returns the text after a bullet; "" if the line has none, or no value.
+// Returns the text after a bullet; "" if the line has no bullet or no value.
 std::string_view AfterBullet(std::string_view line) {
   const std::string_view text = Trimmed(line);
   for (const std::string_view bullet : {"\xE2\x80\xA2 ", "- ", "* "}) {

@@ -1,5 +1,5 @@
-// Blocks that a heading with the step opens: "===== Step 3/100 =====", and a value a line below it,
-// "  • Avg Reward: 0.25" (NeMo-RL).
+// Reads blocks that begin with a heading with the step, "===== Step 3/100 =====", and have one
+// value per line, "  • Avg Reward: 0.25" (NeMo-RL).
 #pragma once
 
 #include <string>

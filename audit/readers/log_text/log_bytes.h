@@ -1,4 +1,4 @@
-// Bytes of a line of a log: what is a digit, a letter, a sign.
+// Classifies bytes of a log line: digits, letters, signs.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ inline bool IsPairDigit(char c) { return c >= '0' && c <= '9'; }
 inline bool IsPairLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 inline bool IsSpaceByte(char c) { return c == ' ' || c == '\t'; }
 
-// Returns the end of the blanks that begin at `at`.
+// Returns the end of the spaces that begin at `at`.
 inline size_t PassBlanks(std::string_view text, size_t at) {
   while (at < text.size() && IsSpaceByte(text[at])) ++at;
   return at;
@@ -30,7 +30,7 @@ class Bytes {
 };
 
 inline constexpr Bytes kSpaces(" \t");
-inline constexpr size_t kMostNameBytes = 96;  // of a series in a line
+inline constexpr size_t kMostNameBytes = 96;  // limit for the name of a series in a line
 
 inline void Trim(std::string_view* text, const Bytes& front, const Bytes& back) {
   while (!text->empty() && front[text->front()]) text->remove_prefix(1);

@@ -31,14 +31,14 @@ bool LogDictionary::Read(std::string_view text) {
   return whole;
 }
 
-// MLPerf's {"key": "train_loss", "value": 2.5}.
+// Names the value by the key in MLPerf's {"key": "train_loss", "value": 2.5}.
 void LogDictionary::NameByLabel() {
   const auto value = std::find_if(members_.begin(), members_.end(),
                                   [](const Member& member) { return member.name == "value"; });
   if (value != members_.end()) value->name = label_;
 }
 
-// Takes DLLogger's "step": [0, 850], an epoch and a step; [] marks a summary.
+// Takes DLLogger's "step": [0, 850], which is an epoch and a step; [] marks a summary.
 void LogDictionary::TakeList(std::string_view value, bool at_end) {
   if (StepNameRank(name_) < 0 || IsEpochName(name_)) {
     const size_t first = value.find_first_not_of("[( ");
@@ -136,8 +136,8 @@ std::optional<int64_t> LogDictionary::QuotedStep(std::string_view value) const {
   return StepNameRank(name_) >= 0 ? CountIn(value.substr(1, value.size() - 2)) : std::nullopt;
 }
 
-// Reads the number of "<tf.Tensor: shape=(), dtype=float32, numpy=2.3>". Returns false for anything
-// else.
+// Reads the number in "<tf.Tensor: shape=(), dtype=float32, numpy=2.3>". Returns false for any
+// other text.
 bool LogDictionary::ReadTensor() {
   constexpr std::string_view kValue = "numpy=";
   const std::string_view rest = text_.substr(at_);
@@ -184,7 +184,7 @@ bool LogDictionary::ReadOther() {
   std::string_view value = text_.substr(begin, at_ - begin);
   const bool at_end = at_ == text_.size();
   Trim(&value, kSpaces, kSpaces);
-  // A scalar of a library: its value comes first in the parentheses.
+  // In a scalar of a library, the value comes first in the parentheses.
   const size_t parenthesis = value.find('(');
   if (parenthesis != std::string_view::npos && IsPairLetter(value.front())) {
     const std::string_view within = value.substr(parenthesis + 1);
@@ -242,7 +242,7 @@ std::string_view OpenDictionary::Take(std::string_view whole_line) {
     open_ = line;
     return {};
   }
-  // " 'lr': 0.01}", or elements of a list: "       2.3, nan]),".
+  // The line may be " 'lr': 0.01}", or elements of a list: "       2.3, nan]),".
   const size_t first = PassBlanks(line, 0);
   const bool quoted = line.starts_with(" '") || line.starts_with(" \"");
   const bool element = first > 0 && first < line.size() && IsElement(line.substr(first));

@@ -1,4 +1,4 @@
-// A dictionary within a line of a log.
+// Reads a dictionary within a log line.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,16 @@ class LogDictionary {
     std::string name;
     double value;
     bool at_end;
-    double total = 0;  // of a count "50/200"; 0 if there is none
+    double total = 0;  // total of a count "50/200"; 0 if there is none
   };
 
-  // Returns false if it is not a dictionary, or is cut off; members() has what was read before
-  // that.
+  // Returns false if the text is not a dictionary, or is truncated; members() then has the members
+  // before that place.
   bool Read(std::string_view text);
-  size_t end() const { return at_; }  // end of what was read
+  size_t end() const { return at_; }  // Returns the end of the text that was read.
   const std::vector<Member>& members() const { return members_; }
-  size_t others() const { return others_; }  // number of texts and lists in it
+  // Returns the number of texts and lists in the dictionary.
+  size_t others() const { return others_; }
   // Returns names of members that are None or null, and of lists of numbers.
   const std::vector<std::string>& absent() const { return absent_; }
   const std::vector<std::string>& lists() const { return lists_; }
@@ -61,8 +62,8 @@ class LogDictionary {
 // " 'lr': 0.01}". Not thread-safe.
 class OpenDictionary {
  public:
-  // Returns the line, or all lines of the dictionary that it ends; empty if the next lines continue
-  // it. Valid until the next call.
+  // Returns the line, or if it ends a dictionary, all lines of this dictionary. Returns "" if the
+  // next lines continue it. Valid until the next call.
   std::string_view Take(std::string_view line);
 
  private:

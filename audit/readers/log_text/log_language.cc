@@ -13,7 +13,7 @@ struct ForeignWord {
   std::string_view foreign, english;
   Kind kind;
 };
-// Longest words first.
+// Sorted by length, longest words first.
 constexpr ForeignWord kForeignWords[] = {
     {"скорость обучения", "lr", ForeignWord::kOther},
     {"taux d'apprentissage", "lr", ForeignWord::kOther},
@@ -89,7 +89,7 @@ constexpr ForeignWord kForeignWords[] = {
 struct ForeignSign {
   std::string_view foreign, english;
 };
-// Signs of Chinese counts, where the word follows the number.
+// Signs of Chinese counts, in which the word follows the number.
 constexpr ForeignSign kAfterNumber[] = {
     {"步", "step "}, {"轮", "epoch "}, {"次迭代", "iteration "}, {"个epoch", "epoch "}};
 
@@ -150,7 +150,7 @@ std::string_view WithEnglishWords(std::string_view line, std::string* scratch) {
 }
 
 bool HasForeignWords(std::string_view text) {
-  constexpr int kFewest = 2;  // lines
+  constexpr int kFewest = 2;  // number of lines
   constexpr size_t kLongest = 512;
   int lines = 0;
   std::string scratch;

@@ -21,8 +21,8 @@ bool IsQuote(char c) { return c == '\'' || c == '"'; }
 bool Opens(char c) { return c == '(' || c == '[' || c == '{'; }
 bool Closes(char c) { return c == ')' || c == ']' || c == '}'; }
 
-// Returns the end of the value at `at`: a comma or closing bracket outside of its own brackets and
-// texts. If the value is cut off, returns the text's size.
+// Returns the end of the value at `at`: the next comma or closing bracket outside of its own
+// brackets and texts. If the value is truncated, returns the text's size.
 size_t EndOfValue(std::string_view text, size_t at) {
   int depth = 0;
   for (; at < text.size(); ++at) {
@@ -59,7 +59,7 @@ std::vector<std::string> Dictionaries(std::string_view text, size_t at) {
   size_t trained = 0;
   while (at < text.size() && text[at] == '{' && rows.size() < kMostRows) {
     const size_t end = EndOfValue(text, at);
-    if (end == text.size() && !text.ends_with('}')) break;  // it is cut off
+    if (end == text.size() && !text.ends_with('}')) break;  // the value is truncated
     rows.emplace_back(text.substr(at, end - at));
     trained += rows.back().find("loss") != std::string::npos ? 1 : 0;
     if (end >= text.size() || text[end] != ',') break;
@@ -94,7 +94,7 @@ std::optional<std::vector<std::string_view>> ElementsOf(std::string_view value) 
   return std::nullopt;
 }
 
-// Returns true for a number, also within a type's name; false for texts and lists.
+// Returns true for a number, with or without a type around it; false for texts and lists.
 bool IsScalar(std::string_view element) {
   if (NumberOf(element) || element == "None") return true;
   return element.ends_with(')') && IsPairLetter(element[0]) && element.find('[') == element.npos;
@@ -146,7 +146,7 @@ std::vector<std::string> RowsOfLists(const std::vector<LiteralList>& lists) {
   return rows;
 }
 
-// Returns true if a word before the literal states a step: then the line is a row of its own.
+// Returns true if a word before the literal states a step. Then the line is a separate row.
 bool HasStepBefore(std::string_view line, size_t at) {
   const std::optional<LogMark> mark = FindMark(line.substr(0, at));
   return mark && mark->kind == LogMark::Kind::kStep;

@@ -1,5 +1,5 @@
-// Literals of Python that hold a whole training: print(trainer.state.log_history), a list of
-// dictionaries, and print(history.history), a dictionary of lists. Pure; thread-safe.
+// Reads Python literals that hold a whole training: print(trainer.state.log_history), a list of
+// dictionaries, and print(history.history), a dictionary of lists. Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace plumbline::audit {
 
-// Returns a dictionary per row, "{'step': 3, 'loss': 2.5}", if the line has such a literal: two
-// dictionaries or elements of a list at least, with a name of a training. Without a list of steps
-// the place in the lists, from 1, is the step. Else returns an empty list.
+// If the line has such a literal, returns one dictionary per row, "{'step': 3, 'loss': 2.5}". The
+// literal must have at least two rows, and a name that trainings use. If there is no list of steps,
+// the index in the lists, from 1, is the step. If there is no such literal, returns an empty list.
 std::vector<std::string> RowsOfLiteral(std::string_view line);
 
 }  // namespace plumbline::audit

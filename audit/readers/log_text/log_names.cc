@@ -11,15 +11,15 @@
 namespace plumbline::audit {
 namespace {
 
-// Words that make a text before a number a sentence, not a name.
+// If the text before a number contains one of these words, it is a sentence, not a name.
 constexpr std::string_view kSentence[] = {"did",      "not",    "was",     "is",     "reached",
                                           "improved", "from",   "than",    "saving", "saved",
                                           "loading",  "loaded", "writing", "wrote",  "to",
                                           "best:",    "until",  "exceeds", "after",  "with",
                                           "because",  "took"};
 
-constexpr int kMostWords = 6;       // of a name that ends in ':' or '='
-constexpr int kMostPlainWords = 3;  // of a name without a sign
+constexpr int kMostWords = 6;       // limit of words in a name that ends in ':' or '='
+constexpr int kMostPlainWords = 3;  // limit of words in a name without a sign
 
 bool IsSentence(std::string_view name, int most) {
   int words = 0;
@@ -231,7 +231,7 @@ std::string_view NameAfter(const char* from, const char* to) {
 }
 
 LogNames::Name LogNames::Of(std::string_view text) {
-  // Texts repeat in the same order.
+  // Tries the text that followed last time, because texts repeat in the same order.
   Place* const before = std::exchange(last_, nullptr);
   if (before != nullptr && before->next != nullptr && before->next->text == text && !text.empty()) {
     last_ = before->next;

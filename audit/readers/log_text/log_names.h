@@ -1,4 +1,4 @@
-// Names of series within a line of a log.
+// Finds names of series within a log line.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace plumbline::audit {
 
-inline constexpr Bytes kSigns(":=");  // between a name and its value
+inline constexpr Bytes kSigns(":=");  // signs between a name and its value
 
 // Finds the name and the factor in the text before a number. Caches results, because a log repeats
 // its texts. Memory is bounded. Not thread-safe.
 class LogNames {
  public:
   struct Name {
-    std::string_view name;  // part of the text; empty if it has none
-    double factor = 1;      // from a unit at the name's end
+    std::string_view name;  // part of the text; empty if it has no name
+    double factor = 1;      // factor of a unit at the end of the name
   };
   Name Of(std::string_view text);
 
@@ -28,11 +28,11 @@ class LogNames {
 
   struct Place {
     std::string text;
-    size_t begin = 0, size = 0;  // of the name
+    size_t begin = 0, size = 0;  // place of the name in the text
     double factor = 1;
-    Place* next = nullptr;  // the text that followed this one last time
+    Place* next = nullptr;  // the place of the text that followed this one last time
   };
-  Place* last_ = nullptr;  // previous text
+  Place* last_ = nullptr;  // place of the previous text
   std::vector<Place> places_ = std::vector<Place>(kPlaces);
 };
 

@@ -127,7 +127,8 @@ static const UnitOf* ByteUnit(const char* from, const char* to, const char** end
 }
 
 const char* ScanLimit(const char* from, const char* to, double* use, double* limit) {
-  constexpr double kLeastShare = 0.1;  // percent: a smaller share gives the limit only one digit
+  // Percent; with a smaller share, the limit would have only one digit.
+  constexpr double kLeastShare = 0.1;
   const char* at = from;
   const UnitOf* unit = ByteUnit(from, to, &at);
   double second = 0;
@@ -153,8 +154,8 @@ const char* ScanLimit(const char* from, const char* to, double* use, double* lim
   return at;
 }
 
-// True if the name ends in "loss". After it "4,507" is 4.507 or 4507, and "12,345" is a whole
-// number.
+// True if the name ends in "loss". After such a name "4,507" may be 4.507 or 4507, but "12,345" is
+// a whole number.
 static bool EndsInLoss(std::string_view text) {
   static constexpr Bytes kSign(" \t:=");
   Trim(&text, Bytes(""), kSign);
@@ -173,7 +174,7 @@ void CountDecimals(std::string_view line, size_t* commas, size_t* points) {
     static constexpr Bytes kBack(" \t|;eE%,");
     const bool apart =
         begin > 0 && kFront[line[begin - 1]] && (end == line.size() || kBack[line[end]]);
-    // "12:00:00,123" and "1.2.3" are neither.
+    // "12:00:00,123" and "1.2.3" have no decimal comma and no decimal point.
     if (!apart || (line[begin - 1] == ':' && begin > 1 && IsPairDigit(line[begin - 2]))) continue;
     const bool loss = EndsInLoss(line.substr(0, begin));
     if (c == '.') {

@@ -15,7 +15,7 @@ namespace {
 // Bytes that may precede a number.
 constexpr Bytes kBefore(" \t:=[(|,'\"{");
 
-// True if the text may have been cut within the number or its unit: "4," of "4,321".
+// True if the text may end within the number or its unit, such as "4," of "4,321".
 bool MayGoOn(const char* at, const char* end) {
   constexpr std::ptrdiff_t kLongest = 6;
   static constexpr Bytes kDone("|;:=)]}'\"(");
@@ -27,7 +27,8 @@ std::string_view LastWord(std::string_view text) {
   return space == std::string_view::npos ? text : text.substr(space + 1);
 }
 
-// If these words precede or follow "nan" or "inf", it is a word of a name or of a sentence.
+// If one of these words precedes or follows "nan" or "inf", the latter is part of a name or of a
+// sentence, not a value.
 constexpr std::string_view kBeforeWord[] = {
     "of",   "no",  "num", "any", "has", "have", "had",  "found", "became",  "becomes",
     "went", "got", "an",  "the", "or",  "and",  "with", "for",   "contains"};
@@ -45,7 +46,8 @@ bool IsAnyOf(std::string_view word, const std::string_view (&words)[N]) {
   return std::find(std::begin(words), std::end(words), word) != std::end(words);
 }
 
-// "number of nan iterations: 0": the word is part of a name. "loss nan lr 0.1": it is the value.
+// In "number of nan iterations: 0", the word is part of a name. In "loss nan lr 0.1", it is the
+// value.
 bool IsWordOfName(std::string_view before, const char* after, const char* end) {
   static constexpr Bytes kLead(" \t,;|:");
   if (end - after < 2 || *after != ' ' || !IsPairLetter(after[1])) return false;
@@ -93,7 +95,8 @@ bool ClosesName(const char* at, const char* end) {
   return end - at > 1 && *at == ')' && kSigns[at[1]];
 }
 
-// "(Cur. train loss: 2.5)" is a series, not a remark on the number before it.
+// Returns true for a series in parentheses: "(Cur. train loss: 2.5)". It is not a remark on the
+// number before it.
 bool HoldsSeries(std::string_view inside) {
   const size_t sign = inside.find_first_of(":=");
   if (sign == std::string_view::npos || sign < 4) return false;
@@ -118,7 +121,7 @@ static const char* AddSeconds(const char* from, const char* to, double* minutes)
   return stop + 1;
 }
 
-// Reads the number that may begin at at_. If there is none, passes what is there.
+// Reads the number that may begin at at_. If there is none, skips the text at at_.
 bool LogPairs::TryNumber(LogPair* pair) {
   double value = 0;
   const char* stop = at_;
@@ -144,7 +147,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
   const UnitOf* known = FindUnit(tight);
   const bool fits = MayStandAfter(unit_end, end_) && tight.size() <= 24 &&
                     (!word || tight.empty() || known != nullptr);
-  // "INFO", "nanogpt": not a number.
+  // Words such as "INFO" and "nanogpt" are not numbers.
   if (word && stop != end_ && IsPairLetter(*stop) && known == nullptr) {
     for (++at_; at_ != end_ && IsPairLetter(*at_);) ++at_;
     return false;
@@ -153,7 +156,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
     at_ = unit_end;
     return false;
   }
-  // "3/10", "2.5/2.75", "nan/nan": the first number counts.
+  // In "3/10", "2.5/2.75" and "nan/nan", the first number is the value.
   const char* total = unit_end;
   bool ratio = false;
   if (!fits && stop != end_ && *stop == '/' && stop + 1 != end_ && !IsSpaceByte(stop[1])) {
@@ -168,7 +171,8 @@ bool LogPairs::TryNumber(LogPair* pair) {
       known == nullptr ? tight.find('/') != std::string_view::npos : known->factor >= 1000;
   if (!word && limited && TakeLimit(stop, pair)) return true;
   if (!fits && !ratio) {
-    // A time, a date or a version. If a sign precedes it, the next name begins after it.
+    // The text is a time, a date or a version. If a sign precedes it, the next name begins after
+    // it.
     const bool valued = at_ != begin_ && (kSigns[at_[-1]] || (at_ - begin_ > 1 && kSigns[at_[-2]]));
     while (at_ != end_ && !IsSpaceByte(*at_) && *at_ != '|' && *at_ != ',') ++at_;
     if (valued) name_ = at_;
@@ -188,7 +192,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
   const bool listed = at_ != begin_ && at_[-1] == '[';
   at_ = ratio ? total : unit_end;
   if (tight == "m") at_ = AddSeconds(at_, end_, &pair->value);
-  // "250.0 ms": a unit after a space.
+  // In "250.0 ms", a space precedes the unit.
   if (!ratio && tight.empty() && end_ - at_ > 1 && *at_ == ' ') {
     const char* far = UnitEnd(at_ + 1, end_);
     const UnitOf* after = FindUnit({at_ + 1, static_cast<size_t>(far - at_ - 1)});
@@ -199,7 +203,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
       at_ = far;
     }
   }
-  // "Losses: [2.3, 2.5]": a list of several losses, none of which is the total.
+  // "Losses: [2.3, 2.5]" is a list of losses without a total.
   if (listed && name.name.ends_with("osses") && at_ != end_ && *at_ == ',') {
     Refuse(before);
     name_ = at_;
@@ -279,7 +283,7 @@ bool LogPairs::TakeTuple() {
   return tuple_ = true;
 }
 
-// Passes parentheses directly after a value, because they are a remark on it.
+// Skips parentheses directly after a value, because they are a remark on it.
 bool LogPairs::PassParentheses() {
   constexpr std::ptrdiff_t kMost = 64;
   for (const char* p = name_; p != at_; ++p) {
@@ -293,8 +297,8 @@ bool LogPairs::PassParentheses() {
   return true;
 }
 
-// Takes the parenthesis of "loss=tensor(2.3, device=...)": the first number in it is the value, and
-// the rest is passed.
+// Takes the parenthesis of "loss=tensor(2.3, device=...)". The first number in it is the value; the
+// rest is skipped.
 bool LogPairs::TryWrapped(LogPair* pair) {
   const std::string_view wrapper = WrapperBefore(name_, at_);
   if (wrapper.empty() || wrapper.data() == name_) return false;
@@ -315,8 +319,8 @@ bool LogPairs::TryWrapped(LogPair* pair) {
   return !name.name.empty();
 }
 
-// At the '|' of "train CrossEntropyLoss |  2.5": returns true if the part before it names the
-// number that fills the part after it.
+// Called at the '|' of "train CrossEntropyLoss |  2.5". Returns true if the part before it is a
+// name, and the part after it is only a number.
 bool LogPairs::NamesNext() const {
   std::string_view part(name_, static_cast<size_t>(at_ - name_));
   static constexpr Bytes kFront(" \t:");

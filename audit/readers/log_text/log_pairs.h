@@ -1,4 +1,4 @@
-// Names and numbers within a line of a log.
+// Reads pairs of a name and a number within a log line.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ struct LogPair {
   std::string_view group;  // the name before the brackets of "tot_loss[loss=0.5, ...]"
   double value = 0;
   double limit = 0;          // bytes: "78.28GiB(98.84%)", "78.3/79.2GiB"; 0: not stated
-  bool after_sign = false;   // a ':' or '=' precedes it
-  bool named_after = false;  // "2095134 tok/s"
-  bool absent = false;       // "loss: None", "loss: N/A": a name without a value
-  bool at_end = false;       // the text ends so soon that the number may have been cut
+  bool after_sign = false;   // a ':' or '=' precedes the number
+  bool named_after = false;  // the name follows the number: "2095134 tok/s"
+  bool absent = false;       // the name has no value: "loss: None", "loss: N/A"
+  bool at_end = false;       // the text ends near the number, so the number may be truncated
 };
 
 // Returns true if a number or its unit may end before `at`.
@@ -29,9 +29,9 @@ bool AfterSign(const char* from, const char* at);
 //
 // Converts values with a unit to seconds, bytes or fractions (12ms: 0.012, 45.3%: 0.453,
 // 3.2GB: 3.2e9, 3.2GiB, 1.5K). The unit is after the number or at the end of the name ("time (ms):
-// 12"). Ignores numbers without a name or whose name is a sentence, dates, times and versions. In
-// "loss=tensor(2.3, device='cuda:0')" the value comes first in the parentheses. A number in a
-// separate part may precede its name: "| 2095134 tok/s |".
+// 12"). Ignores dates, times, versions, numbers without a name, and numbers whose name is a
+// sentence. In "loss=tensor(2.3, device='cuda:0')" the value comes first in the parentheses. A
+// number in a separate part may precede its name: "| 2095134 tok/s |".
 class LogPairs {
  public:
   LogPairs(std::string_view text, LogNames* names, Decimals decimals = Decimals::kPoint)
@@ -42,8 +42,8 @@ class LogPairs {
         names_(names),
         decimals_(decimals) {}
 
-  // Returns the next pair, which is valid as long as the text. Returns false if there is none.
-  // `names` outlives the pairs.
+  // Reads the next pair, which is valid as long as the text. Returns false if there is none.
+  // `names` must outlive the pairs.
   bool Next(LogPair* pair);
 
   // Returns the text after the last number: the beginning of a line that continues.
@@ -69,12 +69,12 @@ class LogPairs {
 
   const char* begin_;
   const char* at_;
-  const char* name_;  // where the next name begins
+  const char* name_;  // begin of the next name
   const char* end_;
   LogNames* names_;
   Decimals decimals_;
   std::string_view group_;
-  bool tuple_ = false;  // a parenthesis ends the group
+  bool tuple_ = false;  // true if a parenthesis ends the group
   std::string_view first_refused_;
   size_t refused_ = 0;
 };

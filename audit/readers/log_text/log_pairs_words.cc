@@ -1,4 +1,4 @@
-// Values of pairs that are not plain numbers: words for an absent value, and texts of tensors.
+// Reads values that are not plain numbers: words for an absent value, and texts of tensors.
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -19,7 +19,7 @@ bool AfterSign(const char* from, const char* at) {
   return at != from && kSigns[at[-1]];
 }
 
-// Takes "None", "null", "N/A" or "--" after a sign: the name has no value here.
+// Takes "None", "null", "N/A" or "--" after a sign. The name then has no value in this line.
 bool LogPairs::TakeAbsent(LogPair* pair) {
   static constexpr std::string_view kWords[] = {"None", "none", "null", "NULL", "N/A",
                                                 "n/a",  "NA",   "--",   "nil"};
@@ -62,8 +62,8 @@ bool LogPairs::TakeTensor(LogPair* pair) {
   return true;
 }
 
-// Takes "loss2.300" or "lossnan": nothing parts the name from its number (LightGCN). "loss2" is a
-// name.
+// Takes "loss2.300" or "lossnan", without a sign between the name and its number (LightGCN).
+// "loss2" is a name.
 bool LogPairs::TakeJoined(LogPair* pair) {
   constexpr std::ptrdiff_t kName = 4;
   if (at_[-1] != 's' || at_ - name_ < kName) return false;

@@ -128,7 +128,7 @@ bool LogResult::Close() {
   closed_ = std::exchange(kind_, Kind::kNone);
   row_ = std::exchange(open_row_, {});
   row_.step = iteration_ >= 0 ? iteration_ : timesteps_;
-  // Without a step the values belong to the newest step.
+  // If the block has no step, its values belong to the newest step.
   row_.epoch = epoch_ || (closed_ != Kind::kTune && row_.step < 0);
   if (row_.epoch) row_.step = std::max<int64_t>(0, row_.step);
   return row_.step >= 0 && !row_.values.empty();

@@ -58,7 +58,7 @@ std::vector<std::string_view> WithJoinedNames(const std::vector<std::string_view
   return joined;
 }
 
-// Returns all cells, with empty ones at the edges.
+// Returns all cells, also empty ones at the edges.
 std::vector<std::string_view> CellsBetweenPipes(std::string_view line) {
   std::vector<std::string_view> cells;
   Trim(&line, kSpaces, kSpaces);
@@ -101,7 +101,7 @@ bool IsRule(std::string_view line) {
          std::all_of(line.begin(), line.end(), [](char c) { return kRule[c]; });
 }
 
-// Reads "3/100", "2.61G", "0.5s" or "45.3%". Returns nullopt for anything else, as a time
+// Reads "3/100", "2.61G", "0.5s" or "45.3%". Returns nullopt for any other text, such as a time
 // ("00:12").
 std::optional<double> NumberOfCell(std::string_view cell) {
   if (const std::optional<double> number = NumberOf(cell)) return number;
@@ -211,14 +211,14 @@ bool LogTable::TakeVowpal(std::string_view line) {
 }
 
 bool LogTable::TakeHeader(std::string_view line) {
-  // Most lines are not headers, as their first word shows.
+  // Fast test: the first word of most lines shows that they are not headers.
   std::string_view word = line;
   static constexpr Bytes kBefore(" \t|#");
   Trim(&word, kBefore, kTableEdges);
   const bool comment = line[line.find_first_not_of(" \t")] == '#';
   const std::string_view text = word;
   word = word.substr(0, word.find_first_of(" \t|"));
-  // "Epoch 3 | loss 2.5": a count follows the word.
+  // In "Epoch 3 | loss 2.5", a count follows the word, so this is not a header.
   const size_t next = PassBlanks(text, word.size());
   if (next < text.size() && IsPairDigit(text[next])) return false;
   if (!BeginsStepName(word) && word != "Round" && word != "round") return TakeWideHeader(line);
@@ -229,7 +229,7 @@ bool LogTable::TakeHeader(std::string_view line) {
   if (cells.size() < 2 || cells.size() > kMostColumns ||
       !(StartsHeader(cells[0]) || (cells[0] == "E" && cells[1] == "#")))
     return false;
-  // Most such lines have values: "Epoch 3 | Loss: 2.5".
+  // A line with a value, as "Epoch 3 | Loss: 2.5", is not a header.
   if (std::any_of(cells.begin(), cells.end(), HasSignOfValue)) return false;
   if (SetColumns({cells.begin(), cells.end()})) return true;
   // A header between pipes may continue on the next line: "|  Mini-batch  |", "|     Loss     |".
@@ -254,7 +254,7 @@ bool LogTable::TakeWideHeader(std::string_view line) {
   return true;
 }
 
-// Takes the next line of a header, which begins with an empty cell: its cells continue those above.
+// Takes the next line of a header. Its first cell is empty, and its cells continue those above.
 bool LogTable::TakeHeaderAgain(const std::vector<std::string_view>& cells) {
   if (cells.size() != heads_.size() || !cells[0].empty()) return false;
   for (size_t i = 0; i < cells.size(); ++i) {
@@ -284,9 +284,9 @@ bool LogTable::SetColumns(std::vector<std::string> names) {
 }
 
 bool LogTable::TakeRow(std::string_view line) {
-  // "... 640: 100%|████| 625/625 [...]": a bar after the row.
+  // A bar may follow the row: "... 640: 100%|████| 625/625 [...]".
   size_t bar = line.find("%|");
-  // "640: 100% \u2501\u2501\u2501 59/59 4.7it/s 12.5s" since Ultralytics 8.3.
+  // Since Ultralytics 8.3 the bar is "640: 100% \u2501\u2501\u2501 59/59 4.7it/s 12.5s".
   if (bar == std::string_view::npos) bar = line.find("% \xE2");
   if (bar != std::string_view::npos) line = line.substr(0, line.rfind(':', bar));
   std::vector<std::string_view> cells = CellsOf(line, false);
@@ -337,7 +337,7 @@ bool LogTable::TakeBox(std::string_view line, bool* whole) {
   Trim(&name, kSpaces, kSpaces);
   Trim(&value, kSpaces, kSpaces);
   if (name.empty() || name.size() > kMostNameBytes || box_.size() == kMostBox) return false;
-  if (NumberOf(name)) return false;  // a row of a table of two columns
+  if (NumberOf(name)) return false;  // it is a row of a table with two columns
   if (value.empty()) {
     group_ = name.ends_with('/') ? name : std::string(name) + "/";
     return true;
@@ -349,7 +349,7 @@ bool LogTable::TakeBox(std::string_view line, bool* whole) {
   return true;
 }
 
-// Takes a rule. One between two rows does not end the box.
+// Takes a rule. A rule between two rows does not end the box.
 bool LogTable::TakeDrawnRule(std::string_view line, bool* whole) {
   panel_.End(kMostBox, &box_);
   if (!box_.empty() && IsInnerRule(line)) return true;
@@ -357,7 +357,7 @@ bool LogTable::TakeDrawnRule(std::string_view line, bool* whole) {
   return TakeBox("---", whole);
 }
 
-// "| loss | 2.5 | lr | 1e-4 |" of a drawn box (AReaL). Empty cells fill its last row.
+// Takes a row "| loss | 2.5 | lr | 1e-4 |" of a drawn box (AReaL). Empty cells fill its last row.
 bool LogTable::TakePairs(const std::vector<std::string_view>& cells) {
   if (cells.size() < 4 || cells.size() % 2 != 0) return false;
   std::vector<LogRow::Value> pairs;
@@ -373,7 +373,7 @@ bool LogTable::TakePairs(const std::vector<std::string_view>& cells) {
   return !pairs.empty();
 }
 
-// Chooses the box's step: the time steps of an environment, else another name of a step.
+// Ends the box. Its step is an environment's number of time steps, else another name of a step.
 bool LogTable::EndBox() {
   int best = -1;
   size_t at = box_.size();

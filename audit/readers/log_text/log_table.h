@@ -1,4 +1,4 @@
-// Tables that trainers print: a header and rows of numbers in columns, and boxes of names and
+// Reads tables that trainers print: a header and rows of numbers in columns, and boxes of names and
 // values.
 #pragma once
 
@@ -36,12 +36,12 @@ class LogTable {
   // Returns true if the line belongs to a table. If it ends a row or a box, sets *whole; see row().
   bool Take(std::string_view line, bool* whole);
   const LogRow& row() const { return row_; }
-  // Sets the step of a line without values, for a box below it that states none.
+  // Records the step of a line without values. A box below it that has no step uses this one.
   void StepAbove(int64_t step) { step_above_ = step; }
 
  private:
   static constexpr size_t kMostColumns = 64;
-  static constexpr size_t kMostBox = 512;  // rows
+  static constexpr size_t kMostBox = 512;  // limit of rows in a box
 
   bool TakeHeader(std::string_view line);
   bool TakeWideHeader(std::string_view line);
@@ -56,16 +56,16 @@ class LogTable {
   bool SetColumns(std::vector<std::string> names);
 
   std::vector<std::string> columns_;
-  int vowpal_ = 0;                  // number of lines read of its header
+  int vowpal_ = 0;                  // number of lines of Vowpal Wabbit's header that were read
   std::vector<std::string> heads_;  // cells of the previous line, a possible start of a header
   bool epoch_ = false;
   bool batches_ = false;
-  size_t step_at_ = 0;  // column
+  size_t step_at_ = 0;  // column of the step
   LogRow row_;
-  int64_t step_above_ = -1;         // -1 if there is none
+  int64_t step_above_ = -1;         // step of a line above; -1 if there is none
   std::vector<LogRow::Value> box_;  // values since the box's first row
-  std::string group_;               // "train/"
-  bool drawn_ = false;              // below the first rule of a drawn box
+  std::string group_;               // group of the next rows: "train/"
+  bool drawn_ = false;              // true below the first rule of a drawn box
   LogPanel panel_;
 };
 

@@ -61,13 +61,14 @@ size_t ReadLogCount(std::string_view text, size_t at, int64_t* count) {
 
 namespace {
 
-// Longest words first.
+// Sorted by length, longest words first.
 constexpr std::string_view kMarkWords[] = {
     "iterations", "iteration", "iterate",  "iters",    "itrs",         "iter",
     "itr",        "it",        "steps",    "step",     "updates",      "update",
     "step_i",     "step_num",  "step_idx", "iter_num", "step_in_epoch"};
 
-// Before '_' or a space, these words show that the number is a step, or that it is not.
+// Words before a mark, joined to it by '_' or a space. After the first ones the number is a step;
+// after the others it is not.
 constexpr std::string_view kJoinedBefore[] = {"global_",  "train_",     "trainer_", "training_",
                                               "current_", "optimizer_", "n_",       "opt_"};
 constexpr std::string_view kNotBefore[] = {
@@ -75,7 +76,7 @@ constexpr std::string_view kNotBefore[] = {
     "every", "optimization", "decay",     "of",  "skipped",       "nan",  "number",  "maximum",
     "from",  "until",        "remaining", "log", "eval_interval", "each", "last"};
 
-// Returns the word that ends before `at`, with spaces between them passed.
+// Returns the word before `at`. Skips spaces between the word and `at`.
 std::string_view LogWordBefore(std::string_view text, size_t at) {
   while (at > 0 && text[at - 1] == ' ') --at;
   size_t begin = at;
@@ -95,7 +96,7 @@ bool IsOneOf(std::string_view word, const std::string_view (&words)[N]) {
 bool IsLimitBefore(std::string_view text, size_t at) {
   const std::string_view word = LogWordBefore(text, at);
   if (!IsOneOf(word, kNotBefore)) return false;
-  // "loss=nan step=1": a value, not a name.
+  // In "loss=nan step=1", the word before is a value, not a name.
   size_t before = static_cast<size_t>(word.data() - text.data());
   while (before > 0 && text[before - 1] == ' ') --before;
   return before == 0 || (text[before - 1] != '=' && text[before - 1] != ':');
@@ -233,7 +234,7 @@ std::optional<LogMark> JoinedStepAt(std::string_view text, size_t at) {
 }
 
 std::optional<LogMark> StepAt(std::string_view text, size_t at) {
-  // "it", "st", "up": the second letters of all words.
+  // The second letter decides quickly: "it", "st", "up" and so on.
   const char second = at + 1 < text.size() ? Small(text[at + 1]) : ' ';
   if (second != 't' && second != 'p') return std::nullopt;
   for (const std::string_view word : kMarkWords) {
@@ -278,7 +279,7 @@ int64_t LogCountAfter(std::string_view text, std::string_view word) {
   return -1;
 }
 
-// "STEP: 25/400 -- GLOBAL_STEP: 825": of several steps, returns the global one.
+// If the line has several steps, returns the global one: "STEP: 25/400 -- GLOBAL_STEP: 825".
 LogMark GlobalOf(std::string_view line, const LogMark& first) {
   constexpr std::string_view kRest = "lobal";
   const auto is_global = [&](size_t at) {
@@ -289,7 +290,7 @@ LogMark GlobalOf(std::string_view line, const LogMark& first) {
     const char after = line[at + kRest.size()];
     return after == '_' || after == ' ';
   };
-  // 'b' is the rarest of its letters.
+  // Searches for 'b', the rarest letter of the word.
   for (const char b : {'b', 'B'}) {
     for (size_t at = line.find(b, first.end); at < line.size(); at = line.find(b, at + 1)) {
       if (at < first.end + 4 || at + 4 >= line.size() || !is_global(at - 2)) continue;
@@ -299,7 +300,7 @@ LogMark GlobalOf(std::string_view line, const LogMark& first) {
   return first;
 }
 
-// "iter 564 step 141": of a micro-batch and a step, returns the step.
+// If the line has a micro-batch and a step, returns the step: "iter 564 step 141".
 LogMark OptimizerOf(std::string_view line, const LogMark& first) {
   const size_t next = PassBlanks(line, first.end);
   if (Small(line[first.begin]) != 'i' || !HasWordAt(line, std::min(next, line.size()), "step"))
@@ -315,7 +316,7 @@ std::optional<LogMark> FindMark(std::string_view line) {
     if (!kMarkBytes[static_cast<uint8_t>(c)]) continue;
     const char next = at + 1 < line.size() ? line[at + 1] : ' ';
     if (c == '{') {
-      // "(1, 2.5, {}, 3.2)": an empty one within a tuple.
+      // An empty dictionary may be within a tuple: "(1, 2.5, {}, 3.2)".
       const bool empty = next == '}' && at > 2 && line.substr(at - 2, 4) == ", {}";
       if (next == '\'' || next == '"' || empty) return LogMark{LogMark::Kind::kDictionary, at, at};
     } else if (c == '%') {
@@ -360,7 +361,7 @@ bool IsEvaluationPrefix(std::string_view prefix) {
     for (const std::string_view word : kWords) {
       if (!HasWordAt(prefix, at, word)) continue;
       const size_t end = at + word.size();
-      // Not part of a path, a host or a file.
+      // The rank must not be part of a path, a host or a file.
       if (end == prefix.size() || std::strchr(" ])|:>", prefix[end]) != nullptr) return true;
     }
   }
@@ -382,7 +383,7 @@ std::string_view WithoutEscapes(std::string_view line, std::string* scratch) {
   while (at != std::string_view::npos) {
     scratch->append(line.substr(0, at));
     line.remove_prefix(at + 1);
-    // "[", parameters, one letter; other sequences have one byte.
+    // A sequence that begins with '[' has parameters and one letter. Other sequences have one byte.
     size_t end = line.starts_with('[') ? 1 : 0;
     if (end == 1) {
       while (end < line.size() && line[end] >= 0x20 && line[end] < 0x40) ++end;

@@ -1,4 +1,4 @@
-// What marks a line of a trainer's log: "iteration 10/100", "step: 10", "iter 10", a printed
+// Finds the mark of a line of a trainer's log: "iteration 10/100", "step: 10", "iter 10", a printed
 // dictionary, a progress bar.
 #pragma once
 
@@ -13,17 +13,17 @@ struct LogMark {
   // kEpoch: the line states an epoch and no other count (log_counter.h).
   enum class Kind { kStep, kDictionary, kBar, kEpoch };
   Kind kind = Kind::kStep;
-  size_t begin = 0, end = 0;  // of the mark; of a dictionary's brace; of a bar's '%'
+  size_t begin = 0, end = 0;  // place of the mark, of a dictionary's brace, or of a bar's '%'
   int64_t step = 0;
-  int64_t total = 0;        // 0 if not stated
-  int64_t epoch = -1;       // stated by the mark itself; -1: not stated
-  bool batches = false;     // counts batches, and restarts in each epoch
+  int64_t total = 0;        // total of the count; 0 if not stated
+  int64_t epoch = -1;       // epoch in the mark itself; -1 if not stated
+  bool batches = false;     // the count is of batches, and restarts in each epoch
   bool evaluation = false;  // "Iter(val) [10/100]"
-  // In separate brackets, alone or with others of its kind, and nothing follows: "[step=10/100]",
-  // "[step=10/100,epoch=0]".
+  // True if the mark is in its own brackets, alone or with other marks, and nothing follows:
+  // "[step=10/100]", "[step=10/100,epoch=0]".
   bool alone = false;
-  bool valued = false;        // of an epoch without a total: "epoch: 3", as settings are printed
-  bool weak = false;          // marks the line only if it has a series of training
+  bool valued = false;        // an epoch without a total, printed like a setting: "epoch: 3"
+  bool weak = false;          // the mark counts only if the line has a series of training
   bool nameless = false;      // only a number without a name follows: the loss
   bool named_before = false;  // "Train loss 10 2.5": the name precedes the step
   bool list = false;          // "[200, 0.0001]": the values are in the line below
@@ -31,8 +31,8 @@ struct LogMark {
   bool share = false;         // the step is the completed share, in thousandths
 };
 
-// Returns the offset after "(train)", "(val)", "(test)" or "(eval)" at `at`, and notes an
-// evaluation in `mark`. If there is none of them, returns `at`.
+// Returns the offset after "(train)", "(val)", "(test)" or "(eval)" at `at`, and records an
+// evaluation in `mark`. If none of them is there, returns `at`.
 size_t PassPhase(std::string_view text, size_t at, LogMark* mark);
 
 // Returns the first mark of a line; nullopt if it has none.
@@ -40,16 +40,16 @@ std::optional<LogMark> FindMark(std::string_view line);
 
 // Reads "1000" or "1,000" at `at`, at most 15 digits. Returns the end; `at` if there is none.
 size_t ReadLogCount(std::string_view text, size_t at, int64_t* count);
-// Returns true if `word` is at `at`, in any case, and no longer name continues after it.
+// Returns true if `word` is at `at`, in any case, and is not the beginning of a longer name.
 bool HasWordAt(std::string_view text, size_t at, std::string_view word);
 // True if the word before `at` makes the count a setting or a limit: "max epoch", "every step".
 bool IsLimitBefore(std::string_view text, size_t at);
 
-// Reads "3: " at the line's beginning, after any spaces: a rank (srun --label) or an epoch. Returns
-// its end; 0 if there is none.
+// Reads a label "3: " at the line's beginning, after any spaces. It is a rank (srun --label) or an
+// epoch. Returns its end; 0 if there is none.
 size_t ReadLabel(std::string_view line, int64_t* label);
 
-// Read the text before a mark: a time, a host, a logger, a rank. Return -1 if it has none.
+// Returns the rank in the text before a mark (a time, a host, a logger, a rank); -1 if it has none.
 int64_t RankInPrefix(std::string_view prefix);
 int64_t EpochInPrefix(std::string_view prefix);
 int64_t TaskInPrefix(std::string_view prefix);

@@ -40,7 +40,8 @@ bool ReadCode(std::string_view digits, uint32_t* code) {
   return true;
 }
 
-// Unescapes up to the closing quote. Drops a newline at the end; others become spaces.
+// Unescapes up to the closing quote. Removes a newline at the end, and replaces other newlines by
+// spaces.
 bool Unescape(std::string_view text, std::string* out) {
   out->clear();
   for (size_t at = 0; at < text.size(); ++at) {
@@ -83,7 +84,7 @@ std::string_view LineInJson(std::string_view line, std::string* scratch) {
                                                "\"line\"", "\"msg\"",     "\"textPayload\"",
                                                "\"event\""};
   if (line.size() < 10) return {};
-  // fluentd's file output: the time, the tag and the record between tabs.
+  // fluentd's file output has the time, the tag and the record between tabs.
   if (IsPairDigit(line[0])) {
     const size_t tab = line.find("\t{\"");
     if (tab == std::string_view::npos) return {};
@@ -93,7 +94,7 @@ std::string_view LineInJson(std::string_view line, std::string* scratch) {
   for (const std::string_view key : kKeys) {
     size_t at = line.find(key);
     if (at == std::string_view::npos) continue;
-    // It is a key, not the beginning of a text.
+    // The quote must begin a key, not a text.
     const char before = line[line.find_last_not_of(" \t", at - 1)];
     at += key.size();
     while (at < line.size() && (IsSpaceByte(line[at]) || line[at] == ':')) ++at;

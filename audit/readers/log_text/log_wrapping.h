@@ -1,4 +1,4 @@
-// What loggers and collectors put around a line of a trainer.
+// Removes text that loggers and collectors add to a line of a trainer.
 #pragma once
 
 #include <string>
@@ -6,10 +6,9 @@
 
 namespace plumbline::audit {
 
-// Returns the line within a JSON object that a collector writes per line: docker's `log`,
-// CloudWatch's `message`, journald's `MESSAGE`, Loki's `line`, structlog's `event`; fluentd's, with
-// a time and a tag before the object. Unescapes it into *scratch. Returns an empty text for
-// anything else.
+// Returns the line in a JSON object that a collector writes per line: docker's `log`, CloudWatch's
+// `message`, journald's `MESSAGE`, Loki's `line`, structlog's `event`. fluentd writes a time and a
+// tag before the object. Unescapes the line into *scratch. Returns "" for any other text.
 std::string_view LineInJson(std::string_view line, std::string* scratch);
 
 // Returns the line without ray's prefix, "(TrainWorker pid=12, ip=10.0.0.2) step 10 loss 2.5", or

@@ -7,14 +7,14 @@ namespace plumbline::audit {
 namespace {
 
 struct LostEscape {
-  size_t begin = 0, end = 0;  // bytes of the line
-  bool marked = false;        // what stands for the escape byte is there
-  bool joined = false;        // text follows at once, as after no duration
+  size_t begin = 0, end = 0;  // place in the line, in bytes
+  bool marked = false;        // a text that replaces the escape byte is present
+  bool joined = false;        // text follows directly, which is never so after a duration
 };
 
 bool IsCodeByte(char c) { return (c >= '0' && c <= '9') || c == ';'; }
 
-// Looks at the '[' at `at`. If no colour begins there, `end` of the result is 0.
+// Returns the escape that begins with the '[' at `at`. If no colour begins there, `end` is 0.
 LostEscape LostEscapeAt(std::string_view line, size_t at) {
   constexpr size_t kLongestCode = 20;
   size_t end = at + 1;

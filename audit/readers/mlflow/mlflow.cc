@@ -24,7 +24,7 @@ struct MetricLine {
   double value = 0;
 };
 
-// Parses "1700000000000 2.5 10"; old stores have no step.
+// Parses "1700000000000 2.5 10". Lines of old stores have no step.
 std::optional<MetricLine> ReadMetricLine(std::string_view text, int64_t counted) {
   int64_t time = 0;
   const char* to = text.data() + text.size();
@@ -56,7 +56,8 @@ std::string ParametersOf(const std::string& path) {
   return path.substr(0, path.rfind(kMetrics)) + "/params";
 }
 
-// Returns true if no other series of the run has a lower path. Its file alone reads the parameters.
+// Returns true if no other series of the run has a lower path. Only the first series reads the
+// parameters.
 bool IsFirstMetric(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -92,7 +93,7 @@ class MlflowFile : public TextPointFile {
                    line.ended);
       return;
     }
-    // A trainer that passes no step writes 0 each time.
+    // If a trainer passes no step, MLflow writes step 0 each time.
     stepped_ |= point->step != 0;
     const bool again = !stepped_ && counted_ > 0;
     numbered_ += again ? 1 : 0;
@@ -110,8 +111,9 @@ class MlflowFile : public TextPointFile {
  private:
   bool begun_ = false;
   uint32_t column_ = PointSink::kNoColumn;
-  int64_t counted_ = 0, numbered_ = 0;  // points; those whose step is their number
-  bool stepped_ = false;                // some point has a step other than 0
+  // Number of points; number of points that got their number as step.
+  int64_t counted_ = 0, numbered_ = 0;
+  bool stepped_ = false;  // some point has a step other than 0
 };
 
 bool IsMlflow(std::string_view path, std::string_view head) {

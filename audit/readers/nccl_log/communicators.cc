@@ -9,7 +9,7 @@ std::string ThreadKey(uint32_t process, std::string_view thread) {
   return std::to_string(process) + "/" + std::string(thread);
 }
 
-// Describes sorted ranks in few words: "0-3", "0, 4", "0-6 by 2", "0, 1, 5 and 9 more".
+// Describes sorted ranks briefly: "0-3", "0, 4", "0-6 by 2", "0, 1, 5 and 9 more".
 std::string RangeWords(const std::vector<uint32_t>& ranks) {
   constexpr size_t kNamed = 8;
   const size_t n = ranks.size();
@@ -71,9 +71,9 @@ uint32_t NcclCommunicators::Group(const std::string& key, uint32_t nranks) {
 }
 
 // Returns the key that all ranks of a communicator share: its id. For a split, the id of the
-// parent, the number of the split, and the colour. Before NCCL 2.18 there is no id: the n-th
-// communicator of this size on each rank is assumed to be one, unless two agents claim one of its
-// ranks.
+// parent, the number of the split, and the colour. Before NCCL 2.18 there is no id. The n-th
+// communicators of this size on all ranks are then assumed to be the same, unless two agents have
+// the same rank in it.
 std::string NcclCommunicators::KeyOf(uint32_t process, uint32_t agent, const NcclInit& init) {
   const std::string size = "/" + std::to_string(init.nranks);
   if (init.comm_id != 0) return "id " + std::to_string(init.comm_id) + size;
@@ -94,7 +94,7 @@ void NcclCommunicators::Init(uint32_t process, const NcclInit& init) {
   const auto at = open_.find({process, init.comm});
   if (init.complete && at != open_.end() && !at->second.complete &&
       at->second.member.rank == init.rank) {
-    at->second.complete = true;  // started before
+    at->second.complete = true;  // the creation began before, so this line completes it
     return;
   }
   made_any_[process] = true;
@@ -115,14 +115,15 @@ void NcclCommunicators::Init(uint32_t process, const NcclInit& init) {
 }
 
 void NcclCommunicators::Ring(uint32_t process, std::string_view thread, const NcclRing& ring) {
-  constexpr uint32_t kMostChannels = 1 << 10;  // limit of the rules
+  constexpr uint32_t kMostChannels = 1 << 10;  // a limit of the rules
   if (process == kNone || ring.channels > kMostChannels) return;
   if (ring_ranks_ + ring.ranks.size() > kMostRingRanks || rings_.size() >= kMostThreads) {
     ++beyond_;
     return;
   }
   auto& rings = rings_[ThreadKey(process, thread)];
-  if (ring.channel != rings.size()) rings.clear();  // the list was interrupted
+  // If the list was interrupted, discards it.
+  if (ring.channel != rings.size()) rings.clear();
   if (ring.channel != rings.size()) return;
   ring_ranks_ += ring.ranks.size();
   rings.push_back(ring.ranks);
@@ -146,11 +147,11 @@ NcclCommunicators::Member NcclCommunicators::Of(uint32_t process, const NcclCall
   const auto at = open_.find({process, call.comm});
   if (at != open_.end()) {
     const Member& member = at->second.member;
-    // The size differs from the logged one: the pointer is another communicator's now.
+    // If the size differs from the logged one, the pointer now belongs to another communicator.
     if (call.nranks == 0 || groups_[member.group].nranks == call.nranks) return member;
     return {};
   }
-  // The process logs its communicators, and not this one: the line is mixed with another.
+  // The process logs its communicators but not this one, so the line is mixed with another line.
   if (made_any_[process] || members_ == kMostMembers) return {};
   const uint32_t agent = Agent(process, -1);
   if (agent == kNone) return {};

@@ -17,19 +17,19 @@ namespace plumbline::audit {
 
 // One communicator with all its ranks.
 struct NcclGroup {
-  uint32_t nranks = 0;                       // 0: unknown
+  uint32_t nranks = 0;                       // 0 if unknown
   std::map<uint32_t, uint32_t> members;      // rank -> agent, for ranks whose logs are present
-  std::vector<std::vector<uint32_t>> rings;  // of each channel, as rank 0 logged them
-  bool known = false;                        // its ranks are known: its creation is in the log
-  bool ambiguous = false;                    // two agents have the same rank
+  std::vector<std::vector<uint32_t>> rings;  // ring of each channel, as rank 0 logged it
+  bool known = false;                        // the log has the creation, so the ranks are known
+  bool ambiguous = false;                    // two agents have the same rank in it
 };
 
 // A caller: one device of a process.
 struct NcclAgent {
-  uint32_t rank = 0, nranks = 0;  // of its largest communicator (the first, if several)
+  uint32_t rank = 0, nranks = 0;  // in its largest communicator (if there are several, the first)
 };
 
-// Groups and agents are numbered in order of appearance. Memory is bounded; what exceeds it is
+// Numbers groups and agents in order of appearance. Memory is bounded; entries beyond the bound are
 // counted. Not thread-safe.
 class NcclCommunicators {
  public:
@@ -40,8 +40,8 @@ class NcclCommunicators {
 
   void Init(uint32_t process, const NcclInit& init);
   void End(uint32_t process, uint64_t comm) { open_.erase({process, comm}); }
-  // Ring: a ring that a thread logs while it creates a communicator. Made: the communicator that it
-  // created then.
+  // Ring takes a ring that a thread logs while it creates a communicator. Made takes the
+  // communicator that the thread has then created.
   void Ring(uint32_t process, std::string_view thread, const NcclRing& ring);
   void Made(uint32_t process, std::string_view thread, const NcclInit& init);
 
@@ -49,7 +49,7 @@ class NcclCommunicators {
     uint32_t group = kNone, agent = kNone, rank = 0;
   };
   // Returns the communicator that the call's pointer refers to now. If the log does not have its
-  // creation, returns a group of the process's own.
+  // creation, returns a group that belongs only to this process.
   Member Of(uint32_t process, const NcclCall& call);
 
   const std::vector<NcclGroup>& groups() const { return groups_; }
@@ -80,13 +80,15 @@ class NcclCommunicators {
 
   std::vector<NcclGroup> groups_;
   std::vector<NcclAgent> agents_;
-  std::vector<bool> made_any_;  // by process
+  std::vector<bool> made_any_;  // process -> true if it logged a communicator
   std::unordered_map<std::string, uint32_t> process_of_, group_of_;
-  std::vector<std::string> keys_;  // of the groups
+  std::vector<std::string> keys_;  // key of each group
   std::map<std::pair<uint32_t, int>, uint32_t> agent_of_;
-  std::map<std::pair<uint32_t, uint64_t>, Open> open_;      // by current pointer
+  // (process, current pointer) -> communicator.
+  std::map<std::pair<uint32_t, uint64_t>, Open> open_;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> made_;  // (agent, nranks) -> count
-  std::unordered_map<std::string, std::vector<std::vector<uint32_t>>> rings_;  // by thread
+  // Thread -> rings that it logged.
+  std::unordered_map<std::string, std::vector<std::vector<uint32_t>>> rings_;
   size_t members_ = 0, ring_ranks_ = 0;
   uint64_t beyond_ = 0;
 };

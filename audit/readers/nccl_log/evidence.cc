@@ -16,7 +16,7 @@ v1::DType DTypeOfNccl(uint32_t datatype) {
   return datatype < std::size(kTypes) ? kTypes[datatype] : v1::DTYPE_UNSPECIFIED;
 }
 
-// Converts ncclRedOp_t. Values from 5 on are created by the program.
+// Converts ncclRedOp_t. Programs create the values from 5 on.
 v1::ReductionCall::Op OpOfNccl(const NcclStatement& statement) {
   using Out = v1::ReductionCall;
   static constexpr Out::Op kOps[] = {Out::OP_SUM, Out::OP_PRODUCT, Out::OP_MAX, Out::OP_MIN,
@@ -25,8 +25,7 @@ v1::ReductionCall::Op OpOfNccl(const NcclStatement& statement) {
                        statement.collective == NcclCollective::kReduceScatter ||
                        statement.collective == NcclCollective::kReduce;
   if (!reduces) return Out::OP_OTHER;
-  // The log has the number of a custom operation, not its meaning, and a number may come from two
-  // mixed lines.
+  // The log has only the number of a custom operation, and a number may come from two mixed lines.
   return statement.op < std::size(kOps) ? kOps[statement.op] : Out::OP_UNSPECIFIED;
 }
 
@@ -69,7 +68,7 @@ bool NcclEvidence::Next(v1::Batch* batch) {
   constexpr int kMostEvidence = 4096;
   if (next_ == calls_.size()) return false;
   std::fill(source_of_.begin(), source_of_.end(), -1);
-  // The ranks of a call stay in one batch; a batch has at most 4,096 processes.
+  // Keeps all ranks of a call in one batch. A batch has at most 4,096 processes.
   while (next_ < calls_.size()) {
     const auto more = static_cast<int>(calls_[next_].joined.ranks.size());
     if (batch->evidence_size() > 0 && batch->evidence_size() + more > kMostEvidence) break;
@@ -96,7 +95,8 @@ void NcclEvidence::AddRank(const Call& call, uint32_t rank, const NcclStatement&
   evidence.mutable_reduction()->set_no_sample_reason("an NCCL log contains no values");
   v1::ReductionCall& out = *evidence.mutable_reduction()->mutable_call();
   out.set_group(names_[call.group]);
-  // The calls of one group call share a number.
+  // Calls of one group call have the same number, so the sequence also contains the index among
+  // them.
   out.set_sequence(call.joined.number + (uint64_t{call.joined.ordinal} << 40));
   out.set_sequence_known(true);
   out.set_op(OpOfNccl(statement));
@@ -108,7 +108,7 @@ void NcclEvidence::AddRank(const Call& call, uint32_t rank, const NcclStatement&
   out.set_root(statement.root);
   out.set_transport("nccl");
   out.set_channels(static_cast<uint32_t>(group.rings.size()));
-  // Only once per call, because the lists of many ranks are long.
+  // Adds the list only once per call, because lists of many ranks are long.
   if (rank != call.joined.ranks.begin()->first) return;
   for (const std::vector<uint32_t>& ring : group.rings)
     out.mutable_ring_order()->Add(ring.begin(), ring.end());

@@ -16,13 +16,13 @@ namespace plumbline::audit {
 // communicator and a kind of collective.
 class NcclEvidence {
  public:
-  // `calls` by group. Calls of ambiguous communicators are left out.
+  // `calls` has an entry per group. Leaves out calls of ambiguous communicators.
   NcclEvidence(const NcclCommunicators& communicators, std::vector<NcclJoinedCalls>* calls);
 
   // Returns the next batch; false if all were returned.
   bool Next(v1::Batch* batch);
   std::vector<v1::Source> processes() const;
-  uint64_t left_out() const { return left_out_; }  // calls of ambiguous communicators
+  uint64_t left_out() const { return left_out_; }  // number of calls of ambiguous communicators
 
  private:
   struct Call {
@@ -35,12 +35,12 @@ class NcclEvidence {
   v1::Source Process(uint32_t agent) const;
 
   const NcclCommunicators& communicators_;
-  std::vector<uint32_t> ranks_;     // by agent
-  std::vector<std::string> names_;  // by group
+  std::vector<uint32_t> ranks_;     // agent -> rank
+  std::vector<std::string> names_;  // group -> name
   uint32_t world_ = 0;
   std::vector<Call> calls_;
   size_t next_ = 0;
-  std::vector<int64_t> source_of_;  // by agent, in the current batch; -1: none
+  std::vector<int64_t> source_of_;  // agent -> source in the current batch; -1 if none
   uint64_t left_out_ = 0;
 };
 

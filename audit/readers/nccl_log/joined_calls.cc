@@ -43,7 +43,7 @@ void NcclJoinedCalls::Close(std::map<Key, NcclJoined>::iterator at) {
     ++differing_;
     if (different_.size() < kMostKept) different_.push_back(std::move(joined));
   } else {
-    // Calls that differ only in their counts are of one kind.
+    // Calls that differ only in their counts have the same kind.
     NcclStatement kind = joined.ranks.begin()->second;
     kind.count = 0;
     const bool new_kind = kinds_.size() < kMostKinds && kinds_.insert(kind).second;

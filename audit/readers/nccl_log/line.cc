@@ -8,7 +8,7 @@ namespace plumbline::audit {
 namespace {
 
 constexpr std::string_view kInfo = "NCCL INFO ";
-constexpr uint32_t kMostRanks = 1u << 17;  // limit of the engine
+constexpr uint32_t kMostRanks = 1u << 17;  // a limit of the engine
 
 bool IsDecimal(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
@@ -106,7 +106,7 @@ void SplitNcclLine(std::string_view line, bool ended, std::vector<NcclMessage>* 
   for (size_t info = line.find(kInfo); info != std::string_view::npos;) {
     NcclMessage message;
     const size_t begin = ReadHeader(line, info, &message);
-    // A message that another process wrote into the preceding one ends that.
+    // If another process wrote this message into the preceding one, the preceding one ends here.
     if (!messages->empty()) {
       std::string_view& text = messages->back().text;
       text = text.substr(0, static_cast<size_t>(line.data() + begin - text.data()));
@@ -127,8 +127,8 @@ NcclCallKind ParseNcclCall(std::string_view text, NcclCall* call) {
   *call = {};
   call->collective = CollectiveOf(name);
   text.remove_prefix(colon + 1);
-  // Requires every field once and whole, up to the stream at the end: a truncated line, or one that
-  // another process wrote into, is not trusted.
+  // Requires every field exactly once and complete, up to the stream at the end. So it refuses
+  // truncated lines, and lines into which another process wrote.
   unsigned seen = 0;
   enum : unsigned {
     kNumber = 1,
@@ -202,7 +202,7 @@ std::optional<NcclInit> ParseNcclInit(std::string_view text) {
     } else if (key == "color") {
       fits = Whole(value, &init.color);
     } else {
-      continue;  // an unknown word: its value is parsed as a key, and is none
+      continue;  // skips an unknown word; its value is then also skipped as an unknown key
     }
     if (!fits) return std::nullopt;
     text = after;

@@ -17,7 +17,8 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostNcclLine = 1 << 20;  // a ring of many ranks is long
+// Bytes of a line; the line of a ring with many ranks is long.
+constexpr size_t kMostNcclLine = 1 << 20;
 
 // One file, and its reading position.
 struct NcclFile {
@@ -29,7 +30,7 @@ struct NcclFile {
   TextLines lines;
   bool ended = false;
   uint64_t calls = 0;
-  uint64_t damaged = 0, damaged_at = 0;  // number of damaged calls, and the first one's line
+  uint64_t damaged = 0, damaged_at = 0;  // number of damaged calls, and line of the first one
 };
 
 class NcclSource : public Source {
@@ -134,7 +135,7 @@ class NcclSource : public Source {
   }
 
   void TakeCall(uint32_t process, const NcclCall& call, uint64_t offset, NcclFile* file) {
-    constexpr size_t kMostOpen = 1 << 20;  // calls, over all communicators
+    constexpr size_t kMostOpen = 1 << 20;  // limit of open calls over all communicators
     ++file->calls;
     const NcclCommunicators::Member member = communicators_.Of(process, call);
     if (member.group == NcclCommunicators::kNone) {
@@ -176,13 +177,13 @@ class NcclSource : public Source {
 
   std::vector<std::unique_ptr<NcclFile>> files_;
   NcclCommunicators communicators_;
-  std::vector<NcclJoinedCalls> calls_;  // by group
+  std::vector<NcclJoinedCalls> calls_;  // group -> its calls
   std::vector<NcclMessage> messages_;
   std::optional<NcclEvidence> evidence_;
 };
 
-// Returns true if the text is NCCL's: calls are sufficient. Without any, NCCL's startup messages
-// are sufficient, unless the rest is a trainer's log.
+// Returns true if the text is a log of NCCL. Calls are sufficient for that. If there are none,
+// NCCL's startup messages are sufficient, unless the rest is a trainer's log.
 bool LooksLikeNccl(std::string_view text, bool* calls) {
   std::vector<NcclMessage> messages;
   NcclCall call;
@@ -213,8 +214,7 @@ bool NcclLogReader::Recognise(std::string_view path, std::string_view head) cons
   const bool packed = IsCompressed(head);
   bool nccl = !packed && LooksLikeNccl(head, &calls);
   if (!calls && (packed || head.size() >= kHeadBytes)) {
-    // A binary dump or a table of numbers has no such words at its beginning either, so it is not
-    // read further.
+    // Does not read further if the beginning is binary or a table of numbers.
     const bool text = packed || std::count(head.begin(), head.end(), '\0') < 64;
     nccl = text && LooksLikeNccl(FirstBytes(path, head, kLook), &calls);
   }

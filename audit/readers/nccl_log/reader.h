@@ -6,7 +6,8 @@
 
 namespace plumbline::audit {
 
-// The files of all ranks, or one that they share, are one input: calls are joined over them.
+// The files of all ranks, or one file that they share, are one input. Calls are joined over these
+// files.
 class NcclLogReader : public Reader {
  public:
   std::string_view format() const override { return "nccl-log"; }

@@ -1,4 +1,4 @@
-// Builds values, and adds to containers and objects.
+// Builds values, and adds items to containers and objects.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,7 @@
 namespace plumbline::audit {
 namespace {
 
-// Returns Python 3's name of a Python 2 module.
+// Returns the name in Python 3 of a module of Python 2.
 std::string_view ModuleOfToday(std::string_view module) {
   if (module == "__builtin__") return "builtins";
   if (module == "copy_reg") return "copyreg";
@@ -181,7 +181,7 @@ std::optional<PickleId> PickleMachine::Container(PickleId target, PickleKind kin
   return entries ? tree_.calls_[at].entries : tree_.calls_[at].items;
 }
 
-// The target is below the values taken from the stack.
+// The target is below the values that were taken from the stack.
 bool PickleMachine::Extend(std::optional<std::vector<PickleId>> items, PickleKind kind) {
   const auto target = items ? Top() : std::nullopt;
   if (!target) return false;
@@ -199,7 +199,7 @@ bool PickleMachine::ExtendAll(PickleKind kind) {
   auto items = PopToMark(&mark);
   const auto target = items ? Top() : std::nullopt;
   if (!target) return false;
-  // What contains a list that is kept whole is kept too.
+  // A container of a list that is kept whole is kept, too.
   const bool whole = IsKeptWhole();
   if (whole) special_ = static_cast<PickleId>(tree_.nodes_.size() - 1);
   if (whole || !IsPlainSince(mark) || KeepPlain(mark)) return Extend(std::move(items), kind);

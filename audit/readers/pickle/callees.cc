@@ -9,7 +9,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr int kMostNested = 8;  // nested classes
+constexpr int kMostNested = 8;  // limit of nested classes
 
 // Python's standard library, Python 2's, and packages that load or store code. Each name is between
 // spaces.
@@ -41,7 +41,7 @@ constexpr std::string_view kRunners =
     "typing unicodedata unittest urllib urllib2 uu uuid venv warnings wave weakref webbrowser "
     "winreg winsound wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo ";
 
-// Modules through which a name may reach something that acts ("x.y.os.system").
+// Modules through which a name may reach a function with side effects ("x.y.os.system").
 constexpr std::string_view kWays =
     " os sys subprocess posix nt builtins __builtin__ importlib shutil runpy socket pty ctypes "
     "pickle marshal ";
@@ -91,7 +91,7 @@ constexpr std::string_view kPlain[] = {"argparse.Namespace",
                                        "types.GenericAlias",
                                        "os.stat_result",
                                        "os.terminal_size"};
-// Modules of such types.
+// Modules whose types are all data.
 constexpr std::string_view kPlainModules[] = {
     "collections.", "pathlib.", "datetime.", "_datetime.", "enum.", "ipaddress.", "itertools."};
 
@@ -142,7 +142,7 @@ bool IsError(std::string_view part) {
   return part.ends_with("Error") || part.ends_with("Exception") || part.ends_with("Warning");
 }
 
-// Returns true if a part of the name after its first leads to a module that acts.
+// Returns true if a part of the name, other than the first, is a module with side effects.
 bool LeadsOn(std::string_view name) {
   if (name.starts_with("numpy.random._pickle.")) return false;
   for (size_t dot = name.find('.'); dot != std::string_view::npos;) {
@@ -167,7 +167,7 @@ bool IsValueOfLibrary(std::string_view name) {
   return std::find(std::begin(kBuilders), std::end(kBuilders), last) != std::end(kBuilders);
 }
 
-// Returns the object and the name of a getattr. For any other call, returns nothing.
+// Returns the object and the name in a call of getattr. For any other call, returns nothing.
 std::optional<std::pair<PickleId, std::string_view>> Attribute(const PickleTree& tree,
                                                                PickleId call) {
   if (tree.callee(call) != "builtins.getattr") return std::nullopt;

@@ -1,5 +1,4 @@
-// Classifies what a call of a pickle would have built, by its name: data, or something that can
-// act.
+// Classifies a call of a pickle by its name: it would build data, or may have side effects.
 #pragma once
 
 #include <string>
@@ -15,12 +14,12 @@ std::string NameOfCallee(const PickleTree& tree, PickleId call);
 
 // Returns true if the call would build data. Data are: objects of a trainer's own classes and of
 // libraries, values of a table of Python's own types (paths, dates, enums, random states), a class
-// name, and a bound method of data (getattr). Not data are: all else of Python's standard library
-// (os, subprocess, builtins.eval), the parts of torch and numpy that run code or load files,
-// pickles of code (cloudpickle, dill), and calls without a name. Nothing is called in any case.
+// name, and a bound method of data (getattr). Not data are: everything else in Python's standard
+// library (os, subprocess, builtins.eval), the parts of torch and numpy that run code or load
+// files, pickles of code (cloudpickle, dill), and calls without a name. Never calls anything.
 bool BuildsData(const PickleTree& tree, PickleId call);
 
-// The same for a global's name alone.
+// The same, for a global that is named but not called.
 bool NamesData(std::string_view name);
 
 }  // namespace plumbline::audit

@@ -1,4 +1,4 @@
-// Calls: those of Python's plain types become values; all others stay calls.
+// Handles calls. Calls of Python's plain types become values; all others remain calls.
 #include <utility>
 
 #include "audit/readers/pickle/machine_state.h"
@@ -94,7 +94,7 @@ std::optional<bool> PickleMachine::PlainCall(std::string_view name, PickleId arg
       return std::nullopt;
     const std::string_view how = tree_.text(*codec);
     if (how != "latin1" && how != "latin-1") return std::nullopt;
-    // Each text is checked once.
+    // Checks each text only once.
     PickleTree::Node& node = tree_.nodes_[*first];
     if (!node.latin && !IsLatin(tree_.text(*first)))
       return Fail("expected a text of latin-1 letters, found others");

@@ -11,14 +11,14 @@ namespace {
 struct Open {
   PickleId id;
   int last_call;    // index of the last call on the path to here, inclusive; -1: none
-  size_t next = 0;  // next part
+  size_t next = 0;  // index of the next part
 };
 
-// What is known of a value after all its parts were visited.
+// Facts about a value, which are complete after all its parts were visited.
 struct Extent {
   uint32_t spread = 0;  // number of values in it; 0: not visited yet
   uint16_t depth = 0;   // while open: its index on the path
-  bool open = false;    // on the current path from the root
+  bool open = false;    // true while the value is on the current path from the root
 };
 
 }  // namespace
@@ -112,9 +112,9 @@ class PickleWalk {
     open_.push_back({id, tree_.kind(id) == PickleKind::kCall ? place : before});
   }
 
-  // Replaces a reference from part `place` of `holder` back to `outer`, with a call on the path.
-  // The result of a call is unknown anyway, so one value represents all references that lead back
-  // through it.
+  // Replaces a reference from part `place` of `holder` back to `outer`, if the path between them
+  // contains a call. The result of a call is unknown anyway, so one value represents all references
+  // that lead back through it.
   void Cut(PickleId outer, PickleId holder, size_t place) {
     const PickleId call = tree_.Is(outer, PickleKind::kCall)
                               ? outer
@@ -135,7 +135,7 @@ class PickleWalk {
     }
   }
 
-  // Adds a value that is not visited, at the place of `call`.
+  // Adds a value with the offset of `call`. It is not visited.
   PickleId Add(PickleKind kind, PickleId call, size_t at) {
     const auto id = static_cast<PickleId>(tree_.size());
     const uint32_t offset = tree_.nodes_[call].offset;
@@ -173,7 +173,8 @@ class PickleWalk {
   const PickleLimits& limits_;
   std::vector<Extent> extents_;
   std::vector<Open> open_;
-  absl::flat_hash_map<PickleId, PickleId> circles_;  // by call: the value that represents it
+  // Call -> the value that represents references through it.
+  absl::flat_hash_map<PickleId, PickleId> circles_;
   std::optional<Problem> problem_;
 };
 

@@ -32,7 +32,7 @@ bool PickleMachine::Run() {
   return true;
 }
 
-// The opcodes of protocol 2 and newer, and those that all share.
+// Executes an opcode of protocol 2 or newer, or one that all protocols have.
 bool PickleMachine::Step(PickleOp op) {
   switch (op) {
     case PickleOp::kProto: {
@@ -198,7 +198,7 @@ bool PickleMachine::StepOther(PickleOp op) {
       return id && PushPersistent(*id);
     }
     case PickleOp::kPop:
-      // A mark counts as a value here.
+      // Here a mark is handled like a value.
       if (!marks_.empty() && marks_.back().height == stack_.size()) {
         PopMark();
         return true;

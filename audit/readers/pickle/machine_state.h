@@ -13,16 +13,16 @@
 
 namespace plumbline::audit {
 
-// A mark on the stack, and the state when it was set: everything after it can be dropped as a
-// whole. All counts fit: they are bounded by the limits and the bytes.
+// A mark on the stack, and the state when it was set, so that all values after it can be dropped
+// together. The limits and the bytes bound all counts, so they fit in 32 bits.
 struct PickleMark {
   uint32_t at = 0;      // offset of its byte
-  uint32_t height = 0;  // of the stack
+  uint32_t height = 0;  // height of the stack
   uint32_t nodes = 0, lists = 0, calls = 0, owned = 0, runs = 0;
   uint32_t items = 0;
-  uint32_t plain = 0;           // plain values kept
-  uint32_t recalled = 0;        // values taken from the memo
-  PickleId lowest = kNoPickle;  // lowest value that was added to since
+  uint32_t plain = 0;           // number of kept plain values
+  uint32_t recalled = 0;        // number of values taken from the memo
+  PickleId lowest = kNoPickle;  // lowest value to which something was added since the mark
 };
 
 // A memo entry. If the value was dropped, its id may be reused: the offset detects that.
@@ -65,7 +65,7 @@ class PickleMachine {
   std::optional<PickleId> Top();
   bool PushMark();
   PickleMark PopMark();  // requires a mark
-  // Takes the values since the last mark, which goes to `mark`, if given.
+  // Takes the values since the last mark. If `mark` is given, stores the mark there.
   std::optional<std::vector<PickleId>> PopToMark(PickleMark* mark = nullptr);
   bool Remember(uint64_t place);
   bool Recall(uint64_t place);
@@ -76,10 +76,10 @@ class PickleMachine {
   bool PushNew(PickleKind kind);
   bool PushWhole(int64_t value);
   bool PushReal(double value);
-  bool PushSpan(PickleKind kind, std::string_view text);    // a part of the pickle's bytes
-  bool PushOwned(PickleKind kind, std::string_view text);   // a copy of its own
-  bool PushOldString(std::string_view text, bool in_data);  // a string of Python 2
-  bool PushLong(std::string_view bytes);                    // two's complement
+  bool PushSpan(PickleKind kind, std::string_view text);    // pushes a part of the pickle's bytes
+  bool PushOwned(PickleKind kind, std::string_view text);   // pushes a copy of `text`
+  bool PushOldString(std::string_view text, bool in_data);  // pushes a string of Python 2
+  bool PushLong(std::string_view bytes);                    // pushes an integer in two's complement
   bool PushDecimal(std::optional<std::string_view> line, bool truth);
   bool PushItems(PickleKind kind, std::vector<PickleId> items);
   bool PushTuple(size_t size);
@@ -90,7 +90,7 @@ class PickleMachine {
 
   // ---- adding to values (build.cc)
   bool Extend(std::optional<std::vector<PickleId>> items, PickleKind kind);
-  bool ExtendAll(PickleKind kind);  // with the values after the last mark
+  bool ExtendAll(PickleKind kind);  // adds the values after the last mark
   // Returns the list, set or dict to which items are added. If the value is not of this kind,
   // returns nothing.
   std::optional<PickleId> Container(PickleId target, PickleKind kind);
@@ -98,17 +98,17 @@ class PickleMachine {
   bool Grow(std::vector<PickleId>* items, const std::vector<PickleId>& more);
 
   // ---- plain values beyond the limit (runs.cc)
-  // Returns true if everything made since the mark is plain values to which nothing else refers.
+  // Returns true if all values made since the mark are plain, and no other value refers to them.
   bool IsPlainSince(const PickleMark& mark) const;
   // Returns true if the value on top is a list that the limits name.
   bool IsKeptWhole() const;
   // Counts the values as kept. Returns false if they exceed the limit and must be dropped.
   bool KeepPlain(const PickleMark& mark);
-  // Drops the values. A run represents them in `target`.
+  // Drops the values. A run represents them in `target`, if there are any.
   bool Drop(const PickleMark& mark, uint64_t items, PickleId target, PickleKind kind);
   bool AddRun(PickleId container, PickleKind kind, const PickleRun& run);
   bool IsNumpyScalar(PickleId callee) const;
-  // Records that something is added to this value.
+  // Records that items are added to this value.
   void Touch(PickleId target);
 
   // ---- calls (calls.cc)
@@ -130,16 +130,17 @@ class PickleMachine {
   const PickleLimits& limits_;
   PickleTree& tree_;
   size_t at_ = 0;
-  size_t op_at_ = 0;  // of the current opcode
+  size_t op_at_ = 0;  // offset of the current opcode
   bool stopped_ = false;
-  size_t items_ = 0;  // of all containers
+  size_t items_ = 0;  // number of items in all containers
   std::vector<PickleId> stack_;
   std::vector<PickleMark> marks_;
-  std::deque<PickleMemo> memo_;                         // in the order in which picklers number it
-  absl::flat_hash_map<uint64_t, PickleMemo> far_memo_;  // entries beyond
+  // Entries with consecutive numbers, as picklers write them.
+  std::deque<PickleMemo> memo_;
+  absl::flat_hash_map<uint64_t, PickleMemo> far_memo_;  // entries with other numbers
   PickleId special_ = 0;   // the last value that is not plain: a name, a call, a persistent id
   uint32_t plain_ = 0;     // plain values kept in long containers
-  uint32_t recalled_ = 0;  // values taken from the memo
+  uint32_t recalled_ = 0;  // number of values taken from the memo
   absl::flat_hash_map<std::string, PickleId> globals_;
   PickleId none_ = 0, true_ = 0, false_ = 0;
 };

@@ -10,7 +10,7 @@ namespace plumbline::audit {
 namespace {
 
 constexpr size_t kMostCallsReported = 8;
-constexpr size_t kMostOfName = 60;  // bytes of a key
+constexpr size_t kMostOfName = 60;  // limit of the bytes of a key
 
 // Visits each value once, from the root on, and records where it was first found.
 class RunSearch {
@@ -29,7 +29,7 @@ class RunSearch {
         continue;
       }
       values += tree_.run(id).values;
-      if (met_[id].parent == reported_) continue;  // the same list again
+      if (met_[id].parent == reported_) continue;  // this list was reported last
       reported_ = met_[id].parent;
       if (++places <= kMostCallsReported) names += (names.empty() ? "" : ", ") + Place(reported_);
     }
@@ -40,8 +40,8 @@ class RunSearch {
 
  private:
   struct Met {
-    PickleId parent = kNoPickle, key = kNoPickle;  // for a dict's value: its key
-    uint32_t index = 0;                            // for a list's item
+    PickleId parent = kNoPickle, key = kNoPickle;  // for a value in a dict: its key
+    uint32_t index = 0;                            // for an item in a list: its index
     bool met = false;
   };
 

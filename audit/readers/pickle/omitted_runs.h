@@ -1,4 +1,4 @@
-// Describes the plain values of a checkpoint that were counted and not kept.
+// Describes the plain values of a checkpoint that were counted but not kept.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
-// Plain values beyond the limit: what was made since a mark is dropped as a whole, and a run
-// represents it. Nothing refers to it from elsewhere: nothing was added to values older than the
-// mark (`lowest`), it contains no names (`special_`), and memo entries detect it by their offset.
+// Handles plain values beyond the limit. The values made since a mark are dropped together, and a
+// run represents them. No other value refers to them: nothing was added to values older than the
+// mark (`lowest`), they contain no names (`special_`), and memo entries detect the drop by their
+// offset.
 #include <algorithm>
 
 #include "audit/readers/pickle/machine_state.h"
@@ -22,7 +23,7 @@ bool PickleMachine::IsKeptWhole() const {
   return tree_.Is(key, PickleKind::kText) && tree_.text(key) == limits_.whole;
 }
 
-// Values in inner containers were counted there.
+// Values in inner containers were already counted when these were built.
 bool PickleMachine::KeepPlain(const PickleMark& mark) {
   const auto made = static_cast<uint32_t>(tree_.nodes_.size() - mark.nodes);
   const uint32_t counted = plain_ - mark.plain;
@@ -77,8 +78,8 @@ bool PickleMachine::AddRun(PickleId container, PickleKind kind, const PickleRun&
   return Grow(&tree_.items_[at], one);
 }
 
-// Restores a dropped value from the memo. A text is read again from its bytes; for anything else it
-// is known that it was plain.
+// Restores a dropped value from the memo. Reads a text again from its bytes. For any other value,
+// only knows that it was plain.
 bool PickleMachine::RecallDropped(PickleMemo* memo) {
   const size_t at = at_, op_at = op_at_;
   const auto op = static_cast<PickleOp>(static_cast<unsigned char>(data_[memo->offset]));

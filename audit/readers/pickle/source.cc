@@ -1,4 +1,4 @@
-// Reads the bytes of a pickle, with a check of each read; stack and memo.
+// Reads the bytes of a pickle, with a check of each read. Implements the stack and the memo.
 #include <utility>
 
 #include "audit/readers/pickle/machine_state.h"
@@ -6,7 +6,8 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostFar = size_t{1} << 19;  // memo entries beyond the next number
+// Limit of memo entries with numbers that are not consecutive.
+constexpr size_t kMostFar = size_t{1} << 19;
 
 }  // namespace
 
@@ -95,7 +96,7 @@ bool PickleMachine::PushMark() {
   return true;
 }
 
-// Additions to older values also count for the enclosing mark.
+// An addition to an older value also counts for the enclosing mark.
 PickleMark PickleMachine::PopMark() {
   const PickleMark mark = marks_.back();
   marks_.pop_back();

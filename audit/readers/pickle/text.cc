@@ -119,7 +119,7 @@ bool ParseWhole(std::string_view digits, std::optional<int64_t>* small, std::str
     return true;
   }
   const bool negative = digits.starts_with('-');
-  std::vector<uint8_t> magnitude;  // lowest byte first
+  std::vector<uint8_t> magnitude;  // bytes of the number, lowest byte first
   for (const char c : digits.substr(negative ? 1 : 0)) {
     auto carry = static_cast<uint32_t>(c - '0');
     for (uint8_t& byte : magnitude) {
@@ -129,7 +129,7 @@ bool ParseWhole(std::string_view digits, std::optional<int64_t>* small, std::str
     }
     if (carry > 0) magnitude.push_back(static_cast<uint8_t>(carry));
   }
-  magnitude.push_back(0);  // the sign
+  magnitude.push_back(0);  // adds a byte for the sign
   if (negative) {
     uint32_t carry = 1;
     for (uint8_t& byte : magnitude) {
@@ -138,7 +138,7 @@ bool ParseWhole(std::string_view digits, std::optional<int64_t>* small, std::str
       carry >>= 8;
     }
   }
-  while (magnitude.size() > 1) {  // remove a byte that the byte below implies
+  while (magnitude.size() > 1) {  // removes a byte that the sign of the byte below implies
     const uint8_t top = magnitude.back(), below = magnitude[magnitude.size() - 2];
     if (top != (below >= 0x80 ? 0xff : 0)) break;
     magnitude.pop_back();

@@ -1,6 +1,6 @@
-// The values that a pickle makes, as an acyclic graph. Nothing is resolved: a global is its name, a
-// call is a name with arguments. If an object refers back to itself (it holds one of its bound
-// methods), the reference is cut.
+// The values that a pickle makes, as an acyclic graph. Resolves nothing: a global is a name, a call
+// is a name with arguments. If an object refers back to itself (it holds one of its bound methods),
+// this reference is cut.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ inline constexpr PickleId kNoPickle = UINT32_MAX;
 enum class PickleKind : uint8_t {
   kNone,
   kBool,
-  kInt,   // fits in 64 bits
-  kLong,  // does not fit: `bytes` are its two's complement, lowest byte first
+  kInt,   // an integer that fits in 64 bits
+  kLong,  // a larger integer: `bytes` are its two's complement, lowest byte first
   kReal,
   kText,   // UTF-8 as written; Python may write lone surrogates
   kBytes,  // bytes; a bytearray is its `variant`
@@ -29,38 +29,39 @@ enum class PickleKind : uint8_t {
   kDict,        // each key once, with its last value
   kGlobal,      // `text` is "module.name"; Python 2's modules have Python 3's names
   kCall,        // the result of a call of a global
-  kPersistent,  // a reference out of the pickle: one item, the id
-  kCircle,      // represents a value that would contain it, through a call: it is empty
-  kRun,         // represents items that were read and not kept; in a dict both as key and as value
+  kPersistent,  // a reference to an object outside of the pickle: one item, the id
+  // An empty value in place of a reference back to a value that contains it, through a call.
+  kCircle,
+  kRun,  // represents items that were read but not kept; in a dict it is both key and value
 };
 
 // The parts of a call. An absent part is kNoPickle.
 struct PickleCall {
   PickleId callee = kNoPickle;
-  PickleId arguments = kNoPickle;  // a tuple
-  PickleId keywords = kNoPickle;   // a dict
-  PickleId state = kNoPickle;      // set afterwards (__setstate__)
+  PickleId arguments = kNoPickle;  // arguments: a tuple
+  PickleId keywords = kNoPickle;   // keyword arguments: a dict
+  PickleId state = kNoPickle;      // state that was set after the call (__setstate__)
   PickleId items = kNoPickle;      // kList: items appended to it
   PickleId entries = kNoPickle;    // kDict: entries set in it
 };
 
-// Replaces references that lead back into the value that contains them.
+// Data of a value that replaces references back to a value that contains them.
 struct PickleCircle {
   PickleId call = kNoPickle;  // the call on the cycle
   uint64_t count = 0;         // number of references that were cut
 };
 
-// Replaces plain values (numbers, texts, containers of them) beyond the limit.
+// Data of a value that replaces plain values (numbers, texts, containers of them) beyond the limit.
 struct PickleRun {
   uint64_t items = 0;           // items of the container; for a dict, keys and values
   uint64_t values = 0;          // including values within the items
   uint32_t begin = 0, end = 0;  // the bytes of the pickle that made them
-  // True if these bytes refer to nothing outside of them. Two such runs with the same bytes are the
-  // same values.
+  // True if these bytes refer to nothing outside of them. Two such runs with the same bytes then
+  // have the same values.
   bool closed = false;
 };
 
-// Built by ParsePickle. The parsed bytes must outlive the tree. Not thread-safe while it is built.
+// ParsePickle builds it. The parsed bytes must outlive the tree. Not thread-safe while it is built.
 class PickleTree {
  public:
   PickleId root() const { return root_; }
@@ -68,7 +69,7 @@ class PickleTree {
 
   PickleKind kind(PickleId id) const { return nodes_[id].kind; }
   bool Is(PickleId id, PickleKind kind) const { return id < size() && nodes_[id].kind == kind; }
-  // Returns the offset of its opcode from the pickle's first byte.
+  // Returns the offset of the value's opcode from the pickle's first byte.
   uint64_t offset(PickleId id) const { return nodes_[id].offset; }
 
   // Returns true for a bytearray or a frozenset.
@@ -77,7 +78,7 @@ class PickleTree {
   bool truth(PickleId id) const { return nodes_[id].whole != 0; }
   int64_t whole(PickleId id) const { return nodes_[id].whole; }
   double real(PickleId id) const { return nodes_[id].real; }
-  // For texts, globals and longs, and for bytes that are not `latin`.
+  // Returns the text of texts, globals and longs, and of bytes that are not `latin`.
   std::string_view text(PickleId id) const;
   // Returns bytes in any encoding: protocols 0 to 2 write them as a text of latin-1 letters.
   std::string bytes(PickleId id) const;
@@ -108,7 +109,7 @@ class PickleTree {
   struct Node {
     PickleKind kind = PickleKind::kNone;
     bool owned = false;  // the text is in `owned_`, not in the pickle's bytes
-    bool latin = false;  // bytes that were written as text
+    bool latin = false;  // the value is bytes that were written as text
     bool variant = false;
     uint32_t offset = 0;
     union {

@@ -14,8 +14,7 @@ namespace {
 
 constexpr std::string_view kSchema = "plumbline.record/1";
 
-// Newest sequence number read of each stream, over all files, so that a copy of a record adds
-// nothing.
+// Stream -> newest sequence number that was read, over all files. Used to skip copies of a record.
 using Streams = std::map<uint64_t, uint64_t>;
 
 // Splits the framed log's "byte N: expected ..." into offset and text.
@@ -38,7 +37,8 @@ class RecordSource : public Source {
                std::shared_ptr<Streams> streams)
       : log_(std::move(log)), report_(report), streams_(std::move(streams)) {}
 
-  // Reads the record's first frame. Returns false if there is none; the report has the reason.
+  // Reads the record's first frame. If there is none, adds the reason to the report and returns
+  // false.
   bool ReadHeader() {
     FrameType type{};
     std::string payload;
@@ -146,8 +146,8 @@ class RecordSource : public Source {
 
 }  // namespace
 
-// Spools, which are in a record's directory, and journals are framed logs too: plumb spool and
-// plumbd read these.
+// Refuses spools, which are in a record's directory, and journals. They are also framed logs, but
+// plumb spool and plumbd read them.
 bool RunRecordReader::Recognise(std::string_view, std::string_view head) const {
   if (!FramedLogReader::Recognise(head)) return false;
   const auto type = FramedLogReader::FirstType(head);

@@ -80,13 +80,14 @@ void RolloutBatch::AddRouting(RolloutColumn column, v1::Role role, int64_t step,
         Item(step, role, "layers." + std::to_string(layer), "routing", value.choices);
     v1::Routing& routing = *item.mutable_routing();
     routing.mutable_config()->set_top_k(static_cast<uint32_t>(value.choices));
-    // The record does not state the number of experts; only the choices are compared.
+    // The record does not state the number of experts, so sets the maximum: rules compare only the
+    // choices.
     routing.mutable_config()->set_experts(kMaxExperts);
     v1::RoutingSample& sample = *routing.mutable_sample();
     Grow(v1::DTYPE_I16, rows, value.choices, sample.mutable_topk_indices());
     Grow(v1::DTYPE_I64, rows, 0, sample.mutable_sequence_id());
     Grow(v1::DTYPE_I64, rows, 0, sample.mutable_position());
-    // Skip rows that are null: they hold no integers.
+    // Skips null rows, because they hold no integers.
     size_t row = static_cast<size_t>(std::count(
         value.flags.begin(), value.flags.begin() + static_cast<std::ptrdiff_t>(begin), uint8_t{1}));
     for (size_t token = 0; token < shape.tokens; ++token) {

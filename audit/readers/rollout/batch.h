@@ -11,7 +11,7 @@
 
 namespace plumbline::audit {
 
-// Numbers of the next calls, by (step, role, layer). They continue over the batches of a step.
+// (step, role, layer) -> number of the next call. The numbers continue over the batches of a step.
 using RolloutCalls = std::map<std::tuple<int64_t, int, std::string>, uint32_t>;
 
 // Not thread-safe.

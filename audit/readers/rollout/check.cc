@@ -155,7 +155,8 @@ class Checker {
     return !Has(Column::kLossMask) ||
            Of(Column::kLossMask).flags[Index(Column::kLossMask, token)] != 0;
   }
-  // Returns the token of a list's element. If it belongs to none, returns nullopt.
+  // Returns the token to which an element of a list belongs. If it belongs to none, returns
+  // nullopt.
   std::optional<size_t> TokenOf(Column column, size_t index) const {
     if (Of(column).repeated) return 0;
     const size_t begin = shape_->begin[static_cast<size_t>(column)];
@@ -182,8 +183,8 @@ class Checker {
     return true;
   }
 
-  // Returns true for null, which JSON writers use for non-finite numbers, and for a NaN of the
-  // engine, which states that it has no value.
+  // Returns true for null, which JSON writers use for non-finite numbers, and for NaN from the
+  // engine, which uses it for an absent value.
   bool IsNull(Column column, size_t index) const {
     const std::vector<OddElement>& odd = Of(column).odd;
     const auto found =
@@ -210,7 +211,7 @@ class Checker {
     return true;
   }
 
-  // Checks routing. The last token is sampled but not processed, so it may have no experts.
+  // Checks the routing. The last token is sampled but not processed, so it may have no experts.
   bool Routing(Column column) {
     const ColumnValue& value = Of(column);
     for (const OddElement& odd : value.odd) {
@@ -233,7 +234,7 @@ class Checker {
   size_t entries_ = 0;
 };
 
-// Marks the rows from `first` on that `keep` refuses as absent.
+// Of the rows from `first` on, marks those for which `keep` returns false as absent.
 template <typename Keep>
 void KeepRows(size_t first, const Keep& keep, ColumnValue* routing) {
   const auto width = static_cast<std::ptrdiff_t>(routing->layers * routing->choices);
@@ -250,9 +251,10 @@ void KeepRows(size_t first, const Keep& keep, ColumnValue* routing) {
   routing->integers.erase(to, routing->integers.end());
 }
 
-// Marks rows of routing as absent. The last token is sampled and not processed: engines write T - 1
-// rows for T tokens, or a row of zeros there and in the padding after it. Zeros alone are no choice
-// of several experts. Rows of padding that one side leaves out count on neither side.
+// Marks filler rows of routing as absent. The last token is sampled but not processed, so engines
+// write T - 1 rows for T tokens, or rows of zeros for it and for the padding after it. A row of
+// only zeros is no choice of several experts. If one side leaves out rows of padding, they count on
+// neither side.
 void DropFillers(RolloutColumns* columns) {
   ColumnValue* const sides[] = {&At(*columns, Column::kRolloutRouting),
                                 &At(*columns, Column::kTrainRouting)};

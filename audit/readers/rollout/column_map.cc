@@ -19,8 +19,8 @@ namespace {
 
 using Column = RolloutColumn;
 
-// Includes the keys of a map of series (scalars/scalar_map.h), because a file with columns of
-// neither kind is read here.
+// Includes the keys of a map of series (scalars/scalar_map.h), because a file without columns of
+// either kind is also read here.
 constexpr std::string_view kAllTopKeys[] = {
     "record",    "step_from_name", "lists_of_one", "drop_first", "columns",
     "constants", "series",         "run",          "step",       "rank"};
@@ -110,7 +110,8 @@ class MapReader {
     return keys;
   }
 
-  // A list has several sources: masks are multiplied, and else the first that a record has counts.
+  // Reads a list of sources of one column. Masks are multiplied; for other columns, the first
+  // source that a record has is used.
   void Sources(Column column, const toml::node& node) {
     const toml::array* list = node.as_array();
     if (list == nullptr) return Source(column, node);
@@ -192,7 +193,7 @@ class MapReader {
     if (info.kind == ColumnKind::kIntegers) value.integers = {value.integer};
   }
 
-  // Checks for columns that every record needs.
+  // Checks that the map has the columns that every record needs.
   void CheckWhole(const toml::table& table) {
     const auto has = [&](Column column) {
       return map_.Find(column) != nullptr || At(map_.constants, column).present;

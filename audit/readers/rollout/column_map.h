@@ -1,4 +1,5 @@
-// Reads a mapping file (TOML): where a foreign format of rollout records has our columns.
+// Reads a mapping file (TOML), which gives the place of each of our columns in a foreign format of
+// rollout records.
 #pragma once
 
 #include <string>
@@ -11,8 +12,8 @@
 namespace plumbline::audit {
 
 // Reads a map; docs/rollout_records.md defines its content. If no file exists at the path, it may
-// be the name of a built-in map (known_maps.h). Returns InvalidArgument "FILE:LINE: expected ..."
-// on anything unknown, because an ignored option would be missing from the verdict.
+// be the name of a built-in map (known_maps.h). For any unknown content, returns InvalidArgument
+// "FILE:LINE: expected ...", because an ignored option could make a verdict wrong.
 absl::StatusOr<ColumnMap> ReadColumnMap(const std::string& path);
 
 // Returns the readers of the built-in maps. Each recognises its files by their keys. Static

@@ -71,7 +71,7 @@ ColumnMap MakePrimeRl() {
   map.format = "prime-rl";
   Add(map, Column::kRun, "run_id");
   Add(map, Column::kStep, "export_step");
-  Add(map, Column::kStep, "step");  // the only one since August 2026
+  Add(map, Column::kStep, "step");  // the only name of the step since August 2026
   Add(map, Column::kTokens, "token_ids");
   Add(map, Column::kPosition, "position_ids");
   Add(map, Column::kLossMask, "loss_mask");
@@ -82,16 +82,16 @@ ColumnMap MakePrimeRl() {
   return map;
 }
 
-// Returns the map of train_data_stepN.jsonl of NeMo-RL's logger: batches of one, padded to the
-// longest of the step. Entry 0 of the log-probabilities is a placeholder, since no token predicts
-// the first.
+// Returns the map of train_data_stepN.jsonl of NeMo-RL's logger: batches of one sequence, padded to
+// the longest sequence of the step. Entry 0 of the log-probabilities is a placeholder, since no
+// token predicts the first.
 ColumnMap MakeNemoRl() {
   ColumnMap map;
   map.format = "nemo-rl";
   map.lists_of_one = true;
   map.step_from_name = true;
   map.drop_first = 1;
-  map.zeros_are_none = true;  // skip_prev_logprobs writes zeros
+  map.zeros_are_none = true;  // with skip_prev_logprobs, the logger writes zeros
   Add(map, Column::kTokens, "token_ids");
   Add(map, Column::kLossMask, "token_loss_mask");
   Add(map, Column::kLength, "input_lengths");

@@ -1,4 +1,4 @@
-// The columns of a rollout record by our names, and where a foreign format has them.
+// The columns of a rollout record, with our names and their places in a foreign format.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace plumbline::audit {
 
-// docs/rollout_records.md defines each. Lists run over the tokens of a sequence.
+// docs/rollout_records.md defines each column. A list has one element per token of a sequence.
 enum class RolloutColumn : uint8_t {
   kRun,
   kStep,
@@ -44,7 +44,7 @@ enum class RolloutColumn : uint8_t {
   kTurn,
   kPosition,
   kCachedTokens,
-  kLength,  // tokens that are not padding; the rest of every list is dropped
+  kLength,  // number of tokens without padding; the rest of every list is dropped
   kRolloutRouting,
   kTrainRouting,
 };
@@ -78,7 +78,7 @@ struct ColumnValue {
   bool present = false;
   bool null = false;        // the record has null for it
   bool repeated = false;    // one value for all tokens
-  bool substitute = false;  // of a column that is read only if the first one is absent
+  bool substitute = false;  // from a source that is read only if the first one is absent
   size_t offset = 0;        // byte of the value in its line
   std::string text;
   int64_t integer = 0;
@@ -90,8 +90,8 @@ struct ColumnValue {
   NumberText written;
   int64_t layers = 0, choices = 0;
 
-  size_t length() const;  // of the list
-  void Clear();           // keeps the capacity
+  size_t length() const;  // Returns the length of the list.
+  void Clear();           // Clears the value, but keeps its capacity.
 };
 
 using RolloutColumns = std::array<ColumnValue, kRolloutColumns>;
@@ -106,12 +106,13 @@ inline const ColumnValue& At(const RolloutColumns& columns, RolloutColumn column
 struct ColumnSource {
   RolloutColumn column = RolloutColumn::kStep;
   std::vector<std::string> path;  // keys from the outermost object inwards
-  double scale = 1;               // ours = scale * theirs; for numbers only
-  bool of_calls = false;          // the list has one value of each call that generated a part
-  bool align_end = false;         // if the list is longer than the others, its last entries are
-                                  // used
-  // Not the first source of its column. Masks are multiplied; of other columns, the first source
-  // that the record has counts.
+  double scale = 1;               // our value = scale * value in the file; for numbers only
+  // The list has one value for each call that generated a part of the sequence.
+  bool of_calls = false;
+  bool align_end = false;  // if the list is longer than the others, its last entries are
+                           // used
+  // True if the source is not the first of its column. Masks are multiplied; for other columns, the
+  // first source that the record has is used.
   bool more = false;
 
   std::string Name() const;  // returns "a.b"
@@ -121,14 +122,15 @@ struct ColumnSource {
 struct ColumnMap {
   std::string format;  // its name in reports
   std::vector<ColumnSource> columns;
-  RolloutColumns constants;      // values for columns that a record lacks
-  bool token_records = false;    // one record per token; sequences are runs of equal ids
+  RolloutColumns constants;  // values for columns that a record lacks
+  // A record is one token; consecutive records with equal ids are a sequence.
+  bool token_records = false;
   bool lists_of_one = false;     // values may be wrapped in lists of one element (batches of one)
   bool step_from_name = false;   // if no column has the step: the last integer in the file's name
   bool needs_all = false;        // tokens, loss_mask and sequence_id are required, as in our own
                                  // format
   bool refuse_misspelt = false;  // refuse a key that is nearly a column's name
-  bool zeros_are_none = false;   // train_logprobs of zeros alone were not computed
+  bool zeros_are_none = false;   // if all train_logprobs are zero, they were not computed
   int64_t drop_first = 0;        // entries dropped at the beginning of every list
 
   const ColumnSource* Find(RolloutColumn column) const;
@@ -136,7 +138,7 @@ struct ColumnMap {
   std::string NameOf(RolloutColumn column) const;
 };
 
-// All have static storage.
+// Return built-in maps. All have static storage.
 const ColumnMap& NativeColumns();
 const ColumnMap& PrimeRlColumns();
 const ColumnMap& NemoRlColumns();

@@ -117,8 +117,8 @@ void RolloutFile::Report(const Line& line, const LineProblem& problem) {
   if (problem.no_values) return void(++without_values_);
   std::string text = "expected " + problem.expected + " in line " + std::to_string(line.number) +
                      ", found " + problem.found;
-  // The file may still be written: an unfinished last line that more bytes could complete is not an
-  // error.
+  // A program may still be writing the file, so an unfinished last line that more bytes could
+  // complete is not an error.
   const bool unfinished = !line.ended && problem.cut;
   report_->Add(line.offset + problem.offset, std::move(text), !unfinished);
 }
@@ -136,7 +136,7 @@ bool RolloutFile::NextRecord() {
       ++report_->records;
       return true;
     }
-    // If the stream broke, its own problem covers the rest of the last line.
+    // If the stream has a problem, this problem also covers the rest of the last line.
     if (line.ended || !work_->lines.stream().problem()) Report(line, problem);
   }
   const std::optional<Problem>& broken = work_->lines.stream().problem();

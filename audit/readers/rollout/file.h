@@ -23,8 +23,9 @@ class RolloutFile {
   RolloutFile(const ColumnMap& map, InputReport* report);
 
   // Reads the file's first whole record for its run and step, and closes the file again, because
-  // thousands of files may be waiting. Returns false if the file cannot be opened; the report has
-  // the reason. If there is no such record, the run is "" and the step the smallest.
+  // thousands of files may be waiting. If the file cannot be opened, adds the reason to the report
+  // and returns false. If there is no such record, the run is "" and the step has the smallest
+  // value.
   bool Peek();
 
   // Reads the next record into columns() and shape(). Returns false at the end of the file, which
@@ -36,7 +37,7 @@ class RolloutFile {
     return step_;
   }  // of the current record; before the first Next, of the
      // first record
-  // Of the last line that was read.
+  // Offset of the last line that was read.
   uint64_t line_offset() const { return line_offset_; }
   uint64_t line_number() const { return line_number_; }
 
@@ -44,7 +45,7 @@ class RolloutFile {
     return map_.token_records ? work_->sequence : work_->record;
   }
   const SequenceShape& shape() const { return shape_; }
-  // Returns the id of a record that has none: "runs/exp1/rollouts.jsonl:17".
+  // Returns the id to use for a record without one: "runs/exp1/rollouts.jsonl:17".
   std::string DefaultId() const;
   // Refuses the current record.
   void Refuse(const std::string& expected, const std::string& found);
@@ -75,14 +76,14 @@ class RolloutFile {
 
   const ColumnMap& map_;
   InputReport* report_;
-  std::unique_ptr<Work> work_;  // while the file is open
+  std::unique_ptr<Work> work_;  // set while the file is open
   std::optional<int64_t> named_step_;
   std::string run_;
   bool run_known_ = false;
   int64_t step_ = INT64_MIN;
-  bool has_waiting_ = false;     // holds a token of the next sequence
-  bool drained_ = false;         // no more lines
-  uint64_t without_values_ = 0;  // records whose log-probabilities are null
+  bool has_waiting_ = false;     // waiting_ holds a token of the next sequence
+  bool drained_ = false;         // there are no more lines
+  uint64_t without_values_ = 0;  // number of records whose log-probabilities are null
   SequenceShape shape_;
   uint64_t line_offset_ = 0, line_number_ = 0;
   uint64_t bytes_read_ = 0;

@@ -27,7 +27,8 @@ bool IsNumber(JsonCursor::Kind kind) {
   return kind == JsonCursor::Kind::kNumber || kind == JsonCursor::Kind::kWord;
 }
 
-// Returns the keys of the first record, as far as the text goes. If `texts`, without numbers.
+// Returns the keys of the first record, as far as the text contains it. If `texts`, leaves out keys
+// of numbers.
 std::set<std::string, std::less<>> KeysOfFirst(std::string_view head, bool texts = false) {
   std::set<std::string, std::less<>> keys;
   JsonCursor cursor(head);

@@ -53,7 +53,7 @@ std::string FoundAt(std::string_view line, size_t offset) {
 size_t OffsetOfElement(std::string_view line, size_t offset, size_t index) {
   const std::string_view value = line.substr(offset);
   JsonCursor cursor(value);
-  while (cursor.Peek() == Kind::kList) {  // lists of one: take the innermost
+  while (cursor.Peek() == Kind::kList) {  // in nested lists of one element, uses the innermost
     JsonCursor inner(cursor);
     if (!inner.EnterList() || inner.Peek() != Kind::kList) break;
     cursor = std::move(inner);
@@ -85,8 +85,8 @@ void RolloutParser::Insert(std::vector<Key>* keys, const ColumnSource& source, s
   }
 }
 
-// Returns true if a value begins here. If it does not, it may be truncated: then the text is wrong,
-// not its meaning.
+// Returns true if a value begins here. If not, the text may be truncated, and the problem is one of
+// the text, not of the value.
 bool RolloutParser::IsValue(const JsonCursor& cursor) {
   JsonCursor probe(cursor);
   const Kind kind = probe.Peek();
@@ -123,7 +123,7 @@ bool RolloutParser::Parse(std::string_view line, RolloutColumns* columns, LinePr
 
 bool RolloutParser::ReadObject(JsonCursor& cursor, const std::vector<Key>& keys) {
   if (!cursor.EnterObject()) return false;
-  size_t guess = 0;  // keys usually come in one order
+  size_t guess = 0;  // keys usually have the same order in each line
   std::string_view name;
   size_t at = cursor.offset();
   for (; cursor.NextMember(&name); at = cursor.offset()) {
@@ -193,8 +193,8 @@ bool RolloutParser::ReadColumn(JsonCursor& cursor, const ColumnSource& source) {
                                         : ReadScalar(cursor, source, &value);
 }
 
-// Reads a source of a column that has a value already. Masks are multiplied. Of other columns, the
-// source that comes first in the map counts.
+// Reads a further source of a column that already has a value. Multiplies masks. For other columns,
+// uses the source that comes first in the map.
 bool RolloutParser::ReadAnother(JsonCursor& cursor, const ColumnSource& source, size_t at) {
   ColumnValue& value = At(*columns_, source.column);
   const bool several = source.more || value.substitute;
@@ -216,7 +216,7 @@ bool RolloutParser::ReadAnother(JsonCursor& cursor, const ColumnSource& source, 
   return true;
 }
 
-// Reads the one element of a list column, for one token or for all tokens.
+// Reads the only element of a list column. It is for one token or for all tokens.
 bool RolloutParser::ReadScalar(JsonCursor& cursor, const ColumnSource& source, ColumnValue* value) {
   const ColumnKind kind = InfoOf(source.column).kind;
   const size_t at = cursor.offset();
@@ -296,8 +296,9 @@ bool RolloutParser::ReadList(JsonCursor& cursor, const ColumnSource& source, Col
   return true;
 }
 
-// Reads one value of each call that generated a part of the sequence. The parts' lengths are not
-// recorded: calls with different values, or with values that are no numbers, leave the column out.
+// Reads one value of each call that generated a part of the sequence. The lengths of the parts are
+// not recorded. So if calls have different values, or values that are not numbers, leaves the
+// column out.
 bool RolloutParser::ReadCalls(JsonCursor& cursor, ColumnValue* value) {
   std::set<std::string, std::less<>> seen;
   if (!cursor.EnterList()) return false;
@@ -331,7 +332,7 @@ bool RolloutParser::ReadRouting(JsonCursor& cursor, const ColumnSource& source,
   return !cursor.failed();
 }
 
-// Reads one token's layers, in the shape of the first token that has any.
+// Reads one token's layers. They must have the shape of the first token that has layers.
 bool RolloutParser::ReadLayers(JsonCursor& cursor, const ColumnSource& source, size_t row,
                                ColumnValue* value) {
   const size_t at = cursor.offset();

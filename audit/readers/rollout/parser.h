@@ -14,15 +14,15 @@ namespace plumbline::audit {
 
 // The problem of a line.
 struct LineProblem {
-  size_t offset = 0;     // byte of the line
-  std::string expected;  // "a list of numbers for entropy"
+  size_t offset = 0;     // offset in the line, in bytes
+  std::string expected;  // expected content: "a list of numbers for entropy"
   std::string found;
   bool cut = false;  // the line ends where more was expected
-  // The record is well-formed, and its log-probabilities are null: there is nothing to judge.
+  // The record is well-formed, but its log-probabilities are null, so there is nothing to judge.
   bool no_values = false;
 };
 
-// Not thread-safe: vectors are reused from line to line.
+// Not thread-safe, because it reuses vectors from line to line.
 class RolloutParser {
  public:
   explicit RolloutParser(const ColumnMap& map);  // `map` must outlive it
@@ -53,16 +53,16 @@ class RolloutParser {
 
   const ColumnMap& map_;
   std::vector<Key> keys_;
-  std::set<std::string, std::less<>> foreign_;  // keys that are known to be foreign
+  std::set<std::string, std::less<>> foreign_;  // keys that belong to no column
   std::string_view line_;
   RolloutColumns* columns_ = nullptr;
   LineProblem* problem_ = nullptr;
 };
 
-// Returns the text at a byte of a line for a message: a word, a number, or a quoted beginning.
+// Returns the text at an offset of a line, for a message: a word, a number, or a quoted beginning.
 std::string FoundAt(std::string_view line, size_t offset);
 
-// Returns the byte of element `index` of the list that begins at `offset`. If there is none,
+// Returns the offset of element `index` of the list that begins at `offset`. If there is none,
 // returns `offset`.
 size_t OffsetOfElement(std::string_view line, size_t offset, size_t index);
 

@@ -15,7 +15,7 @@ namespace plumbline::audit {
 namespace {
 
 constexpr size_t kLook = 1 << 20;     // bytes searched to recognise a format
-constexpr size_t kEnough = 64 << 10;  // ... once a record was found
+constexpr size_t kEnough = 64 << 10;  // bytes searched if they contain a record
 
 // Returns the keys of an object, as far as the text is valid.
 RecordKeys KeysOf(std::string_view text) {

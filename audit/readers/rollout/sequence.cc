@@ -14,7 +14,7 @@ namespace {
 
 using Column = RolloutColumn;
 
-// Stores the sequence's entries of a list in the tensor's element type.
+// Converts the entries of a list that belong to the sequence to the tensor's element type.
 template <typename To, typename From>
 void Fill(v1::DType dtype, const std::vector<From>& values, const ColumnValue& value, size_t begin,
           size_t tokens, v1::Tensor* tensor) {
@@ -88,8 +88,8 @@ class Filler {
                          target());
   }
 
-  // Stores integers in 32 bits if they fit, as token ids do. Masked entries that held no integer
-  // are -1.
+  // Stores integers in 32 bits if they fit, as token ids do. Masked entries without an integer
+  // become -1.
   template <typename Target>
   void Integers(Column column, const Target& target) {
     const ColumnValue& value = Of(column);
@@ -201,7 +201,8 @@ int64_t SequenceNumber(std::string_view id) {
   const auto parsed = std::from_chars(id.data(), id.data() + id.size(), number);
   const bool whole = parsed.ec == std::errc() && parsed.ptr == id.data() + id.size();
   if (whole && number >= 0 && number < kMost) return number;
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, then mixed so that the kept bits depend on all
+  // FNV-1a, then mixed so that the kept bits depend on all bits.
+  uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   hash = (hash ^ (hash >> 32)) * 0xd6e8feb86659fd93u;
   return static_cast<int64_t>(hash >> 11);

@@ -81,7 +81,7 @@ class RolloutSource : public Source {
 
  private:
   static constexpr int64_t kNone = INT64_MIN;
-  using Entry = std::pair<int64_t, size_t>;  // step of the file's next record, file
+  using Entry = std::pair<int64_t, size_t>;  // (step of the file's next record, index of the file)
 
   // Takes one record of the file with the smallest step, or opens that file.
   void Take(RolloutBatch* items) {
@@ -117,7 +117,7 @@ class RolloutSource : public Source {
     ++at->second.sequences;
   }
 
-  // Reports what was left out of steps up to `last`, which are complete.
+  // Reports the records that were left out of the complete steps up to `last`.
   void ReportLeftOut(int64_t last) {
     const auto end = left_out_.upper_bound(last);
     for (auto at = left_out_.begin(); at != end; ++at) {
@@ -133,9 +133,10 @@ class RolloutSource : public Source {
     left_out_.erase(left_out_.begin(), end);
   }
 
-  // Updates which steps can get no more records. Returns true if that changed.
+  // Updates complete_, the newest step that can get no more records. Returns true if it changed.
   bool Advance() {
-    if (queue_.empty()) return false;  // the last batch closes all steps
+    // No file has more records; the last batch then closes all steps.
+    if (queue_.empty()) return false;
     const int64_t floor = std::min(newest_step_, *frontier_.begin());
     const int64_t before = complete_;
     if (floor >= kStepLookBack) complete_ = std::max(complete_, floor - kStepLookBack);
@@ -166,8 +167,8 @@ class RolloutSource : public Source {
     }
   }
 
-  // Returns the process of a role. Files are not ranks: several workers may write into one file, or
-  // one worker into several.
+  // Returns the process of a role. Files are not ranks, because several workers may write to one
+  // file, or one worker to several files.
   v1::Source Process(v1::Role role) const {
     v1::Source process;
     process.set_run(run_);
@@ -182,8 +183,9 @@ class RolloutSource : public Source {
   std::vector<int64_t> newest_;      // newest step read of each file
   std::multiset<int64_t> frontier_;  // steps of the files that have not ended
   std::vector<bool> started_;
-  std::map<int64_t, uint64_t> held_;  // bytes of the incomplete steps
-  // What was left out of a step that is too large: the first line, and the number of sequences.
+  std::map<int64_t, uint64_t> held_;  // incomplete step -> its bytes
+  // The part of a step that is too large and was left out: the first line, and the number of
+  // sequences.
   struct LeftOut {
     size_t file = 0;
     uint64_t offset = 0, line = 0, sequences = 0;

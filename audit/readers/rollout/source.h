@@ -10,21 +10,22 @@
 
 namespace plumbline::audit {
 
-// Sequences are evidence of site ("policy", "logprobs"), routing lists of ("layers.N", "routing").
+// Sequences are evidence of the site ("policy", "logprobs"). Routing lists are evidence of
+// ("layers.N", "routing").
 inline constexpr char kPolicyLayer[] = "policy";
 inline constexpr char kLogprobsOp[] = "logprobs";
 
-// How far steps may go back within the files. A step is complete when every file is this far past
-// it, or when the waiting sequences exceed kLookBackBytes.
+// Number of steps by which steps may go back in a file. A step is complete if every file is this
+// far past it, or if the waiting sequences exceed kLookBackBytes.
 inline constexpr int64_t kStepLookBack = 8;
 inline constexpr uint64_t kLookBackBytes = 64u << 20;
-// Limit of one step, which is judged as a whole. Sequences beyond it are left out, counted, and
-// reported as an error of the file. One GiB is about 1.5 GB of JSON lines.
+// Limit of bytes of one step, because a step is judged as a whole. Sequences beyond it are left
+// out, counted, and reported as an error of the file. One GiB is about 1.5 GB of JSON lines.
 inline constexpr uint64_t kStepBytes = uint64_t{1} << 30;
 
-// Returns one source for each run in the files. Each file is opened when its first step is due. A
-// file that cannot be read gets a problem in its report and no source. `map` must outlive the
-// sources.
+// Returns one source for each run in the files. Each file is opened when its first step is due. If
+// a file cannot be read, adds a problem to its report and returns no source for it. `map` must
+// outlive the sources.
 std::vector<std::unique_ptr<Source>> OpenRollouts(const ColumnMap& map,
                                                   const std::vector<InputReport*>& files,
                                                   uint64_t step_bytes = kStepBytes);

@@ -15,10 +15,11 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostText = 64;  // bytes of a text or a key; longer ones are prompts and answers
-constexpr int kMostLevels = 6;    // of nested containers
+// Limit of bytes of a text or a key; longer texts are prompts and answers.
+constexpr size_t kMostText = 64;
+constexpr int kMostLevels = 6;  // limit of nested containers
 constexpr std::string_view kLists[] = {"samples", "rollout_data"};
-// A dict with one of these holds a batch in columns.
+// If a dict has one of these keys, it holds a batch in columns.
 constexpr std::string_view kColumns[] = {"tokens", "responses", "completion_ids", "sequences"};
 
 template <typename... Parts>
@@ -80,8 +81,8 @@ class Samples {
     return keys;
   }
 
-  // Writes one sample. Returns false if the file would be written out too often, or a list cannot
-  // be read; `wrong` has the reason.
+  // Writes one sample. If the text would be too large for the file, or a list cannot be read, sets
+  // `wrong` and returns false.
   bool Write(size_t row, std::string* line, std::string* wrong) {
     *line = "{";
     for (const auto& [key, value] : Members(row)) {
@@ -102,10 +103,11 @@ class Samples {
  private:
   using Member = std::pair<PickleId, PickleId>;
 
-  // Bytes of text that the samples may have together: a stored number has at most 16 times as many
-  // letters as bytes.
+  // Returns the limit of bytes of text for all samples. The text of a stored number has at most 16
+  // times its bytes.
   static uint64_t Budget(uint64_t size) { return kFreeBytes + 16 * size; }
-  // The list of samples is kept; of long lists in it, runs are. They are read one at a time.
+  // Returns limits that keep the list of samples. Runs represent the long lists in it, which are
+  // read one at a time.
   static PickleLimits SampleLimits() {
     PickleLimits limits;
     limits.bytes = 256u << 20;
@@ -125,7 +127,7 @@ class Samples {
     count_ = Rows(tree().Find(dict, *found));
   }
 
-  // Returns the rows of a column: items of a list, or the first axis of a tensor of several.
+  // Returns the number of rows of a column: the items of a list, or the first axis of a tensor.
   size_t Rows(PickleId id) const {
     if (tree().Is(id, PickleKind::kList)) return tree().length(id);
     std::string wrong;
@@ -143,7 +145,8 @@ class Samples {
     return members;
   }
 
-  // `unless`: a dict whose keys are left out; then also values that are not plain.
+  // Adds the members of `dict`. If `unless` is given, leaves out its keys, and values that are not
+  // plain.
   void Add(PickleId dict, PickleId unless, std::vector<Member>* members) const {
     const std::vector<PickleId>& pairs = tree().items(dict);
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
@@ -158,7 +161,7 @@ class Samples {
   bool WriteRow(PickleId column, size_t row, std::string* out, std::string* wrong) {
     if (tree().Is(column, PickleKind::kList)) {
       const std::vector<PickleId>& items = tree().items(column);
-      // Plain values of a long list may be in a run; they are numbers of no sequence.
+      // Plain values of a long list may be in a run. Such numbers belong to no sequence.
       if (items.size() != count_) return *out += "null", true;
       return WriteValue(items[row], 0, out, wrong);
     }
@@ -256,7 +259,7 @@ class Samples {
                  array->swapped};
     uint64_t size = DTypeSize(array->dtype);
     for (const int64_t extent : array->shape) size *= static_cast<uint64_t>(extent);
-    if (all.bytes.size() < size) return *out += "null", true;  // damaged
+    if (all.bytes.size() < size) return *out += "null", true;  // the tensor is damaged
     if (array->columns_first) {
       std::vector<int64_t> turned(array->shape.rbegin(), array->shape.rend());
       turned = DenseStrides(turned);
@@ -307,7 +310,7 @@ class Samples {
     WriteNumber(LoadDouble(element, all.dtype, 0), out);
   }
 
-  // All digits, so that the rules see the value that was stored.
+  // Writes all digits, so that the rules get exactly the stored value.
   static void WriteNumber(double value, std::string* out) {
     constexpr double kWhole = 9e15;
     if (std::isnan(value)) {
@@ -323,8 +326,9 @@ class Samples {
 
   InputFile file_;
   std::unique_ptr<TorchFile> torch_;
-  PickleId outer_ = kNoPickle;    // the dict around the samples
-  PickleId columns_ = kNoPickle;  // a batch in columns; else records_
+  PickleId outer_ = kNoPickle;  // the dict around the samples
+  // The dict that holds a batch in columns; if absent, records_ has the samples.
+  PickleId columns_ = kNoPickle;
   std::vector<PickleId> records_;
   size_t count_ = 0;
   uint64_t budget_;

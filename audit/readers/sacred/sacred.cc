@@ -1,5 +1,5 @@
-// Reads Sacred's FileStorageObserver: RUNS/ID/metrics.json, an object of series, each with lists of
-// its steps, times and values. The settings are in config.json next to it.
+// Reads runs of Sacred's FileStorageObserver: RUNS/ID/metrics.json is an object of series, each
+// with lists of its steps, times and values. The settings are in config.json next to it.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -25,7 +25,7 @@ struct SacredSeries {
 };
 
 // Reads a number, a word for a value that JSON cannot hold, or a numpy scalar: {"dtype": ...,
-// "value": 2.5}. Anything else is not a value. If the text is not JSON, the cursor fails.
+// "value": 2.5}. Returns nothing for any other content. If the text is not JSON, the cursor fails.
 std::optional<double> SacredValue(JsonCursor* cursor, std::string_view text) {
   if (cursor->Peek() != SacredKind::kObject) {
     const size_t begin = cursor->offset();

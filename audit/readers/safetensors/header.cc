@@ -14,8 +14,8 @@ struct FormatDType {
   DType dtype;
 };
 
-// All dtypes of the format. The layout of those without a DType is checked, but they cannot be
-// read.
+// All dtypes of the format. Tensors of a dtype without DType cannot be read, but their layout is
+// checked.
 constexpr FormatDType kDTypes[] = {{"F64", 64, DType::kF64},
                                    {"F32", 32, DType::kF32},
                                    {"F16", 16, DType::kF16},
@@ -44,8 +44,8 @@ const FormatDType* FindDType(std::string_view name) {
   return nullptr;
 }
 
-// Returns the bytes that the shape and dtype need. If that overflows or is not a whole number of
-// bytes, returns nothing.
+// Returns the bytes that the shape and dtype need. If this number overflows or is not whole,
+// returns nothing.
 std::optional<uint64_t> SizeOf(const TensorEntry& tensor, uint64_t bits) {
   uint64_t total = 1;
   for (const int64_t extent : tensor.shape) {

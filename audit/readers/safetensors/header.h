@@ -1,6 +1,6 @@
 // Reads the header of a safetensors file: a little-endian u64 (its length), that many bytes of
-// JSON, and the tensors' data, contiguous and without holes. It is checked completely against the
-// file's size before any tensor is read, so that later reads need no further checks.
+// JSON, and the tensors' data, contiguous and without holes. Checks the header completely against
+// the file's size before any tensor is read, so that later reads need no further checks.
 //
 // Source of the format: https://github.com/huggingface/safetensors#format
 #pragma once
@@ -19,7 +19,7 @@ namespace plumbline::audit {
 
 struct TensorEntry {
   std::string name;
-  std::string dtype_name;             // as written: "F32", "BF16", ...
+  std::string dtype_name;             // dtype as written in the file: "F32", "BF16", ...
   DType dtype = DType::kUnspecified;  // kUnspecified: a dtype of the format that is not supported
   std::vector<int64_t> shape;
   uint64_t begin = 0, end = 0;  // byte offsets in the file
@@ -42,7 +42,7 @@ struct SafetensorsHeader {
   const MetadataEntry* Metadata(std::string_view key) const;
 };
 
-// The length, before the JSON.
+// Bytes of the length, which precedes the JSON.
 inline constexpr uint64_t kHeaderLengthBytes = 8;
 // The reference implementation also refuses longer headers.
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;

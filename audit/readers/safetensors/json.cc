@@ -40,10 +40,9 @@ class CountingIterator {
   const char** furthest_;
 };
 
-// Accepts exactly
-//   {"__metadata__": {string: string}, name: {"dtype": string, "shape": [n...], "data_offsets": [b,
-//   e]}}
-// and stops at the first event that does not fit, so that depth never exceeds three.
+// Accepts exactly {"__metadata__": {string: string}, name: {"dtype": string, "shape": [n...],
+// "data_offsets": [b, e]}}. Stops at the first event that does not fit, so the depth never exceeds
+// three.
 class HeaderHandler {
  public:
   HeaderHandler(const char* start, const char* const* at, SafetensorsHeader* header)

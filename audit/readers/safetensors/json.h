@@ -1,5 +1,5 @@
-// Parses the JSON of a safetensors header: which keys and values are allowed where.
-// safetensors/header.cc interprets them and checks them against the file.
+// Parses the JSON of a safetensors header, and refuses keys and values that the format does not
+// allow. safetensors/header.cc interprets them and checks them against the file.
 #pragma once
 
 #include <optional>

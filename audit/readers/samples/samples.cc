@@ -1,5 +1,5 @@
-// Reads files of samples, {"input": "...", "output": "...", "score": 1.0, "step": 3}, one a line:
-// the series `reward` is the mean of the scores of each step.
+// Reads files of samples, {"input": "...", "output": "...", "score": 1.0, "step": 3}, one per line.
+// The series `reward` is the mean of the scores of each step.
 #include <cmath>
 #include <map>
 #include <memory>
@@ -26,7 +26,7 @@ struct Sample {
   std::optional<double> score;
 };
 
-// Returns the step and the score of a line, as far as it has them.
+// Returns the step and the score of a line, if it has them.
 Sample SampleOf(std::string_view line) {
   Sample sample;
   JsonCursor cursor(line);
@@ -76,7 +76,7 @@ class SamplesFile : public TextPointFile {
   }
 
  private:
-  std::map<int64_t, std::pair<double, uint64_t>> steps_;  // sum and number of the scores
+  std::map<int64_t, std::pair<double, uint64_t>> steps_;  // step -> sum and number of the scores
   uint64_t without_ = 0;
 };
 
@@ -91,7 +91,7 @@ bool IsSamples(std::string_view path, std::string_view head) {
   return sample.step && sample.score;
 }
 
-// Files of one folder follow one another by their steps, as if these were times.
+// Returns the step in place of a time, so that the files of one folder are ordered by their steps.
 double StepOfSamples(std::string_view path, std::string_view head) {
   const Sample sample = SampleOf(FirstSample(path, head));
   return sample.step ? static_cast<double>(*sample.step) : std::nan("");

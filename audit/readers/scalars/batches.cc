@@ -11,7 +11,7 @@
 namespace plumbline::audit {
 namespace {
 
-// wandb's own handler reports this status for a run that a person interrupted.
+// wandb's handler reports this exit status for a run that a person interrupted.
 constexpr int32_t kInterrupted = 255;
 
 }  // namespace
@@ -68,7 +68,8 @@ bool PointBatches::BeginAttempt() {
     for (; attempt_ <= last_attempt_; ++attempt_) {
       for (auto& [rank, lane] : run.lanes) {
         GroupSeries(&lane, static_cast<uint32_t>(lanes_.size()));
-        lanes_.push_back(&lane);  // also without a point, so that the engine does not wait for it
+        // Also added without a point, so that the engine does not wait for it.
+        lanes_.push_back(&lane);
       }
       if (groups_.empty()) {
         lanes_.clear();
@@ -84,8 +85,9 @@ bool PointBatches::BeginAttempt() {
 }
 
 void PointBatches::GroupSeries(PointLane* lane, uint32_t source) {
-  std::unordered_map<size_t, std::vector<size_t>> by_hash;  // indices of groups
-  std::map<size_t, std::string> keys;                       // names of the series in each new group
+  // Hash of the steps -> indices of groups.
+  std::unordered_map<size_t, std::vector<size_t>> by_hash;
+  std::map<size_t, std::string> keys;  // names of the series in each new group
   std::map<size_t, v1::SeriesSet> sets;
   // Sorted by name, which is the order in which a step is judged.
   std::vector<PointSeries*> by_name;
@@ -96,7 +98,7 @@ void PointBatches::GroupSeries(PointLane* lane, uint32_t source) {
     PointSeries& series = *each;
     SeriesChunk* of_attempt = series.Chunk(attempt_);
     if (of_attempt == nullptr) continue;
-    // Later readers rely on the order of the file, so a kept chunk is sorted as a copy.
+    // Later readers need the order of the file, so sorts a copy of a kept chunk.
     if (points_ == Points::kKept && !of_attempt->ordered)
       of_attempt = &ordered_.emplace_back(*of_attempt);
     SeriesChunk& chunk = *of_attempt;
@@ -123,7 +125,7 @@ void PointBatches::GroupSeries(PointLane* lane, uint32_t source) {
   }
 }
 
-// Limits the rows of each group between two cuts to about one batch, whatever the others have.
+// Sets the cuts so that each group has rows for at most about one batch between two cuts.
 void PointBatches::CutSteps() {
   size_t columns = 0;
   for (const Group& group : groups_) columns += group.columns.size();
@@ -169,8 +171,8 @@ bool PointBatches::Next(v1::Batch* batch) {
   return true;
 }
 
-// Appends rows. Values of a row are adjacent; those of a series are as far apart as there are
-// columns.
+// Appends rows. The values of a row are adjacent. So two values of a series are one row length
+// apart.
 size_t PointBatches::Append(Group* group, int64_t through, v1::Batch* batch) {
   const StepList& steps = group->steps();
   const size_t begin = group->at;

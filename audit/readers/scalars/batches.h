@@ -1,4 +1,4 @@
-// Gives the points of runs as batches, in the order (run, attempt, step), as agents would send
+// Returns the points of runs as batches, in the order (run, attempt, step), as agents would send
 // them.
 #pragma once
 
@@ -13,14 +13,14 @@
 
 namespace plumbline::audit {
 
-// Series with equal steps become columns of one set. Ranks are joined by step. Points are freed
-// after each attempt, unless they are kept. Not thread-safe.
+// Series with equal steps become columns of one set. Joins ranks by step. Frees the points after
+// each attempt, unless `points` is kKept. Not thread-safe.
 class PointBatches {
  public:
   enum class Points { kFreed, kKept };
 
-  // No other batches of the audit may have this `stream_id`. `runs` must outlive this, and must not
-  // change meanwhile.
+  // `stream_id` must be unique in the audit. `runs` must outlive the object, and must not change
+  // meanwhile.
   PointBatches(PointRuns* runs, uint64_t stream_id, Points points = Points::kFreed);
 
   // Returns false if nothing is left.
@@ -32,11 +32,11 @@ class PointBatches {
  private:
   // Series of one rank that have equal steps in the attempt.
   struct Group {
-    uint32_t source = 0;  // index
+    uint32_t source = 0;  // index in the batch's sources
     uint64_t set = 0;
     std::vector<SeriesChunk*> columns;
-    size_t at = 0;                   // row
-    v1::SeriesRows* rows = nullptr;  // in the current batch
+    size_t at = 0;                   // next row
+    v1::SeriesRows* rows = nullptr;  // rows in the current batch
     const StepList& steps() const { return columns[0]->steps; }
   };
 
@@ -53,15 +53,15 @@ class PointBatches {
   const Points points_;
   std::deque<SeriesChunk> ordered_;  // sorted copies of kept chunks that are not ascending
   uint64_t sequence_ = 0;
-  std::map<std::string, uint64_t> sets_;  // by the names of their series
+  std::map<std::string, uint64_t> sets_;  // names of the series -> number of the set
   std::map<std::string, RunPoints>::iterator run_;
   uint32_t attempt_ = 0;
-  uint32_t last_attempt_ = 0;  // of the run
+  uint32_t last_attempt_ = 0;  // last attempt of the run
   bool open_ = false;          // true within an attempt
   std::vector<PointLane*> lanes_;
   std::vector<Group> groups_;
   std::vector<v1::SeriesSet> undeclared_;
-  std::vector<std::pair<int64_t, size_t>> heap_;  // (next step, group), least first
+  std::vector<std::pair<int64_t, size_t>> heap_;  // heap of (next step, group), smallest first
   std::vector<int64_t> cuts_;                     // steps after which a batch may end
   size_t cut_ = 0;
   Position position_;

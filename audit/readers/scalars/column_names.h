@@ -11,7 +11,7 @@
 
 namespace plumbline::audit {
 
-// Records mostly repeat their names in one order: then a lookup takes one comparison. Memory is
+// Records mostly have their names in the same order. Then a lookup takes one comparison. Memory is
 // bounded. Not thread-safe.
 class ColumnNames {
  public:
@@ -19,12 +19,12 @@ class ColumnNames {
   void Begin() { next_ = 0; }
   // Returns the column of `prefix` + `name`.
   uint32_t Of(PointSink* sink, std::string_view prefix, std::string_view name);
-  // The same for a name that some record had; otherwise kNoColumn.
+  // Returns the column of a name that some record had; kNoColumn for any other name.
   uint32_t Find(std::string_view name) const;
 
  private:
   struct Entry {
-    std::string name;  // with its prefix
+    std::string name;  // name with its prefix
     uint32_t column;
   };
   static constexpr size_t kMostNames = 1 << 16;

@@ -1,5 +1,5 @@
-// Reads tables: a header that names the columns, one of them the step, then a row per record. For
-// example Lightning's metrics.csv, exports of W&B and TensorBoard, and output of scripts.
+// Reads tables: a header with names of columns, one of them the step, then a row per record. Such
+// are Lightning's metrics.csv, exports of W&B and TensorBoard, and output of scripts.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -73,8 +73,8 @@ class CsvFile : public TextPointFile {
     return false;
   }
 
-  // Handles a quote that is never closed: drops its line as damaged, and reads the lines after it
-  // as rows. If it is in the last line, that may still be written.
+  // Handles a quote that is never closed. Drops its line as damaged, and reads the lines after it
+  // as rows. In the last line it is no error, because the writer may not have finished it.
   void TakeApart(PointSink* sink) {
     const std::string lines = rows_of_lines_.Release();
     const bool ended = rows_of_lines_.ended(), last = !ended && !HoldsRows(lines);
@@ -142,7 +142,7 @@ class CsvFile : public TextPointFile {
     state_ = State::kLook;
     SetColumns(SplitRow(row.text, separator_));
     UseOwnStep();
-    // If the first row holds only numbers, it is data, and columns are named by their numbers.
+    // If the first row holds only numbers, it is data, and the columns get numbers as names.
     nameless_ = NumberNameless(&columns_);
     if (!nameless_) return;
     Look(row);
@@ -151,7 +151,7 @@ class CsvFile : public TextPointFile {
   void SetColumns(std::vector<std::string> names) {
     names.resize(std::min(names.size(), kMostCells));
     unnamed_first_ = !names.empty() && names[0].empty();
-    if (unnamed_first_) names[0] = "Unnamed: 0";  // as pandas reads its own index
+    if (unnamed_first_) names[0] = "Unnamed: 0";  // the name that pandas gives to its own index
     std::string twice;
     columns_ = ColumnsNamed(std::move(names), &twice);
     if (!twice.empty())
@@ -160,7 +160,7 @@ class CsvFile : public TextPointFile {
                     Quoted(PlainName(twice) + " (2)") + " here");
   }
 
-  // If the table lacks the step column that the user names, that name is meant for other tables.
+  // If the table lacks the step column that the user names, ignores the name: other tables have it.
   void UseOwnStep() {
     const std::string wanted = choice_.wanted();
     if (wanted.empty()) return;
@@ -347,7 +347,7 @@ class CsvFile : public TextPointFile {
     }
   }
 
-  // A process that appends to an earlier table writes the header again.
+  // Returns true for a second header. A process that appends to an existing table writes one.
   bool IsHeaderAgain(const Row& row, PointSink* sink) {
     if (nameless_ || counted_ || row.text.find(step_name_) == std::string_view::npos) return false;
     std::vector<std::string> cells = SplitRow(row.text, separator_);
@@ -362,24 +362,24 @@ class CsvFile : public TextPointFile {
   State state_ = State::kHeader;
   char separator_ = 0;
   bool nameless_ = false;
-  bool unnamed_first_ = false;  // the first column has no name: an index
+  bool unnamed_first_ = false;  // the first column has no name, so it is an index
   bool counted_ = false;        // no column has the step, so rows are counted
   uint64_t header_at_ = 0;
   std::vector<CsvColumn> columns_;
   StepChoice choice_;
-  std::string step_name_, epoch_name_;  // the latter is empty if no epoch is next to the step
+  std::string step_name_, epoch_name_;  // epoch_name_ is empty if no epoch is next to the step
   EpochSteps epoch_steps_;
   uint64_t rows_ = 0, comma_rows_ = 0;
-  uint64_t odd_cells_ = 0, first_odd_ = 0;  // texts in columns of numbers; row of the first one
+  uint64_t odd_cells_ = 0, first_odd_ = 0;  // texts in columns of numbers; place of the first
   std::string odd_cell_;
   std::vector<KeptCsvRow> waiting_;  // rows from which the step's column is chosen
   RowJoiner rows_of_lines_;
   LongTable long_;
   uint64_t line_ = 0;  // number of the newest line, from 1
-  // Of the current row.
+  // Values of the current row.
   std::vector<Value> values_;
   std::optional<int64_t> step_, epoch_;
-  std::optional<double> loss_;  // of the first column that is a loss
+  std::optional<double> loss_;  // value of the first column that is a loss
   uint64_t odd_in_row_ = 0;
   bool cut_ = false;
 };

@@ -1,5 +1,5 @@
-// The columns of a table, including exports of W&B and TensorBoard: their names, and what was seen
-// in each.
+// The columns of a table, including exports of W&B and TensorBoard: their names, and facts about
+// their content.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +24,19 @@ std::string ExportedRun(const std::vector<std::string_view>& columns, std::strin
 struct CsvColumn {
   std::string name;
   bool step = false, epoch = false, skipped = false;
-  bool numbers = false;  // it had a number
-  bool loss = false;     // the first one that is a training loss
+  bool numbers = false;  // the column had a number
+  bool loss = false;     // the column is the first one that is a training loss
   uint64_t values = 0, first_row = 0, last_row = 0;
   int64_t last_step = 0;
   uint32_t column = PointSink::kNoColumn;
 };
 
-// Returns a column for each name. If names are equal, numbers them, and sets `twice` to the first
-// such name: a value of one column does not replace the other's.
+// Returns a column for each name. If names are equal, adds numbers to them, so that values of one
+// column do not replace those of another, and sets `twice` to the first such name.
 std::vector<CsvColumn> ColumnsNamed(std::vector<std::string> names, std::string* twice);
 
 // Returns the columns that had a value in nearly every row up to some row, and none after it, while
-// others continue.
+// other columns continue.
 std::vector<EmptiedColumn> EmptiedAmong(const std::vector<CsvColumn>& columns, uint64_t rows);
 
 // Returns the first column of a unit of training (IsUnitName) whose whole numbers rise, which is

@@ -1,4 +1,4 @@
-// Reads tables with a row for each value: "step,name,value", "run,metric,step,value".
+// Reads tables with one row per value: "step,name,value", "run,metric,step,value".
 #pragma once
 
 #include <cstddef>
@@ -20,17 +20,18 @@ class LongTable {
   bool Find(const std::vector<CsvColumn>& columns, const std::vector<KeptCsvRow>& rows,
             char separator);
   bool found() const { return value_.has_value(); }
-  // The row's cells: of texts, and whether the column's number is the row's value.
+  // Call Begin for each row, then Text for each cell with a text. IsValue returns true if the
+  // number in this column is the row's value.
   void Begin() { name_.clear(), run_.clear(); }
   void Text(const CsvColumn& column, const std::string& text);
   bool IsValue(const CsvColumn& column) const { return found() && column.name == *value_; }
   // Returns the column of the row's series. If the run is not the first one, the name begins with
-  // it.
+  // the run.
   uint32_t Series(PointSink* sink);
 
  private:
   std::string label_, run_label_;     // names of columns
-  std::optional<std::string> value_;  // the same
+  std::optional<std::string> value_;  // name of the column of values
   std::string name_, run_, first_run_;
   std::map<std::string, uint32_t> series_;
 };

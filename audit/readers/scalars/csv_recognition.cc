@@ -30,19 +30,19 @@ struct FirstRows {
   std::vector<std::vector<std::string>> rows;
 };
 
-// Returns the header and the complete rows; nullopt if the text is not a table.
+// Returns the header and the complete rows. If the text is not a table, returns nullopt.
 std::optional<FirstRows> RowsOf(std::string_view text, bool all) {
   if (text.starts_with(kCsvMark)) text.remove_prefix(kCsvMark.size());
   FirstRows table;
   char separator = 0;
-  size_t zeros = 0;  // damaged lines
+  size_t zeros = 0;  // number of damaged lines
   while (!text.empty() && table.rows.size() < kCsvLookRows) {
     const size_t end = text.find('\n');
     if (end == std::string_view::npos && !all) break;
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(text.size(), line.size() + 1));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    while (line.ends_with('\0')) line.remove_suffix(1);  // space that was never written
+    while (line.ends_with('\0')) line.remove_suffix(1);  // removes space that was never written
     if (line.find('\0') != std::string_view::npos) {
       if (separator == 0 || ++zeros > table.rows.size() + 1) return std::nullopt;
       continue;
@@ -95,7 +95,7 @@ bool LooksLikeScalars(const FirstRows& table, const std::string& step) {
     named |= choice.MayBe(name) && (!step.empty() || !IsEpochName(name));
     training |= !step.empty() || HasTrainingWord(name);
   }
-  if (table.rows.empty()) return named && training;  // it has only its header so far
+  if (table.rows.empty()) return named && training;  // the table has only its header so far
   for (const std::vector<std::string>& row : table.rows) {
     bool other = false;
     for (size_t i = 0; i < std::min(row.size(), table.header.size()); ++i) {
@@ -134,7 +134,7 @@ bool IsHistory(const std::vector<std::string>& names,
     const SeriesRole role = RoleByName(name);
     loss |= role == SeriesRole::kLoss;
     const bool of_training = HasTrainingWord(name) || name.starts_with("val_");
-    // A table of trials has columns of their rates.
+    // A learning rate shows that it is a table of trials.
     if (!of_training || role == SeriesRole::kRate) return false;
   }
   return loss && rows.size() >= kFewestRows &&

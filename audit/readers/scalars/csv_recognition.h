@@ -8,7 +8,7 @@
 
 namespace plumbline::audit {
 
-inline constexpr size_t kCsvLookRows = 64;  // from which the step's column is chosen
+inline constexpr size_t kCsvLookRows = 64;  // number of rows from which the step's column is chosen
 inline constexpr std::string_view kCsvMark = "\xEF\xBB\xBF";
 
 // PointFormat.recognise for tables.
@@ -24,8 +24,8 @@ bool IsUnitName(std::string_view name);
 // numbers.
 bool RowsRise(const std::vector<std::vector<std::string>>& rows, size_t column, char separator,
               bool whole);
-// Returns true for a history of epochs without their number: only numbers, a loss and other columns
-// of a training. A table with rates may be one of trials.
+// Returns true for a history of epochs without a column of epochs. It has only numbers, a loss and
+// other columns of a training. A table with learning rates may be of trials, so it is none.
 bool IsHistory(const std::vector<std::string>& names,
                const std::vector<std::vector<std::string>>& rows, char separator);
 

@@ -125,7 +125,7 @@ std::optional<double> CellNumber(std::string_view cell, char separator, bool ste
   if (commas == 0) return std::nullopt;
   std::string text(cell);
   if (separator == ',' || cell.find('.') != std::string_view::npos) {
-    // "12,345.6" in quotes: the whole part must be a count with commas.
+    // In "12,345.6" in quotes, the whole part must be a count with commas.
     const size_t point = std::min(text.find('.'), text.size());
     if (!CountIn(std::string_view(text).substr(0, point))) return std::nullopt;
     std::erase(text, ',');

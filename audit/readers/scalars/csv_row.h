@@ -20,7 +20,8 @@ std::string WithPoints(std::string_view row, size_t columns);
 std::string CellText(std::string_view cell);
 std::vector<std::string> SplitRow(std::string_view row, char separator);
 
-// Returns the separator that gives the header most cells: comma, tab or semicolon. 0 if none does.
+// Returns the separator (comma, tab or semicolon) that gives the header most cells; 0 if there is
+// none.
 char SeparatorOf(std::string_view header);
 
 // Returns true if a quote is open at the row's end, so that the row continues on the next line.
@@ -28,8 +29,8 @@ bool IsOpen(std::string_view row);
 
 struct CsvRow {
   std::string_view text;
-  uint64_t offset = 0;  // in bytes
-  bool ended = true;    // by a newline
+  uint64_t offset = 0;  // offset in bytes
+  bool ended = true;    // true if a newline ends the row
 };
 
 struct KeptCsvRow {
@@ -41,14 +42,16 @@ struct KeptCsvRow {
 // Joins the lines of a row that has newlines between quotes. Not thread-safe.
 class RowJoiner {
  public:
-  // Takes the next line and its number. Returns true if it completes a row, and sets `*row`, which
-  // is valid until the next call and while the line is.
+  // Takes the next line and its number. If the line completes a row, sets `*row` and returns true.
+  // `*row` is valid until the next call, and as long as the line.
   bool Take(const CsvRow& line, uint64_t number, CsvRow* row);
   bool open() const { return !open_.empty(); }
   size_t size() const { return open_.size(); }
   uint64_t offset() const { return offset_; }
-  uint64_t number() const { return number_; }  // number of the line that opened the row, from 1
-  bool ended() const { return ended_; }        // true if its newest line has its newline
+  // Returns the number of the line that opened the row, from 1.
+  uint64_t number() const { return number_; }
+  // Returns true if the newest line of the row has its newline.
+  bool ended() const { return ended_; }
   // Returns the lines of the open row, and removes them.
   std::string Release();
 
@@ -64,8 +67,8 @@ bool IsBlank(std::string_view text);
 // True for text that tables contain in place of a value.
 bool IsAbsent(std::string_view cell);
 
-// Returns the number of a cell, or nullopt. If commas do not separate cells, a comma is the decimal
-// sign; in quotes, commas separate thousands. If `step`, also reads a count ("1,000", "755/1000").
+// Returns the number in a cell, or nullopt. If commas do not separate cells, a comma is the decimal
+// sign. In quotes, commas separate thousands. If `step`, also reads a count ("1,000", "755/1000").
 std::optional<double> CellNumber(std::string_view cell, char separator, bool step);
 
 }  // namespace plumbline::audit

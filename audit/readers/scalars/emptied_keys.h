@@ -1,6 +1,6 @@
 // Finds keys of JSON lines, and names in logs, that had numbers and are null or None from some line
-// on: a NaN that the writer could not print, or a metric that is no longer computed. Not
-// thread-safe.
+// on. The value may be a NaN that the writer could not print, or a metric that is no longer
+// computed. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class EmptiedKeys {
     ++key->all_nulls;
     key->name = PlainName(name);
   }
-  // Reports those that had values in nine of ten lines, at least `fewest`, and end with five nulls
-  // or more.
+  // Reports the keys that had values in nine of ten lines, and in at least `fewest`, and that end
+  // with at least five nulls.
   void Report(InputReport* report, uint64_t fewest = 10) const {
     constexpr uint64_t kFewestNulls = 5;
     for (const Key& key : keys_) {
@@ -45,7 +45,7 @@ class EmptiedKeys {
   struct Key {
     std::string name;
     uint64_t values = 0, all_nulls = 0;
-    uint64_t nulls = 0;  // since the last value
+    uint64_t nulls = 0;  // number of nulls since the last value
     int64_t last_step = 0;
   };
   Key* At(uint32_t column) {

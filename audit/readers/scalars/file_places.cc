@@ -18,7 +18,7 @@ using Names = std::vector<std::string>;
 
 constexpr std::string_view kSplits[] = {"train", "training",   "val",  "valid", "validation",
                                         "eval",  "evaluation", "test", "dev",   "learn"};
-// Follows the split's name in CatBoost's learn_error.tsv and test_error.tsv.
+// Text after the split's name in CatBoost's learn_error.tsv and test_error.tsv.
 constexpr std::string_view kErrorFile = "_error";
 
 std::string LowerCase(std::string_view text) {
@@ -46,8 +46,9 @@ std::optional<uint32_t> RankOf(std::string_view digits) {
   return static_cast<uint32_t>(rank);
 }
 
-// Removes a rank from a name, with the sign before it, and returns it: the word `rank` and digits,
-// with at most one sign between them. Ignores a local rank, which is unique only on its host.
+// Removes a rank, with the sign before it, from a name, and returns the rank. It is the word `rank`
+// and digits, with at most one sign between them. Ignores a local rank, which is unique only on its
+// host.
 std::optional<uint32_t> TakeRank(std::string* name) {
   constexpr std::string_view kWord = "rank";
   const std::string lower = LowerCase(*name);
@@ -72,9 +73,9 @@ std::optional<uint32_t> TakeRank(std::string* name) {
 
 // A path and the place derived from it.
 struct Path {
-  Names names;  // of folders, and of the file
+  Names names;  // names of the folders, then of the file
   FilePlace place;
-  Names key;  // names the run
+  Names key;  // names that identify the run
 };
 
 Names Split(const std::string& path) {
@@ -101,7 +102,8 @@ void FindRank(const std::string& path, const std::optional<std::regex>& pattern,
     out->names = Split(path);
     for (size_t i = out->names.size(); i-- > 0 && !rank;) rank = TakeRank(&out->names[i]);
   }
-  // A folder that is only the rank's name does not belong to the run's name. A file keeps a name.
+  // If a folder's name is only the rank, it does not belong to the run's name. A file always keeps
+  // a name.
   const std::string file = out->names.back();
   out->names.pop_back();
   std::erase(out->names, "");
@@ -121,7 +123,7 @@ std::string Joined(const Names& names, size_t from) {
   return out;
 }
 
-// A folder directly within a folder that has files is part of the latter's run.
+// If a folder has files, the folders directly in it are part of its run.
 void PlaceByFolder(std::vector<Path>* paths) {
   std::set<Names> folders;
   for (const Path& path : *paths) folders.insert(FolderOf(path));
@@ -152,8 +154,8 @@ bool PlaceOfMetric(Path* path) {
   return false;
 }
 
-// Returns "val" of "val.csv" and "test" of "test_error.tsv". Files with equal `rest` belong
-// together.
+// Returns the split in a file's name: "val" for "val.csv", "test" for "test_error.tsv". Files with
+// equal `rest` belong together.
 std::string SplitOf(const std::string& file, std::string* rest) {
   std::string stem = file.substr(0, file.find('.'));
   if (stem.ends_with(kErrorFile)) {
@@ -165,9 +167,9 @@ std::string SplitOf(const std::string& file, std::string* rest) {
   return stem;
 }
 
-// train.csv and val.csv of one folder are one run, named after the first.
+// Makes train.csv and val.csv of one folder one run, named after train.csv.
 void PlaceByFile(std::vector<Path>* paths) {
-  std::map<std::pair<Names, std::string>, std::string> training;  // folder, rest -> training file
+  std::map<std::pair<Names, std::string>, std::string> training;  // (folder, rest) -> training file
   std::string rest;
   for (const Path& path : *paths) {
     const std::string& file = path.names.back();
@@ -179,7 +181,7 @@ void PlaceByFile(std::vector<Path>* paths) {
     if (PlaceOfMetric(&path)) continue;
     path.key = path.names;
     const std::string& file = path.names.back();
-    // "eval/loss.tsv"
+    // the series' name may contain a folder: "eval/loss.tsv"
     if (path.names.size() > 1) {
       const std::string& folder = path.names[path.names.size() - 2];
       if (IsSplit(folder) && !IsTraining(folder)) path.place.prefix = folder;
@@ -218,8 +220,8 @@ std::map<Names, std::string> NameKeys(const std::set<Names>& keys) {
   return names;
 }
 
-// Returns the output folder of a trainer's state, whether the newest one or a copy in a checkpoint.
-// Returns an empty text for other files.
+// Returns the output folder to which a trainer's state belongs, for the newest state and for a copy
+// in a checkpoint. Returns "" for other files.
 std::string OutputOf(const std::string& path) {
   namespace fs = std::filesystem;
   if (!path.ends_with("trainer_state.json")) return "";  // fast check
@@ -241,13 +243,14 @@ std::vector<FilePlace> PlaceFiles(const std::vector<std::string>& paths, bool by
   std::vector<Path> placed(paths.size());
   for (size_t i = 0; i < paths.size(); ++i) FindRank(paths[i], pattern, &placed[i]);
   by_folder ? PlaceByFolder(&placed) : PlaceByFile(&placed);
-  // A run's name distinguishes it from the others. A name that the user gives has precedence.
+  // Gives each run a name that distinguishes it from the others. A name that the user gives has
+  // precedence.
   std::set<Names> keys;
   for (const Path& path : placed) keys.insert(path.key);
   const std::map<Names, std::string> names = NameKeys(keys);
   const bool within = keys.size() > 1 || options.within;
   std::string stated = options.run;
-  while (stated.ends_with('/')) stated.pop_back();  // shells add it to a folder's name
+  while (stated.ends_with('/')) stated.pop_back();  // shells add '/' to a folder's name
   std::vector<FilePlace> places;
   for (Path& path : placed) {
     const std::string& name = names.at(path.key);
@@ -260,7 +263,7 @@ std::vector<FilePlace> PlaceFiles(const std::vector<std::string>& paths, bool by
 }
 
 std::map<const InputReport*, std::string> CopiesAmong(const std::vector<StateFile>& files) {
-  std::map<std::string, const StateFile*> longest;  // by output folder
+  std::map<std::string, const StateFile*> longest;  // output folder -> longest file
   for (const StateFile& file : files) {
     const std::string output = OutputOf(file.report->path);
     if (output.empty()) continue;
@@ -269,7 +272,7 @@ std::map<const InputReport*, std::string> CopiesAmong(const std::vector<StateFil
                         (file.bytes == kept->bytes && file.report->path < kept->report->path);
     if (longer) kept = &file;
   }
-  // Returns all others, except those that the user named.
+  // Returns all other files, except those that the user named.
   std::map<const InputReport*, std::string> copies;
   for (const StateFile& file : files) {
     const auto of = longest.find(OutputOf(file.report->path));

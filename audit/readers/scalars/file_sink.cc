@@ -38,7 +38,7 @@ FileSink::OfRank* FileSink::Rank(uint32_t rank) {
   report_->runs.insert(place_.run);
   of.part = &of.lane->parts[place_.prefix];
   of.later_file = of.part->files++ > 0;
-  // An earlier file of the run may have recorded a restart before this file began.
+  // An earlier file of the run may have recorded a restart at a time before this file began.
   const uint32_t attempt = run_->AttemptAt(begun_);
   if (attempt > of.part->attempt) {
     of.part->attempt = attempt;
@@ -78,7 +78,8 @@ std::string FileSink::CutName(const std::string& name) {
   char mark[24];
   std::snprintf(mark, sizeof mark, "...#%08x", static_cast<unsigned>(hash ^ (hash >> 32)));
   size_t keep = runs_->limits.name_bytes - kCutMark;
-  while (keep > 0 && (name[keep] & 0xC0) == 0x80) --keep;  // at a character's boundary
+  // Cuts at a boundary of a UTF-8 character.
+  while (keep > 0 && (name[keep] & 0xC0) == 0x80) --keep;
   return name.substr(0, keep) + mark;
 }
 
@@ -116,8 +117,8 @@ void FileSink::BeginAttempt(OfRank* of) {
   }
   ++part.attempt;
   part.attempt_points = 0;
-  // The time of a restart within a file is unknown. A later file's first restart came with the
-  // file.
+  // The time of a restart within a file is unknown. But the first restart in a later file happened
+  // when that file began.
   const bool with_file = of->later_file && !std::exchange(of->began_an_attempt, true);
   if (part.attempt > run_->begun.size())
     run_->begun.resize(part.attempt, std::numeric_limits<double>::quiet_NaN());
@@ -140,7 +141,7 @@ void FileSink::Resumed() {
 }
 
 void FileSink::Belongs(std::string_view run, int64_t rank) {
-  if (!ranks_.empty()) return;  // too late: points were already added
+  if (!ranks_.empty()) return;  // too late, because points were already added
   const bool usable = !run.empty() && run.size() <= runs_->limits.name_bytes;
   if (usable && !place_.run_stated)
     place_.run = place_.within.empty() ? std::string(run) : place_.within + "/" + std::string(run);
@@ -194,7 +195,7 @@ void FileSink::Finish() {
                     " and repeat: a resume, if the run was restarted there");
   }
   std::vector<SeriesSeen> series;
-  std::map<std::string, uint64_t> points;  // over all ranks
+  std::map<std::string, uint64_t> points;  // series -> number of points over all ranks
   for (const Slot& slot : slots_) {
     if (slot.points > 0) points[slot.series->name()] += slot.points;
   }

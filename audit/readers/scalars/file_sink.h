@@ -1,4 +1,4 @@
-// Adds one file's points to the run that it belongs to.
+// Adds one file's points to the run of the file.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 
 namespace plumbline::audit {
 
-// Not thread-safe. `runs` and `report` must outlive it. Finish reports what was left out, and adds
-// the file's series to the report.
+// Not thread-safe. `runs` and `report` must outlive the object. Finish reports the points that were
+// left out, and adds the file's series to the report.
 class FileSink final : public PointSink {
  public:
-  // `begun` is in seconds of Unix time; NaN if unknown.
+  // `begun` is the Unix time in seconds at which the file began; NaN if unknown.
   FileSink(FilePlace place, double begun, PointRuns* runs, InputReport* report)
       : place_(std::move(place)), begun_(begun), runs_(runs), report_(report) {}
 
   uint32_t Column(std::string_view name) override {
-    // Series repeat in the same order.
+    // Series usually repeat in the same order.
     if (last_ < slots_.size()) {
       const uint32_t next = slots_[last_].next;
       if (next < slots_.size() && slots_[next].name == name) return last_ = next;
@@ -43,15 +43,16 @@ class FileSink final : public PointSink {
   void Setting(std::string_view name, std::string_view value) override;
 
   void Finish();
-  // Returns the number of points that were left out. Nothing else is known of them.
+  // Returns the number of points that were left out. No other data is kept about them.
   uint64_t left_out() const { return left_out_; }
 
  private:
-  // The points of one rank: usually all of the file. A log of several ranks has names "rank3/loss".
+  // The points of one rank. A file usually has only one rank; a log of several ranks has names such
+  // as "rank3/loss".
   struct OfRank {
     PointLane* lane = nullptr;
-    PointPart* part = nullptr;      // of the lane
-    bool later_file = false;        // not the first file of its part
+    PointPart* part = nullptr;      // part of the lane
+    bool later_file = false;        // the file is not the first one of its part
     bool began_an_attempt = false;  // this file has begun an attempt
   };
   struct Slot {
@@ -66,7 +67,7 @@ class FileSink final : public PointSink {
   static int64_t TakeRank(std::string_view* name);
   OfRank* Rank(uint32_t rank);  // nullptr if there are too many ranks
   void BeginAttempt(OfRank* of);
-  static constexpr size_t kCutMark = 16;  // bytes at the end of a truncated name
+  static constexpr size_t kCutMark = 16;  // bytes of the mark at the end of a truncated name
   std::string CutName(const std::string& name);
 
   FilePlace place_;
@@ -80,11 +81,11 @@ class FileSink final : public PointSink {
   absl::flat_hash_map<std::string, uint32_t> columns_;
   uint32_t last_ = UINT32_MAX;
   uint64_t unplaced_ = 0;
-  uint64_t left_out_ = 0;      // in total
-  uint64_t beyond_names_ = 0;  // of those: beyond the limit of names
+  uint64_t left_out_ = 0;      // number of points left out in total
+  uint64_t beyond_names_ = 0;  // number of points left out because of the limit of names
   uint64_t merged_attempts_ = 0;
   uint64_t cut_names_ = 0;
-  uint64_t repeated_ = 0;  // values for steps that already had one
+  uint64_t repeated_ = 0;  // number of values for steps that already had one
 };
 
 }  // namespace plumbline::audit

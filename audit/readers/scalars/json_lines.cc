@@ -1,5 +1,5 @@
-// Reads scalars as JSON: one object per line, or one document, which is a list of objects, or an
-// object with a list `log_history` (Hugging Face's trainer_state.json).
+// Reads scalars as JSON: one object per line, or one document. A document is a list of objects, or
+// an object with a list `log_history` (Hugging Face's trainer_state.json).
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -94,8 +94,8 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     Refuse(offset + at, std::string(cursor.expected()) + " in JSON", found, error);
   }
 
-  // Decides by the first line that is not empty. An object that continues on the next line, or that
-  // holds all others, is a document.
+  // Returns the shape, by the first line that is not empty. An object that continues on the next
+  // line, or that contains all others, is a document.
   static Shape ShapeOf(std::string_view text) {
     JsonCursor cursor(text);
     if (cursor.Peek() == Kind::kList) return Shape::kDocument;
@@ -125,11 +125,11 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     JsonCursor cursor(text);
     TakeObject(&cursor, text, offset, sink);
     if (!cursor.failed() && cursor.AtEnd()) return;
-    // The last line may still be written.
+    // The writer may not have finished the last line.
     Refuse(cursor, text, offset, ended || !cursor.cut());
   }
 
-  // Reads consecutive values; usually there is one.
+  // Reads consecutive documents; usually there is only one.
   void TakeDocument(PointSink* sink) {
     const std::string_view text = document_;
     JsonCursor cursor(text);
@@ -186,7 +186,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     }
   }
 
-  // Reads [[wall time, step, value], ...]. The file's name has the tag.
+  // Reads [[wall time, step, value], ...]. The file's name contains the tag.
   void TakeTriples(JsonCursor* cursor, PointSink* sink) {
     if (!cursor->EnterList()) return;
     decided_ = true;
@@ -270,7 +270,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     }
   }
 
-  // {"metric": "train_loss", "value": 2.5, "step": 1}: takes the series' name.
+  // Takes the series' name in {"metric": "train_loss", "value": 2.5, "step": 1}.
   void TakeText(std::string_view name, std::string_view text) override {
     static constexpr std::string_view kLabels[] = {"metric", "key", "name", "tag"};
     constexpr size_t kLongest = 96;
@@ -295,7 +295,8 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     if (twice_++ == 0) twice_name_ = name;
   }
 
-  // If no object has the step that the user names, that name is meant for other files.
+  // If no object has the step that the user names, ignores this name, because it is meant for other
+  // files.
   std::optional<std::string> BestStep() {
     std::optional<std::string> best = choice_.Best();
     if (choice_.wanted().empty()) return best;
@@ -357,17 +358,17 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   Shape shape_ = Shape::kUnknown;
   StepChoice choice_;
   bool decided_ = false;
-  std::string step_name_, epoch_name_;  // the latter is empty if no epoch is next to the step
-  std::string loss_name_;               // of the first training loss
+  std::string step_name_, epoch_name_;  // epoch_name_ is empty if no epoch is next to the step
+  std::string loss_name_;               // name of the first training loss
   EpochSteps epoch_steps_;
-  std::vector<int64_t> steps_;    // of an object of lists
+  std::vector<int64_t> steps_;    // steps of an object of lists
   std::vector<Waiting> waiting_;  // objects from which the step's key is chosen
   std::string document_;
   uint64_t document_at_ = 0;
   JsonRecord record_;
   ColumnNames names_;
   PointSink* sink_ = nullptr;  // valid while an object is read
-  // Of the current object.
+  // Members of the current object.
   std::vector<std::pair<std::string, double>> members_;
   std::vector<std::string> nulls_;
   std::vector<Value> values_;
@@ -376,10 +377,10 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   std::string label_;  // name that the object gives to its "value"
   std::optional<double> labelled_;
   EmptiedKeys emptied_;
-  uint64_t object_ = 0;            // its number
-  std::vector<uint64_t> seen_in_;  // by column: the newest object that has it
+  uint64_t object_ = 0;            // number of the current object
+  std::vector<uint64_t> seen_in_;  // column -> newest object that has it
   uint64_t twice_ = 0;             // number of keys that occur twice in an object
-  std::string twice_name_;         // the first of them
+  std::string twice_name_;         // the first such key
 };
 
 std::unique_ptr<PointFile> OpenJson(InputReport* report, const ScalarOptions& options) {

@@ -66,8 +66,9 @@ bool LooksLikeLines(std::string_view path, std::string_view text, bool all,
     look.Object(&cursor, object);
     ++(cursor.failed() || !cursor.AtEnd() ? bad : good);
   }
-  if (bad > 1 && 4 * bad > good) return false;  // one line may be damaged, or the last one cut off
-  // A single object may be anything, unless the file's name states the format.
+  // One line may be damaged, and the last one may be truncated.
+  if (bad > 1 && 4 * bad > good) return false;
+  // A single object is not enough, unless the file's name states the format.
   const bool named = path.ends_with(".jsonl") || path.ends_with(".ndjson");
   return look.Scalars(named ? 1 : 2);
 }
@@ -188,7 +189,7 @@ bool JsonHasColumns(std::string_view text) {
 
 bool IsTensorBoardList(std::string_view text) {
   constexpr size_t kLook = 8, kMembers = 3;
-  constexpr double kLeastTime = 1e8;  // seconds of Unix time
+  constexpr double kLeastTime = 1e8;  // smallest plausible Unix time, in seconds
   JsonCursor cursor(text);
   if (cursor.Peek() != JsonCursor::Kind::kList || !cursor.EnterList()) return false;
   size_t rows = 0;

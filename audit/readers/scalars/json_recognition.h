@@ -1,4 +1,4 @@
-// Recognises scalars as JSON.
+// Recognises files with scalars in JSON.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace plumbline::audit {
 
-inline constexpr size_t kLookObjects = 64;  // from which the step's key is chosen
+inline constexpr size_t kLookObjects = 64;  // number of objects from which the step's key is chosen
 inline constexpr std::string_view kJsonMark = "\xEF\xBB\xBF";
 inline constexpr std::string_view kHistory = "log_history";
 
@@ -20,7 +20,7 @@ inline bool IsBlankJson(std::string_view text) {
 }
 
 // Returns the list of steps in an object of lists, `{"steps": [10, 20], "loss": [2.5, 2.25]}`. If
-// it has none, or one that does not rise, returns an empty list.
+// there is no such list, or its values do not increase, returns an empty list.
 std::vector<int64_t> StepsInColumns(std::string_view text);
 
 // Removes spaces and the comma at the line's end.
@@ -29,7 +29,7 @@ std::string_view WithoutComma(std::string_view line);
 inline bool IsJsonNumber(JsonCursor::Kind kind) {
   return kind == JsonCursor::Kind::kNumber || kind == JsonCursor::Kind::kWord;
 }
-// Returns true if the text, which may be cut off, is an object with a list `log_history`.
+// Returns true if the text is an object with a list `log_history`. The text may be truncated.
 bool JsonHasHistory(std::string_view text);
 // Returns true if the text is an object whose first member is a list of numbers: `{"loss":
 // [2.5, 2.25], ...}`.

@@ -84,7 +84,7 @@ bool JsonRecord::Text(JsonCursor* cursor, std::string_view text, Taker* taker, J
       taker->Take(name_, *value);
       return true;
     }
-    // "global_step/max_steps": "755/1000".
+    // A text may be a count, as in "global_step/max_steps": "755/1000".
     const std::optional<int64_t> count = CountIn(inside);
     if (count && (StepNameRank(name_) >= 0 || IsNestedStep(name_))) {
       ++shape->numbers;

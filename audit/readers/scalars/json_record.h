@@ -10,7 +10,7 @@
 
 namespace plumbline::audit {
 
-// Counts of the other members of an object.
+// Numbers of the other members of an object.
 struct JsonShape {
   uint64_t numbers = 0, texts = 0, lists = 0;
 };
@@ -42,7 +42,7 @@ class JsonRecord {
 
   std::string name_;
   std::string string_;
-  std::vector<size_t> lengths_;  // lengths of name_ without the keys that are open
+  std::vector<size_t> lengths_;  // lengths of name_ before each open key
 };
 
 }  // namespace plumbline::audit

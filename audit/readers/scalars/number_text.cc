@@ -13,7 +13,8 @@ std::string_view Stripped(std::string_view text) {
   return text;
 }
 
-// Returns infinity or 0, because from_chars does not report on which side of the range a value is.
+// Returns infinity or 0 for a value outside of double's range. from_chars does not report which of
+// the two it is.
 double BeyondRange(std::string_view digits) {
   const size_t e = digits.find_first_of("eE");
   const bool small = e == std::string_view::npos
@@ -45,7 +46,7 @@ const char* ScanOtherWord(const char* from, const char* to, double* value) {
     *value = sign * std::numeric_limits<double>::infinity();
     return text.data();
   }
-  // YAML's ".nan" and ".inf".
+  // Handles YAML's ".nan" and ".inf".
   if (TakeWord(&text, ".NAN") || TakeWord(&text, ".INF")) {
     *value = (text.data()[-1] | 0x20) == 'n' ? std::numeric_limits<double>::quiet_NaN()
                                              : sign * std::numeric_limits<double>::infinity();
@@ -59,11 +60,12 @@ const char* ScanOtherWord(const char* from, const char* to, double* value) {
   } else {
     return from;
   }
-  while (!text.empty() && text.front() == '0') text.remove_prefix(1);  // padding by "%.6f"
+  // Removes zeros that "%.6f" added.
+  while (!text.empty() && text.front() == '0') text.remove_prefix(1);
   return text.data();
 }
 
-// Passes the type's bits at the end of Julia's "NaN32", "Inf16".
+// Skips the number of bits at the end of Julia's "NaN32" and "Inf16".
 const char* PassType(const char* from, const char* to) {
   if (to - from < 2) return from;
   const std::string_view bits(from, 2);
@@ -120,7 +122,7 @@ std::optional<int64_t> CountIn(std::string_view text) {
     text = Stripped(text.substr(0, slash));
   }
   int64_t count = 0;
-  size_t digits = 0, group = 0;  // all digits, and those since the last comma
+  size_t digits = 0, group = 0;  // number of all digits, and of digits since the last comma
   bool grouped = false;
   for (const char c : text) {
     if (c == ',') {

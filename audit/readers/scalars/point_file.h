@@ -1,6 +1,6 @@
 // The interface of all formats that hold scalars (TensorBoard, W&B, CSV, JSON lines, trainer logs).
-// A format gives the points of one file in its order. The reader (scalar_reader.h) joins the files
-// of a run, finds the attempts and makes rows.
+// A format returns the points of one file in the order of the file. The reader (scalar_reader.h)
+// joins the files of a run, finds the attempts and makes rows.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ class PointSink {
   // Returns the column of a series; equal names give equal columns. Counts names beyond a limit and
   // returns kNoColumn for them.
   virtual uint32_t Column(std::string_view name) = 0;
-  // Adds a value, in the order of the file: a step that was seen before indicates a resume. NaN and
-  // infinities are values; an absent value must not be added. kNoColumn is ignored.
+  // Adds a value. Call in the order of the file, because a step that was seen before indicates a
+  // resume. NaN and infinities are values; do not add an absent value. Ignores kNoColumn.
   virtual void Add(int64_t step, uint32_t column, double value) = 0;
   // The same for the points of a row, one after the other.
   virtual void AddRow(int64_t step, std::span<const std::pair<uint32_t, double>> points) {
     for (const auto& [column, value] : points) Add(step, column, value);
   }
-  // The file states that a new process writes from here on (a W&B run that was resumed).
+  // Call if the file states that a new process writes from here on (a W&B run that was resumed).
   virtual void Resumed() = 0;
   // Counts values whose step is unknown, or that are not numeric although they must be.
   virtual void Unplaced(uint64_t values) = 0;
@@ -48,9 +48,8 @@ class PointSink {
 class PointFile {
  public:
   virtual ~PointFile() = default;
-  // Reads about a megabyte at most. Returns false if there is nothing more now. If the file grows,
-  // Read may be called again and continues there. Adds problems and records to the file's
-  // InputReport.
+  // Reads at most about a megabyte. Returns false if there is nothing more now. If the file grows,
+  // a later call continues at this place. Adds problems and records to the file's InputReport.
   virtual bool Read(PointSink* sink) = 0;
   virtual uint64_t bytes_read() const = 0;
   // Ends the file: an unfinished last record is now a problem (not an error, CONTRACT.md).
@@ -59,28 +58,28 @@ class PointFile {
 
 // One format. Static storage.
 struct PointFormat {
-  const char* name;  // as in CONTRACT.md: "tensorboard"
+  const char* name;  // name as in CONTRACT.md: "tensorboard"
   bool (*recognise)(std::string_view path, std::string_view head);
-  // Returns nullptr if the file could not be opened; its report has the problem.
+  // If the file cannot be opened, adds a problem to its report and returns nullptr.
   std::unique_ptr<PointFile> (*open)(InputReport* report, const ScalarOptions& options);
-  // True if the files of one folder are one run, as in TensorBoard. False if each file is one,
-  // except for ranks and splits.
+  // True if the files of one folder are one run, as in TensorBoard. False if each file is a run,
+  // except for files of ranks and splits.
   bool by_folder = false;
-  // Returns when the process began the file, in seconds of Unix time; NaN if it is not stated.
-  // nullptr if files of this format never state it.
+  // Returns the Unix time in seconds at which the process began the file; NaN if the file does not
+  // state it. nullptr if files of this format never state it.
   double (*begun)(std::string_view path, std::string_view head) = nullptr;
 };
 
 const PointFormat& TensorBoardFormat();
 const PointFormat& WandbFormat();
 const PointFormat& CsvFormat();
-const PointFormat& JsonLinesFormat();  // also one JSON document: trainer_state.json
+const PointFormat& JsonLinesFormat();  // JSON lines, and one JSON document: trainer_state.json
 const PointFormat& TrainerLogFormat();
 const PointFormat& MlflowFormat();
-const PointFormat& DatabaseFormat();  // of MLflow or trackio, in SQLite
+const PointFormat& DatabaseFormat();  // databases of MLflow or trackio, in SQLite
 const PointFormat& SwanlabFormat();
-const PointFormat& CometFormat();    // offline experiments
-const PointFormat& SamplesFormat();  // texts with scores, of verl's rollout_data_dir
-const PointFormat& SacredFormat();   // a FileStorageObserver's metrics.json
+const PointFormat& CometFormat();    // offline experiments of Comet
+const PointFormat& SamplesFormat();  // texts with scores, from verl's rollout_data_dir
+const PointFormat& SacredFormat();   // metrics.json of a FileStorageObserver
 
 }  // namespace plumbline::audit

@@ -76,8 +76,8 @@ bool PointSeries::AddOlder(uint32_t attempt, int64_t step, double value) {
     seen_.clear();
     reported_ = INT64_MIN;
   } else if (const std::optional<size_t> recent = Recent(step)) {
-    // Rows of one step, from micro-batches or written again: the last value counts, but a later
-    // value does not replace NaN or infinity.
+    // A step may have several rows, from micro-batches or because it was written again. The last
+    // value counts, but a later value does not replace NaN or infinity.
     NoteAgain(*recent);
     double& kept = now_->values[*recent];
     if (!std::isfinite(kept)) return false;
@@ -85,10 +85,11 @@ bool PointSeries::AddOlder(uint32_t attempt, int64_t step, double value) {
     kept = value;
     return false;
   } else {
-    // The steps are no longer ascending, so a set records which were seen.
+    // The steps are no longer ascending, so a set records the steps that were seen.
     if (!watched_) seen_.insert(now_->steps.begin(), now_->steps.end());
     watched_ = true;
-    // Only if attempts can no longer be separated (PointLimits): the first value stays.
+    // Happens only if attempts can no longer be separated (PointLimits). Then keeps the first
+    // value.
     if (seen_.contains(step)) return false;
     now_->ordered = false;
     altered_ |= step <= reported_;

@@ -1,8 +1,9 @@
-// All points of a run, by rank, series and attempt, as they are in its files.
+// Stores all points of a run, by rank, series and attempt.
 //
 // If a step repeats and is not among the newest 8 of its series, it begins a new attempt of all
 // series of its rank and split, and later values belong to that attempt too. If it is among them,
-// it replaces the value, unless that is NaN or infinite. A step that was never seen is sorted in.
+// the new value replaces the old one, unless the old one is NaN or infinite. A step that was never
+// seen is inserted in order.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +23,13 @@
 
 namespace plumbline::audit {
 
-// Limits for all runs that one reader reads together. What exceeds them is left out and counted.
+// Limits for all runs that one reader reads together. Points beyond them are left out and counted.
 struct PointLimits {
-  uint64_t points = 64u << 20;  // 8 bytes each; 16 if their steps are not equidistant
-  size_t names = 1u << 16;      // over all ranks and runs
+  // Number of points: 8 bytes each, or 16 if their steps are not equidistant.
+  uint64_t points = 64u << 20;
+  size_t names = 1u << 16;  // number of names over all ranks and runs
   size_t name_bytes = 512;
-  size_t lanes = 1u << 14;  // ranks of all runs
+  size_t lanes = 1u << 14;  // number of ranks of all runs
   uint32_t attempts = 4096;
 };
 
@@ -35,7 +37,7 @@ struct PointLimits {
 struct SeriesChunk {
   uint32_t attempt = 0;
   bool ordered = true;
-  int64_t newest = 0;  // step
+  int64_t newest = 0;  // newest step
   StepList steps;
   std::vector<double> values;
 
@@ -44,7 +46,7 @@ struct SeriesChunk {
     steps.push_back(step);
     values.push_back(value);
   }
-  void Order();  // sorts by step, ascending
+  void Order();  // sorts the points by step, ascending
 
  private:
   void Grow();
@@ -71,9 +73,10 @@ class PointSeries {
   bool MayRepeat(uint32_t attempt, int64_t step) const {
     return now_ != nullptr && now_->attempt == attempt && step <= now_->newest;
   }
-  std::deque<SeriesChunk>& chunks() { return chunks_; }  // by attempt
+  // Returns the chunks, in the order of attempts.
+  std::deque<SeriesChunk>& chunks() { return chunks_; }
   const std::deque<SeriesChunk>& chunks() const { return chunks_; }
-  SeriesChunk* Chunk(uint32_t attempt);  // nullptr if the attempt has no point
+  SeriesChunk* Chunk(uint32_t attempt);  // Returns nullptr if the attempt has no point.
 
   // Records that a caller has passed on the points up to `step` of the newest attempt. TakeAltered
   // then returns true once if a point up to there is added or replaced.
@@ -91,26 +94,27 @@ class PointSeries {
 
   std::string name_;
   std::deque<SeriesChunk> chunks_;
-  SeriesChunk* now_ = nullptr;    // the last of them
-  int64_t reported_ = INT64_MIN;  // step
-  bool altered_ = false;          // a point up to reported_ was added or replaced since
-  size_t again_first_ = 0, again_next_ = SIZE_MAX, again_size_ = 0;  // steps that repeat
+  SeriesChunk* now_ = nullptr;    // the last chunk
+  int64_t reported_ = INT64_MIN;  // step up to which points were passed on
+  bool altered_ = false;          // since then, a point up to reported_ was added or replaced
+  // Place and number of repeated steps.
+  size_t again_first_ = 0, again_next_ = SIZE_MAX, again_size_ = 0;
   std::optional<std::pair<int64_t, int64_t>> fell_back_;
   bool watched_ = false;               // its steps are not ascending, so seen_ holds them
-  absl::flat_hash_set<int64_t> seen_;  // of the newest attempt
+  absl::flat_hash_set<int64_t> seen_;  // steps of the newest attempt
 };
 
-// The files of one rank and split, one after the other.
+// The state of the files of one rank and split, which are read one after the other.
 struct PointPart {
   uint32_t attempt = 0;
-  uint64_t attempt_points = 0;  // since it began
+  uint64_t attempt_points = 0;  // number of points since the attempt began
   uint64_t files = 0;
 };
 
 // One rank of a run.
 struct PointLane {
   uint32_t rank = 0;
-  std::map<std::string, PointPart> parts;  // by prefix
+  std::map<std::string, PointPart> parts;  // prefix -> part
   std::deque<PointSeries> series;
   absl::flat_hash_map<std::string, PointSeries*> by_name;
   std::optional<int32_t> exit_status;
@@ -118,17 +122,17 @@ struct PointLane {
 
 struct RunPoints {
   std::string run;
-  std::map<uint32_t, PointLane> lanes;  // by rank
-  // When the files with the first points of attempts 1, 2, ... began; NaN if unknown.
+  std::map<uint32_t, PointLane> lanes;  // rank -> lane
+  // Times at which the files with the first points of attempts 1, 2, ... began; NaN if unknown.
   std::vector<double> begun;
 
-  // Returns the attempt of a file that began at `time`, as far as other files show.
+  // Returns the attempt of a file that began at `time`, as known from other files.
   uint32_t AttemptAt(double time) const;
   // Returns 0 if it is unknown, because a rank below the highest one is missing.
   uint32_t WorldSize() const;
 };
 
-// The runs of one reader, and how much they hold.
+// The runs of one reader, and the amount of data in them.
 struct PointRuns {
   PointLimits limits;
   std::map<std::string, RunPoints> runs;

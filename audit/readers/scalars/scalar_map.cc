@@ -100,7 +100,7 @@ bool HasScalarKey(const toml::table& table) {
 
 absl::StatusOr<std::optional<ScalarMap>> ReadScalarMap(const std::string& path) {
   const absl::StatusOr<InputFile> file = InputFile::Open(path);
-  // The reader of another kind of map reports what is wrong with the file.
+  // Another kind of map is read elsewhere. That reader reports errors of the file.
   if (!file.ok() || file->size() > kMostBytes) return std::nullopt;
   const absl::StatusOr<std::string> text = file->Head(kMostBytes);
   if (!text.ok()) return std::nullopt;

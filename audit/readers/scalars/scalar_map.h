@@ -16,9 +16,9 @@ struct ScalarMap {
   ScalarOptions options;
 };
 
-// Returns nullopt if the file has none of the keys of such a map, so that it is another kind of
-// map. docs/scalars.md lists the keys. Returns InvalidArgument "FILE:LINE: expected ..." on
-// anything else.
+// Returns nullopt if the file has none of the keys of such a map, because it is then another kind
+// of map. docs/scalars.md lists the keys. For any error, returns InvalidArgument "FILE:LINE:
+// expected ...".
 absl::StatusOr<std::optional<ScalarMap>> ReadScalarMap(const std::string& path);
 
 }  // namespace plumbline::audit

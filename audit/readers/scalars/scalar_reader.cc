@@ -34,7 +34,8 @@ double BegunOf(const PointFormat& format, const std::string& path) {
   return head.ok() ? format.begun(path, *head) : kUnknown;
 }
 
-// Sorts files by the time at which they were begun, if it is known for all, else by path.
+// Sorts files by the time at which they began, if it is known for all files. Otherwise sorts by
+// path.
 std::vector<ScalarFile> InOrder(const PointFormat& format, const std::vector<InputReport*>& reports,
                                 const ScalarOptions& options) {
   std::vector<std::string> paths;
@@ -89,7 +90,7 @@ class ScalarSource : public Source {
     runs_.limits = limits;
   }
 
-  // Unknown while it reads, because the first run is not known yet.
+  // The position is unknown while the files are read, because the first run is not known yet.
   Position position() const override { return batches_ ? batches_->position() : Position{}; }
 
   bool Next(v1::Batch* batch) override {
@@ -116,14 +117,14 @@ class ScalarSource : public Source {
     return bytes_before_ + (open_ == nullptr ? 0 : open_->bytes_read());
   }
   size_t files_done() const override { return file_; }
-  // Its batches state the progress of each rank, so nothing has to wait.
+  // Returns no process: the batches contain the progress of each rank, so the engine need not wait.
   std::vector<v1::Source> processes() const override { return {}; }
 
  private:
   // Reads a piece of the next file. Returns false if all are read.
   bool ReadOn() {
     if (file_ == files_.size()) return false;
-    // One file is open at a time. If it cannot be opened, its report states why.
+    // Keeps only one file open at a time. If a file cannot be opened, its report has the reason.
     ScalarFile& file = files_[file_];
     if (open_ == nullptr) {
       open_ = format_.open(file.report, options_);
@@ -134,7 +135,8 @@ class ScalarSource : public Source {
       sink_.emplace(file.place, file.begun, &runs_, file.report);
     }
     if (open_->Read(&*sink_)) return true;
-    // It is read: counts what was left out, and moves to the next file.
+    // The file is completely read. Adds the number of points that were left out, and moves to the
+    // next file.
     open_->Close(&*sink_);
     sink_->Finish();
     left_out_ += sink_->left_out();
@@ -162,8 +164,8 @@ class ScalarSource : public Source {
   std::optional<FileSink> sink_;
   PointRuns runs_;
   std::optional<PointBatches> batches_;
-  uint64_t bytes_before_ = 0;  // of the files before it
-  uint64_t left_out_ = 0;      // points that were not reported yet
+  uint64_t bytes_before_ = 0;  // bytes of the files before the current one
+  uint64_t left_out_ = 0;      // left-out points that were not reported yet
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The reader of all formats that hold scalars. Joins the files of a run, finds its ranks, series
-// and attempts, and returns it step by step, as an agent's run record would.
+// Reads all formats that hold scalars. Joins the files of a run, finds its ranks, series and
+// attempts, and returns the run step by step, like the run record of an agent.
 #pragma once
 
 #include <memory>
@@ -38,13 +38,13 @@ class ScalarReader : public Reader {
 // Static storage.
 const Reader& TensorBoardReader();
 const Reader& WandbReader();
-// Applies the user's --run to files of a format: it names the run of the `first` format that has
-// files. Runs of other formats are placed within it, with a note in `report`. `first` may equal
-// `format`.
+// Applies the user's --run to files of a format. It is the name of the run in the `first` format
+// that has files. Runs of other formats get it as a prefix, with a note in `report`. `first` may
+// equal `format`.
 ScalarOptions NextToFormat(ScalarOptions options, std::string_view format, std::string_view first,
                            InputReport* report);
-// Returns the reader of a file that no reader recognises because only the user knows the name of
-// its step column; nullptr if there is none.
+// Returns the reader of a file that no reader recognises by itself, because only the user knows the
+// name of its step column. Returns nullptr if there is none.
 const Reader* ReaderByStep(std::string_view path, std::string_view head, const std::string& step);
 // Returns all readers. Those that recognise a file by its bytes precede those that use its words.
 std::vector<const Reader*> ScalarReaders();

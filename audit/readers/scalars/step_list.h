@@ -1,5 +1,5 @@
-// The steps of a series in the order of the file. Nearly all are equidistant: then only the first
-// one and the distance are stored, which halves a series' memory and writes.
+// The steps of a series in the order of the file. Steps are nearly always equidistant. Then stores
+// only the first one and the distance, which halves the memory of a series.
 #pragma once
 
 #include <cstddef>
@@ -83,7 +83,7 @@ class StepList {
 
   size_t size_ = 0;
   uint64_t first_ = 0, apart_ = 0;  // 0 if steps are listed
-  std::vector<int64_t> listed_;     // all steps; empty if they are equidistant
+  std::vector<int64_t> listed_;     // all steps if they are not equidistant, else empty
 };
 
 }  // namespace plumbline::audit

@@ -14,7 +14,7 @@
 namespace plumbline::audit {
 namespace {
 
-// Best names first.
+// Sorted by preference, best names first.
 constexpr std::string_view kStepNames[] = {"step",
                                            "_step",
                                            "global_step",
@@ -87,7 +87,7 @@ static int FindStepNameRank(std::string_view name) {
 
 // Returns true if the name of a step or an epoch may begin with `c`.
 static bool BeginsLikeStep(char c) {
-  static constexpr std::string_view kFirst = "_ceginostu";  // of all names
+  static constexpr std::string_view kFirst = "_ceginostu";  // first letters of all names
   return kFirst.find(static_cast<char>(c == '_' ? c : c | 0x20)) != std::string_view::npos;
 }
 
@@ -137,7 +137,7 @@ static bool FindTrainingWord(std::string_view name) {
     while (end < lower.size() && IsWordLetter(lower[end])) ++end;
     const std::string_view word(lower.data() + begin, end - begin);
     if (word.ends_with("loss")) return true;
-    if (word.starts_with("loss") && word.size() <= 6) return true;  // LossPi, LossV
+    if (word.starts_with("loss") && word.size() <= 6) return true;  // such as LossPi, LossV
     if (std::find(std::begin(kTrainingWords), std::end(kTrainingWords), word) !=
         std::end(kTrainingWords))
       return true;
@@ -191,15 +191,15 @@ std::optional<std::string> StepChoice::Best() const {
   for (const auto& [name, seen] : seen_) {
     if (!IsEpochName(name) && seen.whole > seen.other) most = std::max(most, seen.whole);
   }
-  // Smaller is better. Members: epoch, never changes, nested, falls, repeats, not global, rank of
-  // the name, name.
+  // A smaller rating is better. Members: epoch, never changes, nested, number of falls, number of
+  // repeats, not global, rank of the name, name.
   using Rating = std::tuple<bool, bool, bool, uint64_t, uint64_t, bool, int, std::string>;
   std::optional<Rating> best;
   for (const auto& [name, seen] : seen_) {
     const bool epoch = IsEpochName(name);
     if (!MayBe(name)) continue;
     if (seen.whole <= seen.other || (!epoch && 2 * seen.whole < most)) continue;
-    // A total that each row repeats would merge all rows into one step.
+    // Skips a total that is the same in each row, because it would merge all rows into one step.
     if (wanted_.empty() && seen.still() && seen.whole > 2 && Lower(name).find("total") == 0)
       continue;
     const bool global = Lower(name).find("global") != std::string::npos;
@@ -233,7 +233,8 @@ bool LossGoesOn(double loss, double first, double last) {
   return std::fabs(loss - last) < std::fabs(loss - first) / 2;
 }
 
-// Returns the length of a finished epoch: one more step if steps begin at 0.
+// Returns the number of steps of a finished epoch. If steps begin at 0, it is one more than the
+// last step.
 int64_t EpochSteps::Length(int64_t step) const { return last_ + (step == 0 ? stride_ : 0); }
 
 int64_t EpochSteps::Of(int64_t step, std::optional<int64_t> epoch, std::optional<double> loss) {
@@ -241,7 +242,7 @@ int64_t EpochSteps::Of(int64_t step, std::optional<int64_t> epoch, std::optional
   if (epoch && epoch_ && *epoch != *epoch_) {
     const auto known = begins_.find(*epoch);
     if (known != begins_.end()) {
-      before_ = known->second;  // of a process that went back
+      before_ = known->second;  // the process went back to an earlier epoch
     } else if (*epoch > *epoch_ && step < last_) {
       before_ = std::min(kMost, before_ + Length(step));
       counted_ = true;
@@ -253,7 +254,7 @@ int64_t EpochSteps::Of(int64_t step, std::optional<int64_t> epoch, std::optional
       before_ = std::min(kMost, before_ + Length(step));
       ++again_;
     } else {
-      first_loss_ = loss;  // of a restarted run
+      first_loss_ = loss;  // the run was restarted
     }
   }
   if (loss && !first_loss_) first_loss_ = loss;

@@ -9,14 +9,14 @@
 
 namespace plumbline::audit {
 
-// Returns the rank of a step's name, 0 being the best: step, _step, global_step, iteration, iter,
-// ... in any case; -1 for other names.
+// Returns the rank of a step's name (step, _step, global_step, iteration, iter, ... in any case). 0
+// is the best rank; other names have -1.
 int StepNameRank(std::string_view name);
 // Returns true if a step's name may begin with this word: "global" of "global step".
 bool BeginsStepName(std::string_view word);
-// True for a step within an object of a record: "fields/step", "record/extra/step".
+// True for a step in a nested object of a record: "fields/step", "record/extra/step".
 bool IsNestedStep(std::string_view name);
-// True for an epoch, which is the step if there is no other.
+// True for an epoch. It is used as the step if there is no other step.
 bool IsEpochName(std::string_view name);
 // True for a batch within an epoch: "batch", "batch_idx".
 bool IsBatchName(std::string_view name);
@@ -24,13 +24,13 @@ bool IsBatchName(std::string_view name);
 bool HasTrainingWord(std::string_view name);
 
 // Picks the step's column from the first records of a file. Prefers the candidate that falls back
-// less often (a step within the epoch does), then the one that repeats less often (as with
-// micro-batches), then a global step, then the better name.
+// less often (a step within the epoch falls back), then the one that repeats less often (a step of
+// micro-batches repeats), then a global step, then the better name.
 class StepChoice {
  public:
   explicit StepChoice(std::string wanted) : wanted_(std::move(wanted)) {}
 
-  // Returns true for a name that may be the step; others are ignored.
+  // Returns true for a name that may be the step. Other names are ignored.
   bool MayBe(std::string_view name) const;
   // Takes the value of a record.
   void Offer(std::string_view name, double value);
@@ -55,18 +55,18 @@ class StepChoice {
   std::map<std::string, Seen, std::less<>> seen_;
 };
 
-// Called if steps are back at the first one, which is 0 or 1. Returns true if the loss continues
-// from the last value: a new epoch of the same run. After a restart it would be near the first
-// value. NaN after NaN continues.
+// Called if steps are again at the first one, which is 0 or 1. Returns true if the loss is nearer
+// to the last value than to the first: then it is a new epoch, not a restart of the run. NaN after
+// NaN also continues.
 bool LossGoesOn(double loss, double first, double last);
 
-// Continues the count if steps restart with each epoch, because they would look like restarts of
-// the run. Other steps stay unchanged. Memory is bounded.
+// If steps restart with each epoch, continues their count, so that they do not look like restarts
+// of the run. Does not change other steps. Memory is bounded.
 class EpochSteps {
  public:
-  // `epoch` and `loss` are those of the row; nullopt if it has none.
+  // Returns the continued step. `epoch` and `loss` are the values in the row, or nullopt.
   int64_t Of(int64_t step, std::optional<int64_t> epoch, std::optional<double> loss);
-  // Returns a note on how steps were counted; empty if none restarted. `name` is that of the step.
+  // Returns a note on how steps were counted; "" if none restarted. `name` is the name of the step.
   std::string Note(std::string_view name) const;
 
  private:

@@ -34,7 +34,8 @@ void TextPointFile::Close(PointSink* sink) {
 void TextPointFile::TakeLine(TextLine line, PointSink* sink) {
   if (line.text.find('\0') == std::string_view::npos) return Take(line, sink);
   const size_t begin = line.text.find_first_not_of('\0');
-  const size_t end = line.text.find_last_not_of('\0') + 1;  // 0 if there are only zeros
+  // The result is 0 if there are only zeros.
+  const size_t end = line.text.find_last_not_of('\0') + 1;
   if (!line.ended && end < line.text.size()) zeros_at_ = line.offset + end;
   if (end == 0) return;
   line.offset += begin;
@@ -73,10 +74,10 @@ std::unique_ptr<ByteStream> OpenText(InputReport* report) {
 }
 
 std::string PlainName(std::string_view name) {
-  constexpr size_t kMostName = 1024;  // a run uses 512 of them (RunPoints)
+  constexpr size_t kMostName = 1024;  // RunPoints uses 512 bytes of it
   std::string plain(name.substr(0, kMostName));
   while (plain.size() == kMostName && !plain.empty() && (plain.back() & 0x80) != 0)
-    plain.pop_back();  // it may have been cut within a character
+    plain.pop_back();  // removes a part of a character at the cut
   const bool utf8 = IsUtf8(plain);
   for (char& c : plain) {
     const auto byte = static_cast<unsigned char>(c);

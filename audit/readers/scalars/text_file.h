@@ -1,4 +1,4 @@
-// The common part of text formats with points.
+// The common base of text formats with points.
 #pragma once
 
 #include <memory>
@@ -22,37 +22,38 @@ class TextPointFile : public PointFile {
   void Close(PointSink* sink) final;
 
  protected:
-  // Takes one complete line, or the last one.
+  // Takes one complete line, or the last line of the file.
   virtual void Take(const TextLine& line, PointSink* sink) = 0;
-  // Called if there is nothing more now, or at all.
+  // Called if there are no more lines now, or if the file has ended.
   virtual void Pause(PointSink* /*sink*/) {}
   virtual void Finish(PointSink* /*sink*/) {}
   // Returns true if a line with zero bytes is damage; false for logs, where they occur.
   virtual bool ZerosAreDamage() const { return true; }
-  // Returns true if compressed bytes that end early are damage. They are not if the format's last
+  // Returns true if compressed data that ends early is damage. Returns false if the format's last
   // record may be unfinished (CONTRACT.md).
   virtual bool CutIsDamage() const { return false; }
   InputReport& report() { return *report_; }
 
  private:
   void ReportStream();
-  // Removes zeros at a line's ends: space that was allocated but never written, as after a crash of
-  // the host. Skips and counts a line with zeros within.
+  // Removes zeros at both ends of a line. They are space that was allocated but never written, as
+  // after a crash of the host. Skips and counts a line with zeros inside.
   void TakeLine(TextLine line, PointSink* sink);
   void ReportZeros();
 
   InputReport* report_;
   TextLines lines_;
   bool stream_reported_ = false;
-  uint64_t zero_lines_ = 0, first_zero_line_ = 0;  // with zeros within; offset of the first
-  std::optional<uint64_t> zeros_at_;               // offset of the unwritten end
+  // Number of lines with zeros inside; offset of the first one.
+  uint64_t zero_lines_ = 0, first_zero_line_ = 0;
+  std::optional<uint64_t> zeros_at_;  // offset of the unwritten end
 };
 
-// Returns nullptr if the file cannot be opened; its report states why.
+// If the file cannot be opened, adds the reason to its report and returns nullptr.
 std::unique_ptr<ByteStream> OpenText(InputReport* report);
 
-// Returns a name as evidence may contain it: at most 200 bytes, no control characters, valid UTF-8
-// (other bytes become '?').
+// Returns a name in the form that evidence allows: at most 200 bytes, no control characters, valid
+// UTF-8. Other bytes become '?'.
 std::string PlainName(std::string_view name);
 
 }  // namespace plumbline::audit

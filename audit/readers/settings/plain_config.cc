@@ -24,8 +24,9 @@ std::string BytesNextTo(const std::string& file, std::string_view name) {
   return BytesOf(file.substr(0, file.rfind('/') + 1) + std::string(name));
 }
 
-// Adds an object. Names of nested objects are joined by '/'. Names that begin with '_' are the
-// logger's own (the user, the time). The depth is bounded, because a file may nest without limit.
+// Adds the settings in an object. Joins names of nested objects by '/'. Skips names that begin with
+// '_', which the logger adds itself (the user, the time). Bounds the depth, because a file may nest
+// without limit.
 void AddObject(const nlohmann::json& object, const std::string& prefix, int depth,
                std::map<std::string, std::string>* settings) {
   constexpr int kMostDepth = 16;

@@ -12,7 +12,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr uint64_t kSwanBytesAtOnce = 1u << 20;  // per call of Read
+constexpr uint64_t kSwanBytesAtOnce = 1u << 20;  // bytes per call of Read
 constexpr std::string_view kSwanHeads[] = {{":SWL\xd6\xe1\x01", 7}, {":SWL\xd6\xe1\x02", 7}};
 
 class SwanlabFile : public PointFile {

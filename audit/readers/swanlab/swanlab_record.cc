@@ -16,7 +16,7 @@ enum SwanField : uint32_t { kSwanStart = 10, kSwanFinish = 11, kSwanScalar = 13 
 constexpr int64_t kMostSwanStep = int64_t{1} << 53;
 constexpr int32_t kSwanFailed = 1, kSwanInterrupted = 255;
 
-// Several runs may have one name: the id distinguishes them.
+// Returns a name with the id, because several runs may have the same name.
 std::string SwanRunName(std::string_view name, std::string_view id) {
   if (name.empty() || name == id) return PlainName(id);
   return PlainName(name) + (id.empty() ? "" : " (" + PlainName(id) + ")");
@@ -28,7 +28,7 @@ std::string_view SwanText(const nlohmann::json& object, const char* key) {
   return found->get_ref<const std::string&>();
 }
 
-// Returns a number, also for a word that stands for a value that JSON cannot hold.
+// Returns the number. A word for a value that JSON cannot hold (NaN, Infinity) is a number, too.
 std::optional<double> SwanNumber(const nlohmann::json& value) {
   if (value.is_number()) return value.get<double>();
   return value.is_string() ? NumberOf(value.get_ref<const std::string&>()) : std::nullopt;
@@ -39,7 +39,7 @@ std::optional<double> SwanNumber(const nlohmann::json& value) {
 void SwanlabRecords::Take(const Scalar& scalar, PointSink* sink) {
   constexpr std::string_view kSystem = "__swanlab__.";
   if (scalar.key.empty() || !scalar.value) return;
-  // The machine's values have a counter of their own: they belong to the newest step.
+  // Values of the machine have their own counter, so they are added to the newest step.
   if (scalar.key.starts_with(kSystem)) {
     sink->Add(newest_, sink->Column(PlainName("system/" + scalar.key.substr(kSystem.size()))),
               *scalar.value);
@@ -66,7 +66,7 @@ bool SwanlabRecords::ReadScalar(std::string_view bytes, PointSink* sink) {
         scalar.key = part;
         continue;
       }
-      uint64_t bits = 0;  // omitted in the message if zero
+      uint64_t bits = 0;  // a zero is omitted in the message
       WireReader number(part);
       while (number.Next(&field, &type)) {
         const bool is = field == 1 && type == WireReader::kFixed64;

@@ -1,4 +1,4 @@
-// Reads one record of a SwanLab file, as far as series need it.
+// Reads one record of a SwanLab file. Reads only the fields that series need.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace plumbline::audit {
 // All records of a file go to one sink. Not thread-safe.
 class SwanlabRecords {
  public:
-  // Each returns false if the bytes are not a record. `Read` reads protocol buffers (file version
+  // Both return false if the bytes are not a record. `Read` reads protocol buffers (file version
   // 2), `ReadJson` the JSON of version 1.
   bool Read(std::string_view record, PointSink* sink);
   bool ReadJson(std::string_view record, PointSink* sink);

@@ -51,11 +51,11 @@ std::optional<uint64_t> Elements(std::string_view bytes) {
         }
       }
       if (sizes.failed()) return std::nullopt;
-      elements = size <= 1 ? elements * size : 2;  // more than one is enough to know
+      elements = size <= 1 ? elements * size : 2;  // all numbers above 1 are treated equally
       if (elements != 1) return elements;
     } else if (field == 3 && type == WireReader::kVarint) {
       if (!shape.Varint(&word)) break;
-      if (word != 0) return std::nullopt;  // unknown rank
+      if (word != 0) return std::nullopt;  // the rank is unknown
     } else if (!shape.Skip(type)) {
       break;
     }
@@ -193,7 +193,7 @@ bool ReadTensor(std::string_view bytes, std::optional<double>* value) {
     if (!read) return false;
   }
   if (tensor.failed()) return false;
-  // A shape without dimensions is written as no bytes, so a missing shape is scalar.
+  // A shape without dimensions is written as no bytes, so a missing shape means a scalar.
   if (elements.value_or(shape.data() == nullptr ? 1 : 0) != 1 || !IsNumeric(dtype)) return true;
   *value = content.empty() ? FromBits(dtype, bits) : FromContent(dtype, content);
   return true;
@@ -262,8 +262,7 @@ bool ReadPlainEvent(std::string_view bytes, PointSink* sink) {
   return true;
 }
 
-// Returns true for a SessionLog with status START: it invalidates what was written before from its
-// step on.
+// Returns true for a SessionLog with status START. It invalidates earlier records from its step on.
 bool IsStart(std::string_view bytes) {
   WireReader log(bytes);
   uint32_t field = 0, type = 0;

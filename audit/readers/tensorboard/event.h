@@ -10,7 +10,7 @@
 namespace plumbline::audit {
 
 // Adds the event's scalars to the sink: simple values, and tensors of one number. Returns false if
-// the bytes are not an event; what was read before the error is still added.
+// the bytes are not an event; the scalars before the error are still added.
 bool ReadEvent(std::string_view bytes, PointSink* sink);
 
 // Returns the Unix time in seconds at which the event was written. If the bytes are not an event or

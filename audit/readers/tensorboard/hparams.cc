@@ -10,8 +10,8 @@
 namespace plumbline::audit {
 namespace {
 
-// Returns the last bytes field `wanted` of a message, or "" if it has none. Returns false if the
-// bytes are not a message.
+// Reads the last occurrence of the bytes field `wanted` in a message, or "" if there is none.
+// Returns false if the bytes are not a message.
 bool PartOf(std::string_view bytes, uint32_t wanted, std::string_view* part) {
   WireReader message(bytes);
   uint32_t field = 0, type = 0;

@@ -8,7 +8,8 @@
 namespace plumbline::audit {
 
 // `metadata` is the SummaryMetadata of a value "_hparams_/session_start_info". Adds each
-// hyperparameter to the sink. Returns false if the bytes are not such a message.
+// hyperparameter to the sink. Returns false if the bytes are not a SummaryMetadata with
+// hyperparameters.
 bool ReadHparams(std::string_view metadata, PointSink* sink);
 
 }  // namespace plumbline::audit

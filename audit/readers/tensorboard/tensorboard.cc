@@ -1,5 +1,5 @@
-// Reads TensorBoard's event files: records of a length, its checksum, the data and its checksum
-// (TFRecord), each an Event. Checksums are masked CRC-32C.
+// Reads TensorBoard's event files (TFRecord). A record is a length, its checksum, the data and its
+// checksum. The data is an Event. Checksums are masked CRC-32C.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -15,11 +15,11 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kRecordHead = 12;            // length, and its checksum
-constexpr size_t kRecordTail = 4;             // the data's checksum
-constexpr uint64_t kMostEvent = 256u << 20;   // larger records hold no scalars: their checksum is
-                                              // checked, their content is not read
-constexpr uint64_t kEventsAtOnce = 1u << 20;  // per call of Read
+constexpr size_t kRecordHead = 12;  // bytes of the length and its checksum
+constexpr size_t kRecordTail = 4;   // bytes of the data's checksum
+// Larger records hold no scalars, so only their checksum is checked.
+constexpr uint64_t kMostEvent = 256u << 20;
+constexpr uint64_t kEventsAtOnce = 1u << 20;  // bytes per call of Read
 constexpr std::string_view kEventVersion = "brain.Event:";
 
 uint32_t Masked(std::string_view bytes, uint32_t crc = 0) {
@@ -45,8 +45,8 @@ bool IsZeros(std::string_view bytes) {
 
 bool LengthHolds(std::string_view head) { return Masked(head.substr(0, 8)) == EventWord(&head[8]); }
 
-// Writers without a step write 0 for each point. Until a file has another step, the points of a
-// series are counted.
+// Writers without a step write step 0 for each point. So as long as a file has only step 0, numbers
+// the points of each series.
 class CountedSteps : public PointSink {
  public:
   void Forward(PointSink* sink) { sink_ = sink; }
@@ -74,7 +74,7 @@ class CountedSteps : public PointSink {
   PointSink* sink_ = nullptr;
   bool stepped_ = false;
   uint64_t counted_ = 0;
-  std::vector<int64_t> next_;  // by column
+  std::vector<int64_t> next_;  // column -> next number
 };
 
 class TensorBoardFile : public PointFile {
@@ -110,8 +110,8 @@ class TensorBoardFile : public PointFile {
   }
 
  private:
-  // Reports what follows the last whole record: a truncated record, or preallocated space that was
-  // never written.
+  // Reports the bytes after the last whole record: a truncated record, or preallocated space that
+  // was never written.
   void ReportEnd() {
     const uint64_t at = in_->offset();
     if (!IsZeros(in_->Peek(kRecordHead))) {
@@ -137,13 +137,13 @@ class TensorBoardFile : public PointFile {
     ended_ = true;
   }
 
-  // Reads one record. Returns false if there is no whole one.
+  // Reads one record. Returns false if there is no whole record.
   bool ReadRecord(PointSink* sink) {
     const std::string_view head = in_->Peek(kRecordHead);
     if (head.size() < kRecordHead) return false;
     if (!LengthHolds(head)) {
       if (!IsZeros(head)) Damaged(in_->offset());
-      return false;  // Close reports zeros, when it is known what follows them
+      return false;  // Close reports zeros, because only then the bytes after them are known
     }
     const uint64_t length = LengthOf(head);
     if (length > kMostEvent) return SkipLarge(length);
@@ -206,7 +206,8 @@ bool IsEventName(std::string_view path) {
   return path.substr(path.rfind('/') + 1).find("tfevents") != std::string_view::npos;
 }
 
-// Recognises event files. Records of a data set look similar, so the first one must be an event.
+// Recognises event files. Records of data sets have the same framing, so the first record must be
+// an event.
 bool IsTensorBoard(std::string_view path, std::string_view raw) {
   const std::string bytes = HeadOf(path, raw);
   const std::string_view head = bytes;

@@ -19,7 +19,7 @@ bool StatesAny(std::string_view line, std::initializer_list<std::string_view> wo
   });
 }
 
-// Text of a line, and the end that it indicates.
+// A text in a line, and the end of the process that it indicates.
 struct Phrase {
   std::string_view text;
   EndKind kind;
@@ -70,7 +70,8 @@ std::optional<uint32_t> WordNumber(std::string_view line, std::string_view word)
   return static_cast<uint32_t>(*number);
 }
 
-// Maps a signal's number, to which shells add 128, and which Python negates.
+// Returns the end by a signal's number. The caller has removed the 128 that shells add, and the
+// sign that Python adds.
 EndingSign BySignal(int64_t signal) {
   switch (signal) {
     case 9:

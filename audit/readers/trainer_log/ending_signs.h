@@ -1,4 +1,4 @@
-// Recognises lines that state that a process ended, and how. Pure; thread-safe.
+// Recognises lines that state how a process ended. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,13 @@ namespace plumbline::audit {
 
 struct EndingSign {
   LogEnding::Kind kind = LogEnding::Kind::kKilled;
-  std::string_view type;         // "SIGKILL", "SIGSEGV", "time limit", "exit status 1"
-  bool by_launcher = false;      // stated by the process's launcher: other lines know more
+  std::string_view type;  // "SIGKILL", "SIGSEGV", "time limit", "exit status 1"
+  // The launcher of the process states it, so other lines may have more details.
+  bool by_launcher = false;
   std::optional<uint32_t> rank;  // rank that the line names
 };
 
-// Returns the end that a line states by itself: a shell's "Killed", "Segmentation fault (core
+// Returns the end that a single line states: a shell's "Killed" or "Segmentation fault (core
 // dumped)", a scheduler's "CANCELLED ... DUE TO TIME LIMIT", a launcher's "exits with return code =
 // -9".
 std::optional<EndingSign> SignIn(std::string_view line);
@@ -24,7 +25,7 @@ std::optional<EndingSign> SignIn(std::string_view line);
 // True for a Python exception's type and message: "torch.OutOfMemoryError: CUDA out of memory.
 // ...".
 bool IsException(std::string_view text);
-// The same, but only for errors that end a program: no warning, no exit.
+// The same, but only for errors that end a program. Excludes warnings and exits.
 bool IsFatalException(std::string_view text);
 // True if a trainer states that it stops because its loss is NaN or infinite: "Loss is nan,
 // stopping training".
@@ -39,7 +40,7 @@ bool StatesSuccess(std::string_view line);
 bool GoesOn(std::string_view text);
 // True if the memory of a GPU or another accelerator was exhausted.
 bool IsOutOfMemory(std::string_view text);
-// True if the memory of the host was exhausted, or a process was killed for it.
+// True if the memory of the host was exhausted, or a process was killed for this reason.
 bool IsOutOfHostMemory(std::string_view text);
 
 }  // namespace plumbline::audit

@@ -1,5 +1,5 @@
-// Holds rows of a log that count only if there are no others: rows of a printed literal, and bars
-// of an epoch that did not end. Not thread-safe.
+// Keeps rows of a log that are used only if there are no other rows: rows of a printed literal, and
+// bars of an epoch that did not end. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +29,8 @@ inline std::optional<double> EpochOf(const LogRecord& record) {
   return epoch;
 }
 
-// Holds the rows of the newest literal (log_text/log_literal.h). A growing history is printed
-// repeatedly; different lists of one length are not a history.
+// Keeps the rows of the newest literal (log_text/log_literal.h). A growing history is printed
+// repeatedly. If literals of the same length differ, they are not a history.
 class HeldLiteral {
  public:
   void Offer(std::vector<std::string> rows) {
@@ -52,7 +52,7 @@ class HeldLiteral {
   bool differs_ = false;
 };
 
-// Holds the bars that Keras redraws until the epoch has ended.
+// Keeps the bars that Keras redraws until the epoch has ended.
 class HeldBars {
  public:
   struct Bar {
@@ -60,7 +60,7 @@ class HeldBars {
     std::vector<std::pair<std::string, double>> values;
   };
 
-  // Returns true if the bar is of another epoch than those held.
+  // Returns true if the bar is of another epoch than the kept bars.
   bool IsOfNext(const LogRecord& record) const {
     return !bars_.empty() && record.mark.step != epoch_;
   }
@@ -74,7 +74,7 @@ class HeldBars {
     bar.batch = record.mark.batch;
     for (const LogRecord::Value& v : record.values) bar.values.emplace_back(v.name, v.value);
   }
-  // Ends an epoch: its last line has its values.
+  // Ends an epoch. Drops its bars, because its last line has its values.
   void Ended(int64_t epoch) {
     if (epoch >= epoch_) bars_.clear();
   }

@@ -34,7 +34,7 @@ std::string NamesAlone(std::string_view line) {
 
 bool RowsStandAlone(std::string_view sample) {
   constexpr size_t kFewest = 8;
-  // Most files have no such line at all.
+  // Fast test: most files have no such line.
   if (sample.find("oss") == sample.npos) return false;
   LogParser parser;
   LogRecord record;
@@ -42,7 +42,7 @@ bool RowsStandAlone(std::string_view sample) {
   size_t rows = 0, others = 0;
   while (!sample.empty()) {
     const size_t end = sample.find_first_of("\r\n");
-    if (end == sample.npos) break;  // it may be cut off
+    if (end == sample.npos) break;  // the last line may be truncated
     const std::string_view line = sample.substr(0, end);
     sample.remove_prefix(end + 1);
     if (line.find_first_not_of(" \t") == line.npos) continue;

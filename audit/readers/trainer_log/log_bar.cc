@@ -13,7 +13,7 @@
 
 namespace plumbline::audit {
 
-// Returns the bracket that closes the one at `open`; passes nested brackets.
+// Returns the bracket that closes the one at `open`. Skips nested brackets.
 static size_t ClosingBracket(std::string_view text, size_t open) {
   int depth = 0;
   for (size_t at = open; at < text.size(); ++at) {
@@ -108,7 +108,7 @@ size_t UnfinishedBar(std::string_view line, int64_t* batch) {
   if (!drawn && !heavy && !(open && rest.starts_with(' '))) return 0;
   *batch = done;
   if (!heavy) return at;
-  // Redraws without separators: takes the last one.
+  // If redraws have no separators between them, takes the last one.
   std::string sign(line.substr(slash, at - slash));
   const size_t size = sign.size();
   return line.rfind(sign.append(kHeavy)) + size;

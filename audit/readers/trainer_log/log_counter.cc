@@ -104,7 +104,7 @@ std::optional<LogMark> EpochIn(std::string_view text) {
     if (!apart || (at > 0 && std::strchr("/-.'\"", text[at - 1]) != nullptr)) continue;
     const bool ends = text.substr(0, at).find("end of ") != std::string_view::npos;
     if (IsLimitBefore(text, at) && !ends) continue;
-    // FANN: "Epochs          100. Current error: 0.23."
+    // FANN prints "Epochs          100. Current error: 0.23."
     if (HasWordAt(text, at, "epochs") && text.find(". Current error: ", at) != text.npos) {
       if (const std::optional<LogMark> mark = EpochAfter(text, at, at + 6)) return mark;
     }
@@ -116,7 +116,8 @@ std::optional<LogMark> EpochIn(std::string_view text) {
   return std::nullopt;
 }
 
-// Reads Marian's "Ep. 1 : Up. 100 :" or flashlight's "epoch: 1 | nupdates: 1000 |": updates count.
+// Reads the number of updates in Marian's "Ep. 1 : Up. 100 :" or flashlight's "epoch: 1 | nupdates:
+// 1000 |".
 std::optional<LogMark> UpdateIn(std::string_view text) {
   static constexpr std::string_view kWords[] = {"Up. ", "nupdates: "};
   for (const std::string_view word : kWords) {
@@ -131,7 +132,7 @@ std::optional<LogMark> UpdateIn(std::string_view text) {
   return std::nullopt;
 }
 
-// Reads Catalyst's "train (1/120)", which are epochs. The parenthesis is at `at`.
+// Reads the epochs in Catalyst's "train (1/120)". The parenthesis is at `at`.
 std::optional<LogMark> PhaseOfEpochs(std::string_view text, size_t at, LogMark mark) {
   mark.end = ReadRatio(text, at + 1, &mark);
   if (mark.end == at + 1 || !ByteIs(text, mark.end, ')')) return std::nullopt;
@@ -244,7 +245,7 @@ std::optional<LogMark> WordCount(std::string_view text) {
       if (range) mark.end = ReadLogCount(text, mark.end + 1, &mark.step);
       if (mark.end == number || !EndsEpoch(text, mark.end)) continue;
       mark.batches = word == "batch" || word == "minibatches";
-      // Of settings, "num_steps=1000" is the total.
+      // Among settings, "num_steps=1000" is the total.
       if (word == "num_steps" && text.find("oss") == text.npos) continue;
       mark.weak = word == "i" || word == "num_steps";
       const bool opened = at > 0 && text[at - 1] == '[';
@@ -276,7 +277,7 @@ std::optional<LogMark> BatchOfEpoch(std::string_view text) {
   return std::nullopt;
 }
 
-// Returns the epoch with another count of the line within it, if there is one.
+// Returns the epoch, together with another count of the line within this epoch, if there is one.
 std::optional<LogMark> EpochAndMore(std::string_view line, const LogMark& epoch) {
   if (std::optional<LogMark> update = UpdateIn(line)) {
     update->epoch = epoch.epoch;

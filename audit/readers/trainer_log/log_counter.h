@@ -1,6 +1,6 @@
 // Finds progress bars, and counts of epochs and batches in lines without a step: "Epoch:
 // [3][100/5005]", "Train Epoch: 1 [640/60000 (1%)]", "Train: 0 [50/1251]", "[12]  train-rmse:0.5",
-// "Epoch 3, Loss: 2.1". Pure; thread-safe.
+// "Epoch 3, Loss: 2.1". Pure functions; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@
 
 namespace plumbline::audit {
 
-// Returns nullopt if the line has no such count. The kind is kEpoch if it counts only epochs.
-// `signs` are the line's (log_signs.h).
+// Returns nullopt if the line has no such count. The kind is kEpoch if the line counts only epochs.
+// `signs` are the signs of the line (log_signs.h).
 std::optional<LogMark> FindCounter(std::string_view line, uint32_t signs);
 
 // Reads the progress of a bar "100%|███| 10/100 [00:01<00:10, 9.1it/s, loss=2.3]" and the text
-// inside its brackets. `mark` is that of its '%'. Returns false if it is not a bar.
+// inside its brackets. `mark` is the mark of its '%'. Returns false if the text is not a bar.
 bool ReadBar(std::string_view line, LogMark* mark, std::string_view* inside);
 
-// Returns the end of "100/100 " at the line's beginning, which means that all batches of an epoch
-// are done; 0 for other lines.
+// Returns the end of "100/100 " at the line's beginning, which shows that all batches of an epoch
+// are done. Returns 0 for other lines.
 size_t EpochDone(std::string_view line);
 
 // Returns the end of the last bar of an unfinished epoch, "41/1563 [>....] - ETA: 4:01 - loss: 2.3"

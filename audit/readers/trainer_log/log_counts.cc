@@ -70,7 +70,7 @@ size_t ReadBatches(std::string_view text, size_t at, LogMark* mark) {
          (kBetween[text[from]] || static_cast<unsigned char>(text[from]) >= 0x80))
     ++from;
   size_t end = ReadBracket(text, from, mark);
-  if (end == from && ByteIs(text, from, '[')) ++from, end = from;  // "[Batch 99]"
+  if (end == from && ByteIs(text, from, '[')) ++from, end = from;  // handles "[Batch 99]"
   if (end == from) end = ReadBatch(text, from, mark);
   if (end == from) end = ReadRatio(text, from, mark);
   if (end == from) return at;

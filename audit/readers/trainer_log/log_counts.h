@@ -23,7 +23,7 @@ size_t ReadRatio(std::string_view text, size_t at, LogMark* mark);
 size_t ReadTotal(std::string_view text, size_t at, int64_t* total);
 // Reads "[  50/1251 (  4%)]".
 size_t ReadBracket(std::string_view text, size_t at, LogMark* mark);
-// Passes "(  4%)".
+// Skips "(  4%)".
 size_t PassShare(std::string_view text, size_t at);
 // Reads "batch 50", "Batch: 50/938", "batch=3".
 size_t ReadBatch(std::string_view text, size_t at, LogMark* mark);

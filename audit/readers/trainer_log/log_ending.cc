@@ -12,7 +12,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kLongest = 300;  // bytes of a message
+constexpr size_t kLongest = 300;  // limit of the bytes of a message
 
 bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
@@ -32,7 +32,7 @@ bool Whole(std::string_view text, Number* number) {
 }
 
 struct EndingLine {
-  std::string_view text;         // without a leading rank
+  std::string_view text;         // the line without a leading rank
   std::optional<uint32_t> rank;  // "[rank3]:", as printed by torchrun
 };
 
@@ -106,7 +106,7 @@ class EndingSearch {
   }
 
  private:
-  static constexpr size_t kNearEnd = 5;  // non-blank lines
+  static constexpr size_t kNearEnd = 5;  // number of non-blank lines
 
   static LogEnding EndingBy(LogEnding::Kind kind, std::string_view type, std::string_view message,
                             std::optional<uint32_t> rank) {
@@ -121,7 +121,7 @@ class EndingSearch {
   void Take(const EndingLine& line) {
     lines_ += line.text.empty() ? 0 : 1;
     if (line.rank && !in_traceback_) seen_.emplace(*line.rank, 0);
-    // Frames are indented.
+    // Frames of a traceback are indented.
     const bool frame =
         in_traceback_ && (stamp_ > 0 || line.text.starts_with(' ') || IsException(line.text));
     if (!frame && !ending_ && StopsForLoss(line.text)) {
@@ -153,7 +153,7 @@ class EndingSearch {
     }
   }
 
-  // Removes what was found, because training continued or ended well.
+  // Drops the ending that was found, because training continued or ended well.
   void Forget() {
     in_traceback_ = false;
     ending_.reset();
@@ -163,7 +163,8 @@ class EndingSearch {
     ignored_ = chained_ = false;
   }
 
-  // Returns true if the line is part of a traceback. A logger may stamp each of its lines.
+  // Returns true if the line is part of a traceback. A logger may print a time before each of its
+  // lines.
   bool TakeTraceback(const EndingLine& line) {
     constexpr std::string_view kBegin = "Traceback (most recent call last)";
     constexpr size_t kMostStamp = 120;
@@ -204,8 +205,9 @@ class EndingSearch {
     return EndingBy(kind, text.substr(0, text.find(':')), text, rank);
   }
 
-  // Keeps the first of the final exceptions, because other ranks follow it. An exception raised
-  // while another was handled replaces that one. A launcher's exception only reports another.
+  // Keeps the first of the final exceptions, because other ranks fail as a consequence of it. If an
+  // exception was raised while another was handled, it replaces the other. A launcher's exception
+  // only reports another one.
   void TakeException(std::string_view text, std::optional<uint32_t> rank) {
     LogEnding found = Exception(text, rank);
     found.by_launcher = found.type.ends_with("ChildFailedError");
@@ -283,8 +285,8 @@ class EndingSearch {
     return true;
   }
 
-  // Reports the collective that the first ranks waited in. A rank that never enqueued it is
-  // missing.
+  // Reports the collective in which the first ranks waited. A rank that never enqueued this
+  // collective is missing.
   void TakeTimeouts() {
     const Timeout& first = timeouts_.front();
     LogEnding ending = EndingBy(LogEnding::Kind::kTimeout, "NCCL time-out", first.text, first.rank);
@@ -296,7 +298,7 @@ class EndingSearch {
     for (const auto& [rank, last] : enqueued_) {
       if (last < first.sequence) ending.missing.push_back(rank);
     }
-    // A rank that printed lines but no time-out is also missing.
+    // If a rank printed lines but no time-out, it is also missing.
     for (const auto& [rank, nothing] : seen_) {
       if (enqueued_.contains(rank) || Waits(rank) || seen_.size() < 2) continue;
       ending.missing.push_back(rank);
@@ -315,24 +317,24 @@ class EndingSearch {
                        [rank](const Timeout& timeout) { return timeout.rank == rank; });
   }
 
-  struct Root {  // torchrun's report
+  struct Root {  // the root cause in torchrun's report
     std::optional<uint64_t> rank, signal;
     std::string status;
   };
 
   std::optional<LogEnding> ending_;
-  std::optional<LogEnding> bare_;  // an exception's line without a traceback
+  std::optional<LogEnding> bare_;  // a line of an exception without a traceback
   std::optional<Root> root_;
-  size_t lines_ = 0, bare_line_ = 0;  // non-blank lines
+  size_t lines_ = 0, bare_line_ = 0;  // number of non-blank lines
   bool in_traceback_ = false;
-  bool ignored_ = false;   // Python ignores the exception, but prints it
-  bool finished_ = false;  // the newest statement on it is of success
+  bool ignored_ = false;   // Python prints this exception but ignores it
+  bool finished_ = false;  // the newest line about the end states success
   bool chained_ = false;   // the next exception was raised while `ending_` was handled
   size_t stamp_ = 0;       // bytes before the traceback on its line
   size_t frames_ = 0;      // lines of the traceback
   std::optional<uint32_t> traceback_rank_;
   std::vector<Timeout> timeouts_;
-  std::map<uint32_t, uint64_t> enqueued_;  // by rank
+  std::map<uint32_t, uint64_t> enqueued_;  // rank -> last enqueued work
   std::map<uint32_t, int> seen_;           // ranks that printed anything
 };
 

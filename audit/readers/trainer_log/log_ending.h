@@ -1,5 +1,5 @@
 // Finds how a trainer's log ends, if it does not end well: an uncaught exception, exhausted memory,
-// a collective that timed out, a kill. Pure; thread-safe.
+// a collective that timed out, a kill. Pure function; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace plumbline::audit {
 
 struct LogEnding {
-  // kCrash: a signal that the process caused, an abort, a panic. kCancelled: stopped by a scheduler
-  // or a person. kNotFinite: the trainer stopped because its loss is NaN or infinite.
+  // kCrash: a signal that the process itself caused, an abort, a panic. kCancelled: a scheduler or
+  // a person stopped it. kNotFinite: the trainer stopped because its loss is NaN or infinite.
   enum class Kind : uint8_t {
     kException,
     kOutOfMemory,
@@ -25,7 +25,7 @@ struct LogEnding {
   Kind kind = Kind::kException;
   bool by_launcher = false;      // only a launcher's report states it
   std::string type;              // "RuntimeError", "SIGKILL"
-  std::string message;           // its line, at most 300 bytes
+  std::string message;           // its line, truncated to 300 bytes
   std::optional<uint32_t> rank;  // rank that printed it first
 
   // For a time-out: the collective that waited, and the ranks that did not join it.
@@ -35,8 +35,8 @@ struct LogEnding {
   std::vector<uint32_t> missing;  // ranks whose last enqueued work precedes it
 };
 
-// `tail` is the end of a log, in whole lines. Returns nullopt if it ends well, or training
-// continued.
+// Returns the ending of a log whose last lines are `tail`. Returns nullopt if it ends well, or if
+// training continued.
 std::optional<LogEnding> EndingOf(std::string_view tail);
 
 }  // namespace plumbline::audit

@@ -15,7 +15,8 @@ size_t LogHeading::EndIn(std::string_view line) const {
          (prefix[same] == line[same] || (IsPairDigit(prefix[same]) && IsPairDigit(line[same]))))
     ++same;
   if (same == prefix.size()) return same;
-  // The heading has its own signs ("**** Epoch 3"): keeps the text up to the end of the logger's.
+  // If the heading has its own signs ("**** Epoch 3"), keeps only the text of the logger before
+  // them.
   size_t end = 0;
   for (const std::string_view part : kParts) {
     const size_t at = line.substr(0, same).rfind(part);

@@ -1,5 +1,5 @@
-// Remembers what a logger prints before the heading of an epoch ("2024-05-14 03:22:10 - INFO - ")
-// and before the lines below it. Not thread-safe.
+// Keeps the text that a logger prints before the heading of an epoch ("2024-05-14 03:22:10 - INFO -
+// ") and before the lines below it. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@ namespace plumbline::audit {
 class LogHeading {
  public:
   void Keep(std::string_view prefix) { prefix_ = prefix; }
-  // Returns where the same words end in a line, with any digits; 0 if it begins differently.
+  // Returns the end of the same text in a line, in which digits may differ. Returns 0 if the line
+  // begins differently.
   size_t EndIn(std::string_view line) const;
 
  private:

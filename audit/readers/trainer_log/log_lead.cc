@@ -24,7 +24,7 @@ std::string_view NameAhead(std::string_view text) {
 
 bool TrainingAhead(std::string_view text) {
   if (HasTrainingWord(NameAhead(text))) return true;
-  // "[L1: 2.5]": the digit is part of the name.
+  // In "[L1: 2.5]", the digit is part of the name.
   static constexpr Bytes kFront(" \t[");
   Trim(&text, kFront, kSpaces);
   const std::string_view name = text.substr(0, text.find_first_of(":= "));
@@ -41,7 +41,7 @@ bool IsNumberAlone(std::string_view text) {
   return text.find('.') != std::string_view::npos || IsPairLetter(text[0]) || text[0] == '-';
 }
 
-// Returns the mark if the text after mark->end confirms that it is a count.
+// Returns the mark if the text after mark.end confirms that it is a count.
 std::optional<LogMark> Checked(std::string_view text, LogMark mark) {
   const std::string_view rest = text.substr(mark.end);
   if (IsNumberAlone(rest)) {
@@ -96,7 +96,8 @@ std::optional<LogMark> BracketOfCount(std::string_view text, LogMark mark, size_
   if (!ByteIs(text, at, ']') || !(ByteIs(text, at + 1, '\t') || ByteIs(text, at + 1, ' ')))
     return std::nullopt;
   mark.end = at + 1;
-  // A name and a colon, or a name of training, must follow. Otherwise it is a numbered message.
+  // A name and a colon, or a name of a training, must follow. Otherwise the line is a numbered
+  // message.
   const std::string_view rest = text.substr(PassBlanks(text, at + 1));
   const size_t colon = rest.find_first_of(":=");
   const bool named = colon != std::string_view::npos && colon > 0 && colon <= 64 &&
@@ -111,7 +112,7 @@ std::optional<LogMark> PlainLead(std::string_view text, size_t at) {
   const size_t ratio = ReadRatio(text, at, &mark);
   if (ratio != at) {
     mark.end = ratio;
-    // "1/21150 (epoch 0.002), train_loss = 4.2".
+    // Handles "1/21150 (epoch 0.002), train_loss = 4.2".
     const size_t share = text.substr(PassBlanks(text, ratio)).starts_with("(epoch ")
                              ? text.find(')', ratio)
                              : std::string_view::npos;
@@ -135,7 +136,7 @@ std::optional<LogMark> PlainLead(std::string_view text, size_t at) {
   if (ByteIs(text, plain, ')') || (ByteIs(text, plain, '.') && ByteIs(text, plain + 1, ' ')))
     return Checked(text, mark);
   if (!IsSpaceByte(text[plain])) return std::nullopt;
-  // An epoch and a batch.
+  // The counts are an epoch and a batch.
   int64_t second = 0;
   const size_t end = ReadLogCount(text, next, &second);
   if (end != next && ByteIs(text, end, ' ') && TrainingAhead(text.substr(end))) {
@@ -155,12 +156,12 @@ std::optional<LogMark> LeadingCount(std::string_view text) {
   if (at == text.size()) return std::nullopt;
   if (IsPairDigit(text[at])) return PlainLead(text, at);
   LogMark mark;
-  if (text[at] == 's' && ByteIs(text, at + 1, ':')) {  // "s:20 trl:2.5" of llm.c
+  if (text[at] == 's' && ByteIs(text, at + 1, ':')) {  // handles llm.c's "s:20 trl:2.5"
     mark.begin = at;
     mark.end = ReadLogCount(text, at + 2, &mark.step);
     return mark.end == at + 2 ? std::nullopt : Checked(text, mark);
   }
-  if (text[at] == 'S') {  // "S000405 loss:2.5"
+  if (text[at] == 'S') {  // handles "S000405 loss:2.5"
     constexpr size_t kFewestDigits = 3;
     mark.begin = at;
     mark.end = ReadLogCount(text, at + 1, &mark.step);
@@ -171,11 +172,12 @@ std::optional<LogMark> LeadingCount(std::string_view text) {
     mark.end = ReadLogCount(text, at + 1, &mark.step);
     return mark.end == at + 1 ? std::nullopt : Checked(text, mark);
   }
-  // "I0514 03:22:10.123456 139812345 logging_writer.py:48] [100] loss=2.3" of absl.
+  // Skips the prefix of absl: "I0514 03:22:10.123456 139812345 logging_writer.py:48] [100]
+  // loss=2.3".
   const bool google = text.size() > 8 && std::strchr("IWE", text[0]) != nullptr &&
                       IsPairDigit(text[1]) && IsPairDigit(text[4]) && text[5] == ' ';
   if (const size_t close = google ? text.find("] [") : text.npos; close < 96) at = close + 2;
-  // A time in separate brackets.
+  // Skips a time in separate brackets.
   if (ByteIs(text, at, '[') && at + 9 < text.size() && text[at + 3] == ':' && text[at + 9] == ']')
     at = PassBlanks(text, at + 10);
   if (!ByteIs(text, at, '[')) return std::nullopt;
@@ -213,7 +215,7 @@ std::optional<LogMark> RatioAnywhere(std::string_view text) {
     mark.begin = begin;
     mark.end = ReadRatio(text, begin, &mark);
     const std::string_view rest = text.substr(mark.end);
-    // Bars of Keras end in separate lines; "05/14 03:22" is a date.
+    // Excludes bars of Keras, which end in separate lines, and dates such as "05/14 03:22".
     const bool keras = text.substr(0, begin).find_first_not_of(" \b") == text.npos &&
                        (rest.starts_with(" [") || rest.starts_with(" \u2501"));
     const bool date = rest.size() > 3 && IsPairDigit(rest[1]) && rest[3] == ':';

@@ -1,5 +1,6 @@
-// Finds counts without a word: at the beginning of a line, at its end, or a ratio anywhere. Weak
-// ones (LogMark::weak) mark a line only if it has a series of training. Pure; thread-safe.
+// Finds counts without a word: at the beginning of a line, at its end, or a ratio anywhere. A weak
+// count (LogMark::weak) marks a line only if the line has a series of training. Pure functions;
+// thread-safe.
 #pragma once
 
 #include <optional>
@@ -20,9 +21,9 @@ std::optional<LogMark> TrailingCount(std::string_view text);
 std::optional<LogMark> RatioAnywhere(std::string_view text);
 // Finds "Loss after 100 steps: 2.5", "After 100 iterations, loss is 2.5".
 std::optional<LogMark> CountAfterWord(std::string_view text);
-// Finds "Train loss 10 2.5 Grad Norm 0.5" (Tacotron 2): the name, the step, the value.
+// Finds "Train loss 10 2.5 Grad Norm 0.5" (Tacotron 2), which is the name, the step, the value.
 std::optional<LogMark> CountAfterName(std::string_view text);
-// Finds "INFO:rvc:[200, 0.0001]" (VITS): the step and the rate of the line below, and nothing else.
+// Finds "INFO:rvc:[200, 0.0001]" (VITS), which has only the step and the rate of the line below.
 std::optional<LogMark> ListOfStep(std::string_view text);
 
 }  // namespace plumbline::audit

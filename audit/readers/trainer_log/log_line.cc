@@ -57,7 +57,7 @@ bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
     line = WithoutEscapes(inner, &colours);
     if (line.data() != inner.data()) line = inner_ = colours;
     if (ParseLabelled(line, ended, record)) return KeepAbove(*record);
-    // The object may itself be a record that also contains a text.
+    // The object may be a record itself, and also contain a text.
     record->Clear();
     record->mark = {};
     line = own;
@@ -178,7 +178,8 @@ bool LogParser::ParseStep(std::string_view line, bool ended, LogRecord* record) 
   return !record->values.empty() || !record->absent.empty();
 }
 
-// Names the minimised value: "At iterate    1    f=  0.69" of L-BFGS, "iter  10 value 231.1" of R.
+// Gives the minimised value a name: L-BFGS prints "At iterate    1    f=  0.69", R prints "iter  10
+// value 231.1".
 void LogParser::NameOptimum(std::string_view line, LogRecord* record) {
   const bool lbfgs = line.starts_with("At iterate ");
   if (record->values.empty() || !(lbfgs || line.starts_with("iter "))) return;
@@ -198,7 +199,7 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
     TakePairs(inside, ended || record->mark.end < line.size(), record);
     TakeGlobalStep(record);
     TakeEpochOfBar(record);
-    // Below "Epoch 3/10" the bar is one of several.
+    // Below "Epoch 3/10", the bar belongs to this epoch.
     if (headed_ && record->how == LogRecord::Step::kBar && record->mark.epoch < 0 &&
         EpochInPrefix(record->prefix) < 0)
       record->mark.epoch = epoch_;
@@ -210,7 +211,7 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
     }
     if (!record->values.empty()) return true;
   }
-  // Other output while a bar is shown follows it on the line.
+  // Other output that is printed while a bar is shown follows the bar on the same line.
   const std::string_view rest = line.substr(at + 2);
   const std::optional<LogMark> next = FindMark(rest);
   if (!next || next->kind == LogMark::Kind::kBar) return false;
@@ -250,7 +251,7 @@ void LogParser::TakeEpochOfBar(LogRecord* record) {
 }
 
 // Takes pairs before a mark: "loss=2.5 lr=1e-4 step=10", "| loss 9.2 | num_updates 100". Leaves out
-// what a logger prints there about the process, the time and the place.
+// the words of a logger about the process, the time and the place.
 void LogParser::TakeBefore(std::string_view text, LogRecord* record) {
   if (!HasLetter(text)) return;
   LogPairs pairs(text, &names_, decimals_);
@@ -273,14 +274,15 @@ void LogParser::TakeBefore(std::string_view text, LogRecord* record) {
 void LogParser::TakePairs(std::string_view text, bool ended, LogRecord* record) {
   LogPairs pairs(text, &names_, decimals_);
   for (LogPair pair; pairs.Next(&pair);) {
-    // A number may continue; "nan" may be the beginning of a name.
+    // At the end of an unfinished line, a number may continue, and "nan" may be the beginning of a
+    // name.
     if (pair.absent) {
       record->absent.push_back(pair.name);
     } else if (!ended && pair.at_end && (std::isfinite(pair.value) || !pair.after_sign)) {
       record->cut = true;
     } else if (record->how == LogRecord::Step::kBar && pair.named_after) {
-      continue;                       // the bar's own speed
-    } else if (pair.name != "eta") {  // "eta: 2 days, 3:00:00"
+      continue;                       // the value is the bar's own speed
+    } else if (pair.name != "eta") {  // skips "eta: 2 days, 3:00:00"
       record->values.push_back({pair.name, pair.value, pair.group, false, pair.limit});
     }
   }
@@ -289,8 +291,8 @@ void LogParser::TakePairs(std::string_view text, bool ended, LogRecord* record) 
   if (sourced_ || wrapped_) wrapped_tail_ = pairs.Tail();
 }
 
-// Takes parts with different data: "[train] loss=40.1, acc=0.5, [valid] loss=35.5". The first is
-// not the evaluation's.
+// Takes parts with different data: "[train] loss=40.1, acc=0.5, [valid] loss=35.5". The first part
+// is not of an evaluation.
 void LogParser::TakeParts(std::string_view text, bool ended, LogRecord* record) {
   const size_t valid = text.find("[valid] ");
   const size_t train = text.find("[train] ");

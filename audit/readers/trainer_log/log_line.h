@@ -30,25 +30,27 @@ struct LogRecord {
     std::string_view name;
     double value;
     std::string_view group = {};  // "tot_loss" of "tot_loss[loss=0.5]"
-    bool evaluation = false;      // in a part of the line: "[valid] loss=0.5"
-    double limit = 0;             // of memory, in bytes; of a count, its total; 0 if not stated
+    bool evaluation = false;      // the value is in a part of an evaluation: "[valid] loss=0.5"
+    // Limit of a memory in bytes, or total of a count; 0 if not stated.
+    double limit = 0;
   };
 
   Step how = Step::kStated;
   LogMark mark;
-  std::string_view line;    // without colours
-  std::string_view prefix;  // of the line, before the mark
+  std::string_view line;    // the line without colours
+  std::string_view prefix;  // text of the line before the mark
   bool evaluation = false;
   std::vector<Value> values;
-  bool cut = false;                      // the last value was left out
+  // The line may be truncated, so its last value was left out.
+  bool cut = false;
   std::vector<std::string_view> absent;  // names without a value: "loss: None"
-  size_t lists = 0;                      // of numbers, which are not values
+  size_t lists = 0;                      // lists of numbers, which are not values
   std::string_view first_list;
   // Number of numbers after a sign that had no valid name, and the text before the first of them.
   size_t refused = 0;
   std::string_view first_refused;
-  bool summary = false;           // of the whole run
-  bool evaluation_batch = false;  // a batch within an evaluation, which is ignored
+  bool summary = false;           // the record is a summary of the whole run
+  bool evaluation_batch = false;  // the record is of a batch within an evaluation, which is ignored
 
   void Clear() {
     values.clear();
@@ -62,26 +64,29 @@ struct LogRecord {
 };
 
 bool HasLetter(std::string_view text);
-// True if one of its series is of a training.
+// True if one of the record's series is of a training.
 bool HasTraining(const LogRecord& record);
 
 // Parses lines into records. Keeps a line that continues an earlier one. Not thread-safe.
 class LogParser {
  public:
-  // Looks at the beginning of the log: whether its lines were copied, and which words they use.
+  // Reads the beginning of the log. Detects whether its lines were copied, and the language of its
+  // words.
   void LookAt(std::string_view head) {
     copied_ = CopiedIn(head);
     foreign_ = HasForeignWords(head);
     alone_ = alone_ || RowsStandAlone(head);
   }
   bool foreign() const { return foreign_; }  // the lines have words that WithEnglishWords knows
-  // Sets how fractions are written in the whole log.
+  // Sets the decimal sign of the whole log.
   void SetDecimals(Decimals decimals) { decimals_ = decimals; }
   // Call if the lines begin with their epoch, not with a rank: "3: 5/200 loss 2.5".
   void SetLabelsAreEpochs(bool are) { epoch_labels_ = are; }
-  // `ended`: the line is complete. The record is valid until the next call, and while the line is.
+  // `ended`: the line is complete. The record is valid until the next call, and as long as the
+  // line.
   bool Parse(std::string_view line, bool ended, LogRecord* record);
-  // True if the record is of a block that ended above the line: then parse the line again.
+  // True if the record is of a block that ended above the line. The caller must then parse the line
+  // again.
   bool again() const { return again_; }
   // Call at the end of the log. Returns false if no block was open.
   bool Finish(LogRecord* record);
@@ -89,7 +94,7 @@ class LogParser {
   std::vector<std::string> TakeLiteral() { return std::exchange(literal_, {}); }
   // Returns the step of the newest bar of the training; -1 if there was none.
   int64_t shown() const { return shown_; }
-  // Returns which words the line that was parsed last has (log_signs.h).
+  // Returns the signs of the line that was parsed last (log_signs.h).
   uint32_t Signs(std::string_view line);
 
  private:
@@ -133,12 +138,12 @@ class LogParser {
   bool TakeAfter(std::string_view rest, bool ended, LogRecord* record);
   void TakePairs(std::string_view text, bool ended, LogRecord* record);
   void TakeParts(std::string_view text, bool ended, LogRecord* record);
-  // Returns where the dictionary ends in `text`.
+  // Returns the end of the dictionary in `text`.
   size_t TakeDictionary(std::string_view text, bool ended, LogRecord* record);
   static void GroupByName(std::string_view before, size_t first, LogRecord* record);
   void OpenBlock(const LogRecord& record);
 
-  static constexpr std::string_view kLossName = "loss";  // for a value without a name
+  static constexpr std::string_view kLossName = "loss";  // name of a value without a name
   static constexpr uint32_t kNoSigns = UINT32_MAX;
 
   std::string plain_, inner_, joined_, bars_, bullet_;
@@ -159,34 +164,36 @@ class LogParser {
   bool again_ = false;
   int64_t epoch_ = -1;          // the epoch that a line began last; -1 if there was none
   bool headed_ = false;         // a separate line states the epoch: "Epoch 3/10"
-  bool stamped_below_ = false;  // after "epoch: 3" alone: lines with a time belong to it
+  bool stamped_below_ = false;  // after a line with only "epoch: 3": lines with a time belong to it
   LogHeading heading_;
-  bool under_evaluation_ = false;  // below "Test Error:"
-  bool evaluating_ = false;        // below "> EVALUATION": steps are batches of the evaluation
-  std::string history_;            // "distributed" below "History (loss, distributed):"
-  int64_t newest_ = -1;            // the newest step of the training that a line states
-  LogMark mark_above_;             // of a line without values, for a box below it
+  bool under_evaluation_ = false;  // true below "Test Error:"
+  // True below "> EVALUATION", where steps are batches of the evaluation.
+  bool evaluating_ = false;
+  std::string history_;  // "distributed" below "History (loss, distributed):"
+  int64_t newest_ = -1;  // the newest step of the training that a line states
+  LogMark mark_above_;   // mark of a line without values, for a box below it
   std::string prefix_above_;
   bool sides_ = false;  // below "Training |  Validation"
   LogHeading sides_heading_;
-  static constexpr int kNearAbove = 2;    // lines
+  static constexpr int kNearAbove = 2;    // number of lines
   int64_t above_ = -1;                    // the step of a line above that has nothing else
   bool from_above_ = false;               // the record's step is above_
-  int above_lines_ = 0;                   // lines since then
-  int64_t shown_ = -1, shown_total_ = 0;  // of the bar of the training
-  // A line that has the step, and whose values continue below it.
+  int above_lines_ = 0;                   // number of lines since above_
+  int64_t shown_ = -1, shown_total_ = 0;  // step and total of the bar of the training
+  // A line above has the step, and its values continue below it.
   bool continued_ = false;
-  bool listed_ = false;  // the line is a list with the step: only the next line has values
-  bool bare_ = false;  // the line has only the step: "Step: 10", and "Loss: 2.5" or a box below it
+  bool listed_ = false;  // that line is a list with the step; only the next line has values
+  // That line has only the step: "Step: 10", with "Loss: 2.5" or a box below it.
+  bool bare_ = false;
   static constexpr int kMostWords = 8;
-  int words_ = 0;  // number of lines below it before one has a value
+  int words_ = 0;  // number of lines without a value below that line
   LogMark continued_mark_;
   LogRecord::Step continued_how_ = LogRecord::Step::kStated;
   bool continued_evaluation_ = false;
   std::string continued_prefix_;
   bool sourced_ = false;  // the line ends with its source: "train.py:52"
-  bool wrapped_ = false;  // the line above ended with its source: a line without one continues it
-  std::string wrapped_tail_;  // text after its last number
+  bool wrapped_ = false;  // the line above ended with its source; a line without one continues it
+  std::string wrapped_tail_;  // text after the last number of the line above
 };
 
 }  // namespace plumbline::audit

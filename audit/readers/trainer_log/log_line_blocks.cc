@@ -1,5 +1,5 @@
-// Parses lines of a block: those below a line that has the step, those of a history of rounds, and
-// those of an evaluation.
+// Parses lines of a block: lines below a line that has the step, lines of a history of rounds, and
+// lines of an evaluation.
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
@@ -36,8 +36,8 @@ std::string_view LastPhase(std::string_view text) {
 
 }  // namespace
 
-// "train: loss=2.5 acc=0.5, val: loss=2.6 acc=0.4": if the first name comes again, the words of
-// data sets between the values apply to the names after them.
+// Handles "train: loss=2.5 acc=0.5, val: loss=2.6 acc=0.4". If the first name occurs again, the
+// name of a data set applies to the values after it.
 void LogParser::MarkPhases(LogRecord* record) {
   std::vector<LogRecord::Value>& values = record->values;
   if (values.size() < 2 || record->mark.kind == LogMark::Kind::kDictionary) return;
@@ -88,11 +88,11 @@ bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
   if (listed_) return Listed(line, ended, record);
   if (wrapped_) return Wrapped(line, ended, record);
   if (bare_ && UnderStep(line, ended, record)) return !record->values.empty();
-  // Words between the heading and the values: "Preparing batch...".
+  // The line has only words between the heading and the values: "Preparing batch...".
   if (bare_ && line[0] != ' ' && ++words_ <= kMostWords) return false;
   const bool indented = line.starts_with(' ') || line.starts_with('\t');
   const char first = line[line.find_first_not_of(" \t")];
-  // A new epoch. "> EPOCH: 1/1000" of Coqui is always one.
+  // The line begins a new epoch. Coqui's "> EPOCH: 1/1000" always does.
   const size_t letter = std::min(line.find_first_not_of(" \t*->"), line.size());
   const bool epoch = letter < line.size() && HasWordAt(line, letter, "epoch") &&
                      (first == '>' || continued_mark_.kind == LogMark::Kind::kEpoch);
@@ -101,7 +101,7 @@ bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
     return false;
   }
   if (!TakeContinued(line, ended, record)) return false;
-  // "  valid: loss=2.5": the text before the values names their data set.
+  // In "  valid: loss=2.5", the text before the values is the name of their data set.
   const char* name = record->values[0].name.data();
   if (name > line.data() && name < line.data() + line.size())
     record->evaluation |= IsEvaluationHead(line.substr(0, static_cast<size_t>(name - line.data())));
@@ -109,7 +109,7 @@ bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
 }
 
 // Takes "Loss: 2.5" or "| loss | 2.5 |" below "Step: 10". Returns true if the line belongs to the
-// block; without a value it is a rule or a header of the box.
+// block. A line of the block without a value is a rule or a header of the box.
 bool LogParser::UnderStep(std::string_view line, bool ended, LogRecord* record) {
   constexpr size_t kLongest = 120;
   static constexpr Bytes kEdges(" \t|");
@@ -144,9 +144,9 @@ bool LogParser::Listed(std::string_view line, bool ended, LogRecord* record) {
   return true;
 }
 
-// Takes a line cut by a terminal's width: its name may be in the line above.
+// Takes a line that a terminal has wrapped. Its name may be in the line above.
 bool LogParser::Wrapped(std::string_view line, bool ended, LogRecord* record) {
-  constexpr size_t kLeast = 8;  // spaces below the columns of time and level
+  constexpr size_t kLeast = 8;  // number of spaces below the columns of time and level
   if (line.find_first_not_of(' ') < kLeast) {
     continued_ = wrapped_ = false;
     return false;

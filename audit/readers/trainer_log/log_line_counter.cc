@@ -14,7 +14,7 @@
 namespace plumbline::audit {
 namespace {
 
-// "train Loss: 0.6 Acc: 0.7": a split's name applies to the names after it.
+// Handles "train Loss: 0.6 Acc: 0.7": the name of a split applies to the names after it.
 void GroupBySplit(LogRecord* record) {
   static constexpr std::string_view kSplits[] = {"train", "val", "valid", "validation", "test"};
   std::string_view split;
@@ -39,9 +39,9 @@ bool AnnouncesEvaluation(std::string_view line) {
          line.starts_with("val") || line.starts_with("Eval") || line.starts_with("eval");
 }
 
-// Returns "Training average loss" for "INFO     Training average loss at": the text after the
-// logger's words, without "(for one batch)" and the last word. Sets *group to "output" of
-// "objective function for 'output' for".
+// Returns the text after the logger's words, without "(for one batch)" and the last word: "Training
+// average loss" for "INFO     Training average loss at". Sets *group to "output" of "objective
+// function for 'output' for".
 std::string_view NameBeforeStep(std::string_view prefix, std::string_view* group) {
   static constexpr std::string_view kWords[] = {" after", " at", " for", " in", " (for", " (at"};
   static constexpr std::string_view kParts[] = {"  ", ": ", "] ", "- ", "| ", "\t"};
@@ -81,7 +81,7 @@ size_t StampEnd(std::string_view line) {
 }  // namespace
 
 // Parses Keras's lines "100/100 [====] - 5s 50ms/step - loss: 0.5 - val_loss: nan" below "Epoch
-// 3/10". The epoch is the step. If the epoch has not ended, the bar has its batch.
+// 3/10". The epoch is the step. If the epoch has not ended, the bar has the batch.
 bool LogParser::ParseKeras(std::string_view line, bool ended, LogRecord* record) {
   size_t at = EpochDone(line);
   if (at == 0 || epoch_ < 0) {
@@ -116,7 +116,7 @@ bool LogParser::TakeAfter(std::string_view rest, bool ended, LogRecord* record) 
   return true;
 }
 
-// "100/ 2000: 2.5": takes a number without a name as the loss, if the log has no names.
+// Handles "100/ 2000: 2.5". If the log has no names, takes the number without a name as the loss.
 bool LogParser::TakeNameless(std::string_view rest, bool ended, LogRecord* record) {
   static constexpr Bytes kFront(" \t:");
   Trim(&rest, kFront, kSpaces);
@@ -191,7 +191,8 @@ bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool en
       record->evaluation =
           IsEvaluationPrefix(rest.substr(0, static_cast<size_t>(name - rest.data())));
   }
-  // "Test: [10/48]": only an evaluation's last batch counts. It belongs to the training's step.
+  // In "Test: [10/48]", only the last batch of an evaluation is used. It belongs to the step of the
+  // training.
   if (record->evaluation && mark.batches) {
     if (mark.total > 0 && mark.step + 1 < mark.total) {
       record->evaluation_batch = !record->values.empty();
@@ -217,7 +218,7 @@ bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record)
     return false;
   }
   std::string_view text = line;
-  // A logger's prefix of the heading also precedes the lines below it.
+  // The prefix that a logger prints before the heading also precedes the lines below it.
   const size_t stamp = stamped_below_ ? StampEnd(line) : headed_ ? heading_.EndIn(line) : 0;
   text.remove_prefix(stamp);
   static constexpr Bytes kBullets(" \t*>");
@@ -228,7 +229,8 @@ bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record)
   TakePairs(text, ended, record);
   const bool signs = text.find_first_of(":=|") != std::string_view::npos || bullet ||
                      (stamp > 0 && record->values.size() == 1);
-  // Its first name begins the line, or follows the name of a set: "Test set: Average loss: 0.05".
+  // The first name must begin the line, or follow the name of a data set: "Test set: Average loss:
+  // 0.05".
   const bool first = !record->values.empty() && record->values[0].name.data() >= text.data() &&
                      record->values[0].name.data() < text.data() + 24;
   const bool below = headed_ || bullet || test || under_evaluation_ || stamp > 0;
@@ -246,8 +248,8 @@ bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record)
   return true;
 }
 
-// Returns where a name of an evaluation begins a line, or follows a logger's words: "[12:00:22
-// INFO] - eval_loss: 2.5", "[12:00:22 INFO] Validation perplexity: 5.4".
+// Returns the place of a name of an evaluation that begins a line, or follows a logger's words:
+// "[12:00:22 INFO] - eval_loss: 2.5", "[12:00:22 INFO] Validation perplexity: 5.4".
 static size_t EvaluationAt(std::string_view line) {
   static constexpr std::string_view kNames[] = {"eval_loss", "Validation perplexity",
                                                 "Validation accuracy", "Validation loss"};

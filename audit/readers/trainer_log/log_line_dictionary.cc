@@ -1,4 +1,4 @@
-// Parses lines of a log that print a dictionary: its values and its step.
+// Parses log lines that contain a printed dictionary, with its values and its step.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -11,13 +11,13 @@
 
 namespace plumbline::audit {
 
-// Keeps the step of "Step 100 per-step time 0.6s", because a dictionary right below it has no
-// other. Always returns true.
+// Keeps the step of "Step 100 per-step time 0.6s", because a dictionary directly below it has no
+// step of its own. Always returns true.
 bool LogParser::KeepAbove(const LogRecord& record) {
   above_lines_ = 0;
   if (record.how == LogRecord::Step::kStated && !record.evaluation && HasTraining(record))
     newest_ = record.mark.step;
-  if (std::exchange(from_above_, false)) return true;  // it may be printed twice
+  if (std::exchange(from_above_, false)) return true;  // the same dictionary may be printed twice
   const bool above = record.how == LogRecord::Step::kStated && !HasTraining(record);
   above_ = above ? record.mark.step : -1;
   return true;
@@ -28,7 +28,7 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
   TakeDictionary(text, ended, record);
   if (TakeTuple(record)) return true;
   // The dictionary may contain its step.
-  constexpr int kNested = 1000;  // after all names of a step
+  constexpr int kNested = 1000;  // rank after all other names of a step
   int best = -1;
   for (const LogRecord::Value& v : record->values) {
     const int rank = IsEpochName(v.name)    ? -1
@@ -40,7 +40,7 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
     record->mark.step = static_cast<int64_t>(v.value);
     record->mark.total = static_cast<int64_t>(v.limit);
   }
-  // SlowFast: {"epoch": "5/100", "iter": "50/200"}.
+  // SlowFast prints {"epoch": "5/100", "iter": "50/200"}.
   for (const LogRecord::Value& v : record->values) {
     if (!IsEpochName(v.name) || !IsWhole(v.value) || v.value < 0) continue;
     record->mark.batches |= v.limit > 0 && record->mark.total > 0;
@@ -60,8 +60,8 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
     record->how = LogRecord::Step::kShown;
     record->mark.step = shown_;
   }
-  // Without a step, only names that certainly belong to a training count, because settings look
-  // alike.
+  // If there is no step, accepts only names that certainly belong to a training, because printed
+  // settings look the same.
   return std::any_of(record->values.begin(), record->values.end(), [](const LogRecord::Value& v) {
     return HasTrainingWord(v.name) && v.name.find("rate") == std::string_view::npos &&
            v.name != "lr";
@@ -104,8 +104,8 @@ bool LogParser::TakeTuple(LogRecord* record) {
   return true;
 }
 
-// True for one example of an evaluation (lm-eval's samples), which has a number of its own, or
-// mostly texts. It is not a step of a training.
+// True for one example of an evaluation (lm-eval's samples), which has its own number, or mostly
+// texts. It is not a step of a training.
 bool LogParser::IsSample() const {
   static constexpr std::string_view kNumbers[] = {
       "id",  "doc_id",    "sample_id",   "idx",    "index",  "example_id",
@@ -118,8 +118,8 @@ bool LogParser::IsSample() const {
                      });
 }
 
-// "losses: {'ce': 2.5, 'aux': 0.1}": groups the members from `first` on under the name before the
-// brace, if no name of theirs belongs to a training.
+// Handles "losses: {'ce': 2.5, 'aux': 0.1}". If no member from `first` on has a name of a training,
+// groups them under the name before the brace.
 void LogParser::GroupByName(std::string_view before, size_t first, LogRecord* record) {
   static constexpr Bytes kTail(" \t:=");
   const auto begin = record->values.begin() + static_cast<std::ptrdiff_t>(first);

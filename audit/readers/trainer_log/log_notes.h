@@ -1,5 +1,5 @@
-// Records how a log was read, for the notes of the report: what its lines contain and no series
-// holds, and how steps were found that no line states. Not thread-safe.
+// Records how a log was read, for the notes of the report: content of lines that is in no series,
+// and how missing steps were found. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace plumbline::audit {
 
 struct UnreadText {
   uint64_t count = 0;
-  std::string first;  // text before the first of them
+  std::string first;  // text before the first such number
 
   void Add(uint64_t more, std::string_view text);
 };
@@ -24,11 +24,11 @@ struct LogNotes {
   uint64_t summaries = 0;           // values of a summary, if the log has rows
   uint64_t literals = 0;            // rows of literals that were not read
   uint64_t counted = 0, shown = 0;  // dictionaries without a step
-  uint64_t of_epochs = 0;           // of those: dictionaries with an epoch
+  uint64_t of_epochs = 0;           // dictionaries without a step that have an epoch
   double steps_per_epoch = 0;
   int64_t stride = 0;  // steps between rows of epochs; 0 if unknown
   uint64_t shares = 0, of_bars = 0, epochs = 0, of_batches = 0;
-  uint64_t again = 0;  // how often steps restarted
+  uint64_t again = 0;  // number of restarts of the steps
   bool foreign = false;
 
   void Report(InputReport* report) const;

@@ -1,5 +1,5 @@
-// Classifies names and numbers before the mark of a line: series, or what a logger prints there
-// about the process, the place and the time. Pure; thread-safe.
+// Classifies names and numbers before the mark of a line. They are series, or words of a logger
+// about the process, the place and the time. Pure functions; thread-safe.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace plumbline::audit {
 
-// True if the pair of `text` describes the process, the place, the time or the counts themselves.
+// True if the pair in `text` describes the process, the place, the time or the counts.
 bool IsOfTheLine(std::string_view text, const LogPair& pair);
 // True if the name is in a logger's brackets: "[train:33, " before the value and "]" after it.
 bool IsInBrackets(std::string_view text, std::string_view name);

@@ -1,5 +1,5 @@
-// A log repeats itself: its lines have a step, names and numbers, and the same words around them. A
-// text about a run ("Tried step=3000 loss=nan again") uses other words each time.
+// Recognises logs by their repetition: lines have a step, names and numbers, and the same words
+// around them. A text about a run ("Tried step=3000 loss=nan again") uses other words each time.
 #include "audit/readers/trainer_log/log_recognition.h"
 
 #include <algorithm>
@@ -93,7 +93,7 @@ std::string ProseWords(std::string_view line, size_t* words, size_t* tokens) {
 std::string WithoutNames(const LogRecord& record) {
   std::string text(record.line);
   for (const LogRecord::Value& v : record.values) {
-    // Names of a dictionary are not in the line itself.
+    // Names of a dictionary may be in another buffer than the line.
     const size_t at = reinterpret_cast<uintptr_t>(v.name.data()) -
                       reinterpret_cast<uintptr_t>(record.line.data());
     if (at < text.size() && v.name.size() <= text.size() - at)
@@ -105,7 +105,7 @@ std::string WithoutNames(const LogRecord& record) {
   return text;
 }
 
-// What the lines of a text show about it.
+// Evidence in the lines of a text that it is a log.
 class LogEvidence {
  public:
   explicit LogEvidence(std::string_view path)
@@ -113,7 +113,7 @@ class LogEvidence {
         text_(path.ends_with(".txt")),
         notes_(IsNotes(path)) {}
 
-  // Reads lines until one decides.
+  // Reads lines until the result is certain.
   void Look(std::string_view text, bool all) {
     parser_.LookAt(text.substr(0, kLanguageSample));
     while (!text.empty() && !Enough()) {
@@ -134,9 +134,10 @@ class LogEvidence {
 
  private:
   static constexpr size_t kLanguageSample = 64 << 10;
-  static constexpr size_t kRepeats = 3;  // repetitions of one line with words around its numbers
+  // Required repetitions of a line with words around its numbers.
+  static constexpr size_t kRepeats = 3;
   static constexpr size_t kMostShapes = 64;  // limit of shapes
-  static constexpr size_t kNameless = 8;     // lines "100: 2.5" with rising steps
+  static constexpr size_t kNameless = 8;     // required lines "100: 2.5" with rising steps
 
   // True if later lines cannot change the answer.
   bool Enough() const { return repeated_ >= kRepeats || (named_ && !notes_ && clean_ > 0); }
@@ -172,17 +173,18 @@ class LogEvidence {
   const bool named_, text_, notes_;
   LogParser parser_;
   LogRecord record_;
-  std::map<std::string, size_t> shapes_;  // counts of lines about training
-  size_t repeated_ = 0;                   // count of the most frequent one
-  size_t clean_ = 0;                      // lines without other words
-  size_t nameless_ = 0;                   // numbers without a name
-  int64_t last_nameless_ = -1;            // step
-  size_t others_ = 0, sentences_ = 0;     // lines without training; prose among them
+  std::map<std::string, size_t> shapes_;  // shape -> number of lines about training
+  size_t repeated_ = 0;                   // number of lines of the most frequent shape
+  size_t clean_ = 0;                      // number of lines without other words
+  size_t nameless_ = 0;                   // number of lines with a number without a name
+  int64_t last_nameless_ = -1;            // step of the newest such line
+  // Number of lines without training; number of prose lines among them.
+  size_t others_ = 0, sentences_ = 0;
 };
 
-// Containers of other formats are full of zeros. A log has a few. A file named as a log may also
-// have a block of them where the host crashed, or at its beginning, if it was truncated while the
-// trainer had it open (copytruncate).
+// Returns true for containers of other formats, which have many zero bytes. A log has few. A file
+// with the name of a log may have a block of zeros where the host crashed, or at its beginning, if
+// it was truncated while the trainer had it open (copytruncate).
 bool IsBinary(std::string_view path, std::string_view head) {
   constexpr std::ptrdiff_t kMostZeros = 64;
   constexpr size_t kMostBlocks = 16, kFar = 1 << 20;
@@ -211,7 +213,7 @@ static bool IsCollected(std::string_view path, std::string_view head) {
 
 // True for a document whose texts are the log of a training.
 static bool IsTrainedDocument(LogDocument document, std::string_view path, std::string_view head) {
-  constexpr size_t kLookInto = 16 << 20;  // a notebook's pictures are large
+  constexpr size_t kLookInto = 16 << 20;  // bytes; a notebook has large pictures
   LogEvidence evidence(path);
   evidence.Look(LinesOf(document, FirstBytes(path, head, kLookInto)), true);
   return evidence.IsLog();
@@ -249,7 +251,7 @@ bool IsTrainerLog(std::string_view path, std::string_view head) {
   LogEvidence evidence(path);
   evidence.Look(more, more.size() < kLook);
   if (evidence.IsLog() || packed || more.size() < kLook) return evidence.IsLog();
-  // The banner before the first step may be longer.
+  // The text before the first step may be longer than the beginning, so reads the end, too.
   evidence.Look(LastBytes(path, kTail), true);
   return evidence.IsLog();
 }

@@ -12,7 +12,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostSentence = 1024;  // bytes
+constexpr size_t kMostSentence = 1024;  // limit of bytes of a sentence
 
 bool LineHas(std::string_view line, std::string_view word) {
   return memmem(line.data(), line.size(), word.data(), word.size()) != nullptr;

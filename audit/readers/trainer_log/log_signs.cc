@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kSignsFar = 1024;
 
 struct SignWord {
-  std::string_view begin;  // in lower case
+  std::string_view begin;  // beginning of the word, in lower case
   LineSign sign;
 };
 // Beginnings of the words, by their first letter.
@@ -36,7 +36,8 @@ constexpr SignWord kSignWords[] = {{"after", kSignAfter},
                                    {"te", kSignPhase},
                                    {"va", kSignPhase}};
 
-// By first letter: index of its first word in kSignWords. The last entry is one past the end.
+// Returns, for each first letter, the index of its first word in kSignWords. The last entry is one
+// past the end.
 constexpr std::array<uint8_t, 27> FirstWords() {
   std::array<uint8_t, 27> first{};
   size_t at = 0;
@@ -52,7 +53,7 @@ constexpr std::array<uint8_t, 27> FirstWords() {
 constexpr std::array<uint8_t, 27> kFirstWords = FirstWords();
 static_assert(kFirstWords[26] == std::size(kSignWords), "sorted by first letter");
 
-// 0: not a letter; kJoins: '_'; larger: the letter's position in the alphabet, from 1.
+// 0: not a letter; kJoins: '_'; else: the letter's position in the alphabet, from 1, plus kJoins.
 constexpr uint8_t kJoins = 1;
 constexpr std::array<uint8_t, 256> Letters() {
   std::array<uint8_t, 256> letters{};

@@ -1,5 +1,5 @@
-// Finds, in one pass, which words of a line may begin a count or a sentence. Most lines of a log
-// have none, and each avoided search saves time. Pure; thread-safe.
+// Finds, in one pass, the words of a line that may begin a count or a sentence. Most lines of a log
+// have none, so this saves the searches for them. Pure function; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ constexpr double kMostSteps = 1e12;
 
 struct Printed {
   double value = 0;
-  double grain = 0;  // of its last digit
+  double grain = 0;  // value of one unit of its last digit
 };
 
 // Returns the number after "'name': " in a printed dictionary. It may be in quotes.
@@ -41,7 +41,8 @@ std::optional<Printed> MemberOf(std::string_view line, std::string_view name) {
   return std::nullopt;
 }
 
-// Returns the whole number after "words ... = " in the line with the words; 0 if there is none.
+// Returns the whole number after "words ... = " in the line that has these words; 0 if there is
+// none.
 double CountAfter(std::string_view text, std::string_view words) {
   const size_t at = text.find(words);
   if (at == std::string_view::npos) return 0;
@@ -58,7 +59,7 @@ double CountAfter(std::string_view text, std::string_view words) {
 // Epochs of the rows that have a training loss, in order.
 struct Rows {
   std::vector<double> epochs;
-  double grain = 1;  // the finest one, because trailing zeros are not printed
+  double grain = 1;  // smallest unit of all rows, because trailing zeros are not printed
 };
 
 Rows RowsIn(std::string_view text) {
@@ -66,7 +67,7 @@ Rows RowsIn(std::string_view text) {
   Rows rows;
   while (!text.empty() && rows.epochs.size() < kMostRows) {
     const size_t end = text.find_first_of("\r\n");
-    if (end == std::string_view::npos) break;  // the line may be cut off
+    if (end == std::string_view::npos) break;  // the line may be truncated
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end + 1);
     if (line.find("loss'") == std::string_view::npos &&
@@ -76,7 +77,7 @@ Rows RowsIn(std::string_view text) {
     const bool training = line.find("'loss'") != std::string_view::npos ||
                           line.find("\"loss\"") != std::string_view::npos;
     if (!epoch || !training) continue;
-    if (!rows.epochs.empty() && epoch->value < rows.epochs.back()) break;  // a resume
+    if (!rows.epochs.empty() && epoch->value < rows.epochs.back()) break;  // the run was resumed
     rows.epochs.push_back(epoch->value);
     rows.grain = std::min(rows.grain, epoch->grain);
   }
@@ -85,7 +86,7 @@ Rows RowsIn(std::string_view text) {
 
 struct PerEpoch {
   double steps = 0;
-  double error = 0;  // relative
+  double error = 0;  // relative error
 };
 
 // Reads "***** Running training *****" and the totals below it.
@@ -97,10 +98,10 @@ std::optional<PerEpoch> PerEpochOfHead(std::string_view head) {
   const double accumulation = CountAfter(head, "Gradient Accumulation steps");
   if (!(total > 0) || !(epochs > 0)) return std::nullopt;
   PerEpoch per{total / epochs, 0};
-  // With max_steps the epochs are rounded up.
+  // If max_steps is set, the number of epochs is rounded up.
   if (examples > 0 && batch > 0 && std::fabs(per.steps - examples / batch) > 1.5)
     per = {std::ceil(examples / batch), 1.5 / std::max(1.0, examples / batch)};
-  // The last micro-batches of an epoch are a separate step, or are dropped.
+  // The last micro-batches of an epoch may be a separate step, or may be dropped.
   if (accumulation > 1) per.error = std::max(per.error, 1.5 / per.steps);
   return per;
 }
@@ -117,7 +118,7 @@ std::optional<PerEpoch> PerEpochOfTail(std::string_view tail) {
       !(epoch->value > 0))
     return std::nullopt;
   const auto relative = [](const Printed& p) { return p.grain / 2 / p.value; };
-  // Epochs are usually whole numbers: then 2.0 is exact.
+  // The number of epochs is usually whole. Then 2.0 is exact.
   const double of_epoch = epoch->value == std::round(epoch->value) ? 0 : relative(*epoch);
   return PerEpoch{seconds->value * rate->value / epoch->value,
                   relative(*seconds) + relative(*rate) + of_epoch};
@@ -180,7 +181,7 @@ std::optional<RowSteps> RowSteps::Of(std::string_view head, std::string_view tai
   if (unique) return steps;
   steps.stride_ = 0;
   steps.first_ = false;
-  // If the rows are not regular, the epochs alone must determine the step.
+  // If the rows are not regular, the epochs alone must be precise enough to determine the step.
   if (steps.Tolerance(rows.epochs.back()) < 0.5) return steps;
   return std::nullopt;
 }

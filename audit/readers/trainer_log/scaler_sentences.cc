@@ -33,7 +33,8 @@ void ScalerSentences::Take(std::string_view line, uint64_t at) {
   if (!scale) return;
   ++events_;
   last_at_ = at;
-  // At 1 the scale cannot fall further, so a step that is skipped there counts as well.
+  // If the scale is 1, it cannot fall further, so a step that is skipped then counts as a fall,
+  // too.
   const bool at_floor = *scale <= 1 && last_ <= 1;
   falls_ = *scale <= 0.75 * last_ || at_floor || std::isnan(last_) ? falls_ + 1 : 0;
   if (std::isnan(first_)) first_ = ScaleAfter(line, "Attempted loss scale").value_or(*scale);

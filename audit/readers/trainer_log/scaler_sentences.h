@@ -15,19 +15,22 @@ class ScalerSentences {
   void Take(std::string_view line, uint64_t at);
 
   uint64_t events() const { return events_; }
-  double first() const { return first_; }  // the scale of the first event, before or after it
-  double last() const { return last_; }    // of the newest event
+  double first() const { return first_; }  // scale at the first event, before or after it
+  double last() const { return last_; }    // scale of the newest event
   double lowest() const { return lowest_; }
-  uint64_t falls() const { return falls_; }      // consecutive ones, up to the newest event
+  // Number of consecutive falls, up to the newest event.
+  uint64_t falls() const { return falls_; }
   uint64_t last_at() const { return last_at_; }  // offset of the newest event
-  // True if the scale falls many times in a row, up to the end of a log of `bytes` bytes, or to 1.
+  // True if the scale falls many times in a row, until the end of a log of `bytes` bytes, or until
+  // it is 1.
   bool storm(uint64_t bytes) const {
     const bool to_the_end = static_cast<double>(last_at_) >= 0.9 * static_cast<double>(bytes);
     return falls_ >= kStorm && (to_the_end || lowest_ <= 1);
   }
 
  private:
-  static constexpr uint64_t kStorm = 10;  // halvings: a scaler's search for its scale has fewer
+  // Number of halvings; a scaler's search for its scale has fewer.
+  static constexpr uint64_t kStorm = 10;
 
   uint64_t events_ = 0, falls_ = 0, last_at_ = 0;
   double first_ = NAN, last_ = NAN, lowest_ = HUGE_VAL;

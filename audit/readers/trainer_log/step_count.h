@@ -42,7 +42,7 @@ class StepCount {
     return pass.before + mark.step;
   }
 
-  // Returns how often steps restarted without an epoch that states it.
+  // Returns the number of restarts of the steps that no change of the epoch explains.
   uint64_t again() const { return again_; }
 
  private:
@@ -50,7 +50,7 @@ class StepCount {
   struct Pass {
     bool any = false;
     int64_t before = 0, last = 0, total = 0, epoch = -1, stride = 0;
-    int64_t first = 0;                                           // step
+    int64_t first = 0;                                           // first step
     double first_loss = std::nan(""), last_loss = std::nan("");  // NaN if none was logged
     std::map<int64_t, int64_t> begins;                           // epoch -> steps before it
   };
@@ -63,14 +63,14 @@ class StepCount {
     return std::nan("");
   }
 
-  // Returns true if the step is the first one again, and the loss continues from the last one.
+  // Returns true if the step is again the first one, and the loss continues from its last value.
   static bool GoesOn(const Pass& pass, int64_t step, double loss) {
     const bool again = pass.any && step == pass.first && step <= 1 && pass.last > step + 1;
     return again && LossGoesOn(loss, pass.first_loss, pass.last_loss);
   }
 
-  // Returns true if previous steps must be added. An epoch that was seen before (a resume) has its
-  // own offset.
+  // Returns true if the number of previous steps must be added. An epoch that was seen before
+  // (after a resume) keeps its offset.
   static bool BeginsAnew(Pass& pass, const LogRecord& record, bool bar, int64_t epoch) {
     const int64_t step = record.mark.step;
     if (record.mark.batches && epoch >= 0 && epoch < pass.epoch) {
@@ -87,8 +87,8 @@ class StepCount {
     return later && pass.epoch >= 0;
   }
 
-  // Returns the length of a finished pass: its total, else its last step, plus one if steps begin
-  // at 0.
+  // Returns the number of steps of a finished pass: its total, or else its last step (plus one if
+  // steps begin at 0).
   static int64_t Length(const Pass& pass, const LogMark& mark) {
     if (mark.total > 0 && pass.total > 0) return std::max(pass.total, pass.last);
     return pass.last + (mark.step == 0 ? std::max<int64_t>(1, pass.stride) : 0);

@@ -38,7 +38,8 @@ LogDocument DocumentAt(const std::string& path) {
   return DocumentOf(path, FirstBytes(path, "", Reader::kHeadBytes));
 }
 constexpr std::string_view kEvaluation = "val/";
-constexpr uint64_t kFewestBeforeNone = 5;  // values of a name that is None later
+// Number of values that a name must have had before it is None.
+constexpr uint64_t kFewestBeforeNone = 5;
 constexpr std::string_view kMemoryLimit = "memory limit";
 
 class TrainerLogFile : public TextPointFile {
@@ -126,8 +127,8 @@ class TrainerLogFile : public TextPointFile {
     }
   }
 
-  // Releases bars of an epoch that did not end: the last bar has the epoch's values. If the log has
-  // nothing else, each bar has those of its batch.
+  // Releases bars of an epoch that did not end. The last bar has the values of the epoch. If the
+  // log has no other rows, each bar has the values of its batch.
   void ReleaseBars(PointSink* sink) {
     std::vector<HeldBars::Bar> bars = bars_.Release();
     if (bars.empty()) return;
@@ -182,7 +183,7 @@ class TrainerLogFile : public TextPointFile {
     }
   }
 
-  // Adds a memory's limit as a series when it is stated or changes.
+  // Adds the limit of a memory as a series when it is first stated, and when it changes.
   void TakeLimit(int64_t step, const LogRecord::Value& v, PointSink* sink) {
     if (RoleByName(v.name) != SeriesRole::kMemory) return;
     double& known = limits_[prefix_];
@@ -194,10 +195,11 @@ class TrainerLogFile : public TextPointFile {
   void Emit(PointSink* sink) {
     ++report().records;
     columns_.clear();
-    // If the epoch gave the first row its step, it gives all: bars may be above or below their row.
+    // If the epoch gave the first row its step, it gives all rows their step, because bars may be
+    // above or below their row.
     if (record_.how == LogRecord::Step::kShown && row_steps_ && EpochOf(record_))
       record_.how = LogRecord::Step::kCounted;
-    // A bar may begin below the first row.
+    // The first bar may be below the first row.
     first_held_ =
         record_.how == LogRecord::Step::kCounted && notes_.counted == 0 && notes_.shown == 0;
     names_.Begin();
@@ -234,7 +236,8 @@ class TrainerLogFile : public TextPointFile {
   void Release(int64_t below, PointSink* sink) {
     if (held_.empty()) return;
     if (std::exchange(first_held_, false)) {
-      // A bar below it has its step. Without a bar it is the first of the rows, which are counted.
+      // A bar below the row has its step. If there is no bar, rows are counted, and this is the
+      // first one.
       if (below < 0) {
         for (const auto& [column, value] : std::exchange(held_, {})) sink->Add(1, column, value);
         return;
@@ -248,7 +251,7 @@ class TrainerLogFile : public TextPointFile {
     last_step_ = step;
   }
 
-  // A rate keeps the sign of its zero (SignedZero).
+  // Returns the value. A learning rate keeps the sign of its zero (SignedZero).
   static double ValueOf(const LogRecord::Value& v) {
     return v.value == 0 && RoleByName(v.name) != SeriesRole::kRate ? 0.0 : v.value;
   }
@@ -261,7 +264,7 @@ class TrainerLogFile : public TextPointFile {
     return names_.Of(sink, prefix, v.name);
   }
 
-  // An epoch's mean is not the value of its last step, so it gets a column of its own.
+  // Returns the column of an epoch's mean, which is not the value of the epoch's last step.
   uint32_t MeanOf(PointSink* sink, const LogRecord::Value& v) {
     return names_.Of(sink, prefix_.substr(0, rank_bytes_) + "epoch/", v.name);
   }
@@ -300,7 +303,8 @@ class TrainerLogFile : public TextPointFile {
     return step;
   }
 
-  // A file has one rank: the first one named. Values of other ranks become separate series.
+  // Returns the prefix for the rank in `text`. The rank of the file is the first one that occurs.
+  // Values of other ranks become separate series.
   std::string RankPrefix(std::string_view text, PointSink* sink) {
     const int64_t rank = RankInPrefix(text);
     if (rank < 0) return "";
@@ -311,7 +315,8 @@ class TrainerLogFile : public TextPointFile {
     return rank == rank_ ? "" : "rank" + std::to_string(rank) + "/";
   }
 
-  // "task 1 step 60 loss 2.5": each task restarts. The first one has no prefix.
+  // Returns the prefix for a task: "task 1 step 60 loss 2.5". The steps restart with each task. The
+  // first task has no prefix.
   std::string TaskPrefix(std::string_view text) {
     const int64_t task = TaskInPrefix(text);
     if (task < 0) return "";
@@ -319,7 +324,7 @@ class TrainerLogFile : public TextPointFile {
     return task == task_ ? "" : "task" + std::to_string(task) + "/";
   }
 
-  // Returns the step of a row that states none.
+  // Returns the step of a row that does not state one.
   int64_t WithoutStep() {
     const std::optional<double> epoch = EpochOf(record_);
     if (epoch && !looked_for_totals_) {
@@ -360,23 +365,23 @@ class TrainerLogFile : public TextPointFile {
   LogRecord record_;
   StepCount steps_;
   ColumnNames names_;
-  std::vector<uint32_t> columns_;  // of the record's values
-  std::vector<uint32_t> seen_;     // in the step that is being counted
-  std::vector<bool> of_steps_;     // by column: has values of steps, not only of epochs
-  std::string prefix_;             // of the record's series
+  std::vector<uint32_t> columns_;  // columns of the record's values
+  std::vector<uint32_t> seen_;     // columns that the counted step already has
+  std::vector<bool> of_steps_;     // column -> true if it has values of steps, not only of epochs
+  std::string prefix_;             // prefix of the record's series
   size_t rank_bytes_ = 0;          // length of its part for the rank
   std::optional<RowSteps> row_steps_;
   CountedEpochs counted_epochs_;
   int64_t back_ = 0;  // rows by which the count has fallen back
   bool looked_for_totals_ = false;
-  bool stated_ = false;                            // some line has a step, or a known one
+  bool stated_ = false;                            // some line has a step, or a step was found
   std::vector<std::pair<uint32_t, double>> held_;  // a row between two bars
   bool first_held_ = false;                        // held_ is the first row, without a bar above it
   bool held_training_ = false;                     // held_ has the training loss
   int64_t shown_at_ = 0;                           // step of the bar above it
   BetweenBars between_bars_;
-  std::map<std::string, double> limits_;  // of memory, by the series' prefix
-  int64_t last_step_ = -1;                // of the training; -1 if there is none yet
+  std::map<std::string, double> limits_;  // prefix of the series -> limit of the memory
+  int64_t last_step_ = -1;                // last step of the training; -1 if there is none yet
   LogNotes notes_;
   EmptiedKeys emptied_;
   HeldLiteral literal_;

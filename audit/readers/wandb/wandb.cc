@@ -30,7 +30,8 @@ class WandbFile : public PointFile {
       : log_(std::move(in), report), report_(report) {}
 
   bool Read(PointSink* sink) override {
-    if (!named_) sink->Belongs(RunInName(report_->path), -1);  // until the run's record names it
+    // Used until the run's record gives its name.
+    if (!named_) sink->Belongs(RunInName(report_->path), -1);
     named_ = true;
     const uint64_t until = log_.offset() + kRecordsAtOnce;
     std::string_view record;
@@ -72,8 +73,8 @@ bool IsWandb(std::string_view path, std::string_view head) {
   return WandbLog::Recognise(FirstBytes(path, head, Reader::kHeadBytes));
 }
 
-// Returns a number for sorting from the folder's name, "run-20240131_235959-id". It is not in
-// seconds, but in the same order.
+// Returns a number from the folder's name, "run-20240131_235959-id". It is not in seconds, but has
+// the order of the times.
 double WandbBegun(std::string_view path, std::string_view /*head*/) {
   constexpr std::string_view kBefore = "run-";
   constexpr size_t kDate = 8, kTime = 6;

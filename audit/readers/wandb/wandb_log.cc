@@ -8,9 +8,9 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr std::string_view kHead("\x3aW&B\xe1\xbe\x00", 7);  // name, 0xBEE1, version 0
+constexpr std::string_view kHead("\x3aW&B\xe1\xbe\x00", 7);  // the name, 0xBEE1, version 0
 constexpr size_t kBlock = 32768;
-constexpr size_t kChunkHead = 7;            // checksum, length, type
+constexpr size_t kChunkHead = 7;            // bytes of checksum, length and type
 constexpr size_t kMostRecord = 256u << 20;  // larger records hold no history
 
 }  // namespace
@@ -39,7 +39,7 @@ bool WandbLog::ReadHead() {
 bool WandbLog::NextChunk(Chunk* chunk) {
   while (true) {
     const size_t left = kBlock - in_->offset() % kBlock;
-    // Less than a chunk's head is left: the block is padded with zeros.
+    // If the rest of the block is smaller than a chunk's head, it is padding.
     if (left < kChunkHead) {
       if (in_->Peek(left).size() < left) return false;
       in_->Skip(left);
@@ -52,7 +52,7 @@ bool WandbLog::NextChunk(Chunk* chunk) {
     std::memcpy(&crc, head.data(), sizeof crc);
     std::memcpy(&length, head.data() + 4, sizeof length);
     const auto type = static_cast<uint8_t>(head[6]);
-    // Preallocated space that was never written, as after a crash of the host.
+    // The zeros are preallocated space that was never written, as after a crash of the host.
     if (crc == 0 && length == 0 && type == 0) {
       const std::string_view rest = in_->Peek(left);
       if (rest.find_first_not_of('\0') != std::string_view::npos) {
@@ -71,7 +71,7 @@ bool WandbLog::NextChunk(Chunk* chunk) {
     }
     const std::string_view whole = in_->Peek(kChunkHead + length);
     if (whole.size() < kChunkHead + length) return false;
-    // libdeflate's CRC uses carry-less multiplication: zlib's took 7 % of an audit.
+    // Uses libdeflate's CRC, which uses carry-less multiplication. zlib's CRC took 7 % of an audit.
     if (libdeflate_crc32(0, whole.data() + 6, whole.size() - 6) != crc) {
       Damaged(in_->offset(), "expected a chunk that matches its checksum, found a mismatch");
       return false;

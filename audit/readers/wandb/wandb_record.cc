@@ -32,7 +32,8 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-// Returns the number of a value. Words for values that JSON cannot hold are numbers, quoted or not.
+// Returns the number in a value. Words for values that JSON cannot hold (NaN, Infinity) are
+// numbers, with or without quotes.
 std::optional<double> NumberOfField(std::string_view json) {
   if (json.empty()) return std::nullopt;
   if (static_cast<unsigned char>(json.front()) <= ' ' ||
@@ -45,7 +46,7 @@ std::optional<double> NumberOfField(std::string_view json) {
     const auto [end, error] = std::from_chars(json.data(), json.data() + json.size(), value);
     if (end == json.data() + json.size() && error == std::errc()) return value;
     if (end == json.data() + json.size() && error == std::errc::result_out_of_range) {
-      // Outside the range of double: return zero or infinity.
+      // The value is outside of double's range, so it becomes zero or infinity.
       const bool tiny = json.find("e-") != json.npos || json.find("E-") != json.npos;
       const double most = tiny ? 0.0 : std::numeric_limits<double>::infinity();
       return first == '-' ? -most : most;
@@ -67,8 +68,8 @@ bool IsOwn(std::string_view name) {
          (name == "_timestamp" || name == "_runtime" || name == "_wandb" || name == "_step");
 }
 
-// Fast path for most items: a name, which writers encode as nested even if it is one word, and a
-// value. `head`: the bytes up to the value's length.
+// Fast path for most items: a name and a value. Writers encode the name as nested, even if it is
+// one word. `head`: the bytes up to the value's length.
 bool ReadPlainItem(std::string_view bytes, std::string_view* head, std::string_view* name,
                    std::string_view* value) {
   constexpr unsigned char kKey = 0x0a, kNestedKey = 0x12;
@@ -130,7 +131,7 @@ void WandbRecords::ReadObject(std::string_view name, std::string_view json, Poin
       if (of.ends_with(kType)) media.emplace_back(of.substr(0, of.size() + 1 - kType.size()));
     }
     std::vector<std::pair<std::string, double>> numbers;
-    std::vector<std::string> media;  // with a trailing slash
+    std::vector<std::string> media;  // prefixes of media, with a trailing slash
   } members;
   JsonCursor cursor(json);
   JsonShape shape;
@@ -215,7 +216,7 @@ bool WandbRecords::ReadHistory(std::string_view bytes, PointSink* sink) {
       if (!ReadItem(part, sink)) return false;
       continue;
     }
-    uint64_t number = 0;  // omitted in the message if zero
+    uint64_t number = 0;  // a zero is omitted in the message
     WireReader step(part);
     while (step.Next(&field, &type)) {
       if (!(field == 1 && type == WireReader::kVarint ? step.Varint(&number) : step.Skip(type)))
@@ -246,8 +247,8 @@ int64_t WandbRecords::StepOfRow(int64_t step, PointSink* sink) {
   return on_axis_.value_or(step);
 }
 
-// Reads define_metric("*", step_metric="train/global_step"). An epoch is not accepted as an axis:
-// it has many rows.
+// Reads define_metric("*", step_metric="train/global_step"). Does not accept an epoch as an axis,
+// because an epoch has many rows.
 bool WandbRecords::ReadMetric(std::string_view bytes) {
   constexpr uint32_t kStepMetric = 4;
   WireReader metric(bytes);
@@ -285,7 +286,7 @@ bool WandbRecords::ReadConfig(std::string_view bytes) {
   return !config.failed();
 }
 
-// Machine statistics have only a time: they belong to the step of the preceding row.
+// Statistics of the machine have only a time, so they are added to the step of the preceding row.
 bool WandbRecords::ReadStats(std::string_view bytes, PointSink* sink) {
   WireReader stats(bytes);
   uint32_t field = 0, type = 0;
@@ -320,9 +321,9 @@ bool WandbRecords::ReadRun(std::string_view bytes, PointSink* sink) {
     if (!read) return false;
   }
   if (run.failed() || !ReadConfig(config)) return false;
-  if (ran_) return true;  // written again when the run's settings change
+  if (ran_) return true;  // the record is written again when the run's settings change
   ran_ = true;
-  // Several runs may have one display name: the id distinguishes them.
+  // Adds the id, because several runs may have the same display name.
   const bool named = !display.empty() && display != id;
   sink->Belongs(named ? std::string(display) + " (" + std::string(id) + ")" : std::string(id), -1);
   if (resumed != 0) sink->Resumed();

@@ -1,4 +1,5 @@
-// Reads one record of a .wandb file (wandb_internal.Record), as far as series need it.
+// Reads one record of a .wandb file (wandb_internal.Record). Reads only the fields that series
+// need.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ namespace plumbline::audit {
 // thread-safe.
 class WandbRecords {
  public:
-  // Returns false if the bytes are not a record; what was read before the error counts.
+  // Returns false if the bytes are not a record; the values before the error are still added.
   bool Read(std::string_view record, PointSink* sink);
   // Returns the number of rows whose `_step` is not a step.
   uint64_t odd_steps() const { return odd_steps_; }
@@ -30,13 +31,13 @@ class WandbRecords {
   const std::map<std::string, std::string>& config() const { return config_; }
 
  private:
-  // The bytes of a known item up to its value, and what to do with the value.
+  // The bytes of a known item before its value, and the use of the value.
   struct KnownItem {
     enum class What : uint8_t { kNumber, kStep, kNothing };
     std::string head;
     What what = What::kNothing;
     uint32_t column = 0;
-    uint32_t next = UINT32_MAX;  // the item that followed it last time
+    uint32_t next = UINT32_MAX;  // index of the item that followed last time
   };
   // Fast path for a known item. Returns false if the item is another one or its value is not a
   // number, and then does nothing.
@@ -50,7 +51,7 @@ class WandbRecords {
   bool ReadConfig(std::string_view bytes);
   int64_t StepOfRow(int64_t step, PointSink* sink);
   bool ReadExit(std::string_view bytes, PointSink* sink);
-  // Reads key and nested keys into name_, or returns the key itself.
+  // Joins the key and nested keys in name_, or returns the key itself.
   bool ReadKeyed(std::string_view bytes, std::string_view* name, std::string_view* value);
   void ReadObject(std::string_view name, std::string_view json, PointSink* sink);
   void TakeStep(std::string_view json);
@@ -69,7 +70,7 @@ class WandbRecords {
   std::vector<std::pair<uint32_t, double>> row_;
   int64_t item_step_ = -1;
   bool has_step_item_ = false;
-  // Items repeat in the same order in each row.
+  // Known items. They repeat in the same order in each row.
   std::vector<KnownItem> known_;
   absl::flat_hash_map<std::string, uint32_t> known_by_head_;
   uint32_t last_ = UINT32_MAX;  // index into known_ of the preceding item

@@ -8,7 +8,7 @@
 namespace plumbline::audit {
 namespace {
 
-// The position of the directory, absolute in the file.
+// The position of the directory, as an offset in the file.
 struct Directory {
   uint64_t at = 0, size = 0, members = 0;
 };
@@ -48,7 +48,7 @@ class ZipReader {
     return std::nullopt;
   }
 
-  // The end record is followed by a comment of at most 64 KiB.
+  // Finds the directory by the end record. A comment of at most 64 KiB may follow that record.
   std::optional<Problem> FindDirectory() {
     const uint64_t tail = std::min<uint64_t>(size_, kZipEndSize + 0xffff);
     const uint64_t tail_at = begin_ + size_ - tail;
@@ -69,8 +69,8 @@ class ZipReader {
       return Problem{at, "expected an archive of one file, found one of several disks"};
     directory_ = {begin_ + Zip32(end, 16), Zip32(end, 12), Zip16(end, 10)};
     uint64_t ends = at;
-    // There is something between the directory and this record: usually the 64-bit record, which
-    // torch writes for any size.
+    // If there are bytes between the directory and this record, they are usually the 64-bit record,
+    // which torch always writes.
     if (directory_.at > at || directory_.size != at - directory_.at) {
       if (auto problem = ReadEnd64(at, &ends)) return problem;
     }
@@ -88,7 +88,8 @@ class ZipReader {
     return std::nullopt;
   }
 
-  // Sizes beyond 32 bits: a locator before the end record gives the position of the 64-bit record.
+  // Reads the 64-bit record, for sizes beyond 32 bits. A locator before the end record has its
+  // position.
   std::optional<Problem> ReadEnd64(uint64_t at, uint64_t* ends) {
     std::string place, end;
     if (at - begin_ < kZipEnd64PlaceSize) return std::nullopt;
@@ -194,12 +195,12 @@ class ZipReader {
                    "expected the name of a member within the archive, found " + Quoted(name)};
   }
 
-  // The fields whose bits are all ones are in an extra field, in this order. Returns false if they
-  // are cut.
+  // Reads fields from the extra field, in this order. It has those whose 32 bits are all ones.
+  // Returns false if it is truncated.
   static bool ReadExtra64(std::string_view extra, std::initializer_list<uint64_t*> fields) {
     while (extra.size() >= 4) {
       const size_t size = Zip16(extra, 2);
-      if (size > extra.size() - 4) return true;  // padding of another kind
+      if (size > extra.size() - 4) return true;  // the rest is padding of another kind
       if (Zip16(extra, 0) == 1) {
         std::string_view rest = extra.substr(4, size);
         for (uint64_t* field : fields) {

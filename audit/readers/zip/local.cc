@@ -1,4 +1,4 @@
-// Checks each member's own header, and that members do not share bytes.
+// Checks each member's local header, and that members do not share bytes.
 #include <algorithm>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// The parts of zip records that are read (APPNOTE.TXT 6.3.10).
+// Reads parts of zip records (APPNOTE.TXT 6.3.10).
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ inline constexpr uint32_t kZipEnd64Place = 0x07064b50;
 inline constexpr size_t kZipLocalSize = 30, kZipEntrySize = 46, kZipEndSize = 22;
 inline constexpr size_t kZipEnd64Size = 56, kZipEnd64PlaceSize = 20;
 
-// Little-endian numbers at a position that the caller has checked.
+// Returns a little-endian number at a position that the caller has checked.
 inline uint64_t ZipNumber(std::string_view bytes, size_t at, size_t width) {
   uint64_t value = 0;
   for (size_t i = width; i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
@@ -34,8 +34,8 @@ inline uint32_t Zip32(std::string_view bytes, size_t at) {
 }
 inline uint64_t Zip64(std::string_view bytes, size_t at) { return ZipNumber(bytes, at, 8); }
 
-// Finds where the data of each member begin, from its local header, and checks that no two members
-// overlap. `end`: where the directory begins; every member must end before it.
+// Finds the position of each member's data, from its local header, and checks that no two members
+// overlap. `end`: the position of the directory; every member must end before it.
 std::optional<Problem> PlaceMembers(const InputFile& file, uint64_t end, ZipArchive* archive);
 
 }  // namespace plumbline::audit

@@ -1,7 +1,7 @@
-// Addresses of the server's resources.
+// Builds addresses of the server's resources.
 
-// A browser removes "." and ".." from any address, in any spelling: such a name is sent with a
-// leading "=", which the server removes.
+// A browser removes "." and ".." from any address, in any spelling. So such a name is sent with a leading "=", which
+// the server removes.
 const segment = (name: string): string => encodeURIComponent(name).replace(/^(=|%3D)*\.{1,2}$/, (text) => '%3D' + text);
 
 export const path = (...parts: string[]): string => parts.map(segment).join('/');

@@ -1,4 +1,4 @@
-// The server's API: JSON under /api/v1.
+// The client of the server's API: JSON under /api/v1.
 import { path } from './address';
 
 export interface IncidentRow {
@@ -13,7 +13,7 @@ export interface IncidentRow {
   title_short: string;
   act: string;
   command: string;
-  fill?: string;  // the parts of the command in capitals
+  fill?: string;  // the parts of the command that are in capitals
   where: string;
   step_first: number;
   step_last: number;
@@ -27,12 +27,12 @@ export interface IncidentRow {
   until_step?: number;
   until_time?: string;
   merged_into?: string;
-  symptoms?: IncidentRow[];  // incidents with the same cause, which have no row of their own
+  symptoms?: IncidentRow[];  // incidents with the same cause, which have no separate row
 }
 
 const announced = new Set<string>();
 
-/** Was it opened just now, and is this asked for the first time? Findings may have joined it before the first event of it. */
+/** Returns true once, if the incident was opened recently. Findings may have joined it before its first event. */
 export function isNew(row: IncidentRow): boolean {
   if (announced.has(row.fingerprint) || Date.parse(row.updated) - Date.parse(row.opened) > 10_000) return false;
   if (announced.size >= 10_000) announced.clear();
@@ -58,7 +58,7 @@ export interface RunRow {
   last_seen: string;
   open: { error: number; warning: number; note: number };
   put_aside: number;
-  judged: number;  // verdicts that passed or found something; the inconclusive ones are not among them
+  judged: number;  // number of verdicts that are a pass or a finding, without inconclusive ones
   inconclusive: number;
   evidence: number;
   samples: number;
@@ -106,7 +106,7 @@ export interface Finding {
   details: { [key: string]: Value };
   fix: string;
   act: string;
-  commands: { where: string; command: string; fill?: string }[];  // `fill`: the parts in capitals
+  commands: { where: string; command: string; fill?: string }[];  // `fill`: the parts that are in capitals
   fingerprint: string;
   suppressed: boolean;
 }
@@ -197,7 +197,7 @@ export interface RulePage {
   incidents: IncidentRow[];
 }
 
-// A refusal of the server, with its text.
+// The server refused the request, with this text.
 export class ApiError extends Error {
   constructor(readonly status: number, words: string) {
     super(words);
@@ -214,14 +214,14 @@ async function failed(answer: Response): Promise<ApiError> {
   try {
     words = ((await answer.json()) as { error: string }).error;
   } catch {
-    // No JSON: a proxy refused the request.
+    // The answer is not JSON, so a proxy refused the request.
   }
   return new ApiError(answer.status, words);
 }
 
-// No answer in time: the server is down, or the browser has no connection left for this tab.
+// There was no answer in time. The server is down, or the browser has no free connection for this tab.
 export class Unanswered extends Error {}
-export const PATIENCE = 15000;  // ms; a change may take the server ten seconds
+export const PATIENCE = 15000;  // ms; the server may need ten seconds for a change
 
 // Called after each request: true if it was answered, false if it was not answered in time.
 let onAnswered: (answered: boolean) => void = () => undefined;
@@ -255,7 +255,7 @@ async function ask<T>(fetched: (signal: AbortSignal) => Promise<Response>, read:
 
 type Params = Record<string, string | number | undefined>;
 
-// A report has no server: this function answers from the data in it.
+// A report has no server. This function then answers from the data in the report.
 let source: ((address: string, params: Params) => unknown) | null = null;
 export function setSource(answer: (address: string, params: Params) => unknown): void {
   source = answer;
@@ -292,7 +292,7 @@ function query(params: Params): string {
   return text ? '?' + text : '';
 }
 
-// A reason in any script fits into a header in this encoding; in percent encoding it would not.
+// In this encoding, a reason in any script fits in a header. In percent encoding it would not.
 function base64(text: string): string {
   let bytes = '';
   for (const byte of new TextEncoder().encode(text)) bytes += String.fromCharCode(byte);
@@ -307,7 +307,7 @@ function change<T>(address: string, update: object): Promise<T> {
 export const setState = (fingerprint: string, update: Record<string, unknown>): Promise<IncidentPage> => change(path('incidents', fingerprint, 'state'), update);
 export const editRun = (run: string, edit: RunEdit): Promise<Labels> => change(path('runs', run, 'labels'), edit);
 
-// The token is sent in a header once; the result is a cookie that no script can read.
+// Sends the token once, in a header. The result is a cookie that no script can read.
 export async function signIn(token: string): Promise<void> {
   const answer = await fetch(BASE + 'session', { method: 'POST', headers: { Authorization: 'Bearer ' + token } });
   if (!answer.ok) throw new ApiError(answer.status, (await answer.text()).trim());

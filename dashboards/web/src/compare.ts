@@ -1,6 +1,5 @@
-// Compares 2 to 8 runs: one series of all of them on one axis, the first step in which two differ,
-// and the findings that only one has. `plumb diff` separates chance from effect; this view claims
-// nothing that a screen cannot show.
+// Compares 2 to 8 runs: one series of all runs on one axis, the first step in which two differ, and the findings that
+// only one has. `plumb diff` separates chance from effect; this view makes no such claim.
 import type { IncidentRow, Points, RunPage, RunRow, SeriesList } from './api';
 import { get, path } from './api';
 import { choicesOf, curveBar, lookOf, putChoices } from './curve_bar';
@@ -16,7 +15,7 @@ export const MOST_RUNS = 8;
 export const compareAddress = (...runs: string[]): string => ['#/compare', ...runs.filter(Boolean).map(encodeURIComponent)].join('/');
 
 const LETTERS = 'ABCDEFGH';
-// The same rule at the same place is the same finding, whatever the run.
+// In any two runs, the same rule at the same place is the same finding.
 const placeOf = (row: IncidentRow): string => row.rule + '\n' + row.where.replace(/, ranks? .*$/, '');
 const isNumber = (v: number | null | undefined): v is number => typeof v === 'number';
 
@@ -42,8 +41,8 @@ function endWords(less: Points): string {
   return mean === 0 ? over + ' A and B are equal.' : `${over} B is ${num(Number(Math.abs(mean).toPrecision(3)))} ${mean > 0 ? 'above' : 'below'} A on average.`;
 }
 
-// Returns the first step whose values differ; null if all are equal. Asks again for the steps of
-// the first column that differs until it has one step.
+// Returns the first step whose values differ; null if all are equal. Requests the steps of the first column that
+// differs, until that column has only one step.
 async function firstDifference(series: string, a: string, b: string, to: number): Promise<{ step: number; a: number; b: number } | null> {
   let range: Range = { from: 0, to };
   for (let turn = 0; turn < 6; turn++) {

@@ -1,4 +1,4 @@
-// The controls of a plot of curves: axis, smoothing, outliers, zoom, and files of what is drawn.
+// The controls of a plot of curves: axis, smoothing, outliers, zoom, and downloads of the curves.
 import { csvOf, type Curve } from './curve_math';
 import type { Look, Plot } from './curves';
 import { h, toast } from './dom';
@@ -7,12 +7,12 @@ export interface BarOf {
   plot: Plot;
   curves(): Curve[];
   file(): string;  // the name of a downloaded file, without its ending
-  axes(): [string, string][];  // value and words, after "step"
-  changed(): void;  // the choices changed: the address, and the axis's data
-  zoomed?(): void;  // other values are outside the axis
+  axes(): [string, string][];  // value and text of the axes in addition to "step"
+  changed(): void;  // called if choices have changed; updates the address and the data of the axis
+  zoomed?(): void;  // called if the zoom has changed, so that other values are outside of the axis
 }
 
-// The choices, as the address holds them.
+// The choices, in the form in which the address has them.
 export interface Choices { log: boolean; smooth: number; clip: boolean; x: string }
 export const choicesOf = (params: URLSearchParams): Choices => ({
   log: params.get('log') === '1', clip: params.get('clip') !== '0', x: params.get('x') ?? 'step',

@@ -1,5 +1,5 @@
-// The numbers of a curve before it is drawn: smoothing, the range of the axis, an axis other than
-// steps, and a file of the values.
+// Computes the numbers of a curve before it is drawn: smoothing, the range of the axis, an axis other than steps, and a
+// file of the values.
 import type { Points } from './api';
 
 export interface Curve { label: string; points: Points }
@@ -7,8 +7,8 @@ export interface Extent { low: number; high: number }
 
 type Values = (number | null)[];
 
-// Returns the exponential moving average that the field uses, without the bias of its beginning. A
-// step without a value stays without one.
+// Returns the usual exponential moving average, without the bias at its beginning. A step without a value has no
+// average.
 export function smoothed(values: Values, weight: number): Values {
   let sum = 0;
   let share = 0;
@@ -20,7 +20,7 @@ export function smoothed(values: Values, weight: number): Values {
   });
 }
 
-// Returns the steps of all curves, and for each curve its value there or null.
+// Returns the steps of all curves, and for each curve its value at these steps, or null.
 export function aligned(curves: Curve[]): { steps: number[]; values: Values[] } {
   const steps = [...new Set(curves.flatMap((one) => one.points.step))].sort((a, b) => a - b);
   const place = new Map(steps.map((step, i) => [step, i]));
@@ -31,8 +31,8 @@ export function aligned(curves: Curve[]): { steps: number[]; values: Values[] } 
   }) };
 }
 
-// Returns the 1 to 99 % range of the means after the first tenth of the steps, and how many values
-// are outside. Null if that would hide nothing, or if there are too few values.
+// Returns the 1 to 99 % range of the means after the first tenth of the steps, and the number of values outside.
+// Returns null if no value is outside, or if there are too few values.
 export function calmExtent(curves: Curve[]): (Extent & { outside: number }) | null {
   const all = curves.flatMap(({ points }) => (points.mean ?? []).filter((v) => typeof v === 'number')) as number[];
   const late = curves.flatMap(({ points }) => (points.mean ?? []).slice(Math.floor(points.step.length / 10)).filter((v) => typeof v === 'number')) as number[];
@@ -45,8 +45,8 @@ export function calmExtent(curves: Curve[]): (Extent & { outside: number }) | nu
   return outside && high > low ? { low, high, outside } : null;
 }
 
-// Returns a function from steps to the values of another series, such as tokens. Between two
-// steps it interpolates. Null if the values do not increase.
+// Returns a function from steps to the values of another series, such as tokens. Interpolates between two steps.
+// Returns null if the values do not increase.
 export function axisOf(points: Points, per: 'total' | 'step'): ((step: number) => number) | null {
   const wide = points.bucket_steps ?? 1;
   const xs: number[] = [];
@@ -67,7 +67,7 @@ export function axisOf(points: Points, per: 'total' | 'step'): ((step: number) =
   };
 }
 
-// A cell of a file that a spreadsheet must not take for a formula.
+// Returns a cell of a file in a form that a spreadsheet does not interpret as a formula.
 const cell = (text: string): string => '"' + (/^[=+\-@\t\r]/.test(text) ? "'" : '') + text.replaceAll('"', '""') + '"';
 
 // Returns the values of the curves as CSV: a row per step and curve.

@@ -1,4 +1,4 @@
-// Draws curves over steps with uPlot: of one run or of several, with the findings of the run.
+// Draws curves of one or several runs over steps with uPlot, with the findings of the run.
 import type uPlot from 'uplot';
 import type { IncidentRow, Points } from './api';
 import { aligned, calmExtent, smoothed, type Curve, type Extent } from './curve_math';
@@ -7,14 +7,14 @@ import { num, whole } from './format';
 import { GUTTER, RIGHT, badStretches, css } from './plots';
 import type { Range } from './run_axis';
 
-// Curves come after the first facts, and so does their library.
+// The library of curves is loaded after the first facts, like the curves.
 let Library: typeof uPlot | null = null;
 const library = async (): Promise<void> => { Library ??= (await import('uplot')).default; };
 
-// How the curves are drawn.
+// The choices for the drawing of curves.
 export interface Look {
   log: boolean;
-  smooth: number;  // weight of the moving average; 0: none
+  smooth: number;  // weight of the moving average; 0 for none
   clip: boolean;   // the axis leaves out the most extreme values
   x: ((step: number) => number) | null;  // the axis, if it is not steps
 }
@@ -22,18 +22,18 @@ export const PLAIN: Look = { log: false, smooth: 0, clip: false, x: null };
 
 export interface Plot {
   element: HTMLElement;
-  ready(): Promise<void>;  // it can draw; loads the library of curves once
-  // `shown`: the steps of the axis; otherwise those of the curves.
+  ready(): Promise<void>;  // resolves when it can draw; loads the library of curves once
+  // `shown`: the steps of the axis. If absent, uses the steps of the curves.
   update(curves: Curve[], marks: IncidentRow[], shown?: Range): void;
   look(look: Look): void;
-  zoomY(by: number): void;  // 0: back to the whole range
-  notes(): string[];  // what is not drawn
+  zoomY(by: number): void;  // 0 returns to the whole range
+  notes(): string[];  // returns notes on values that are not drawn
   png(): Promise<Blob | null>;
   resize(): void;
   destroy(): void;
 }
 
-// Colours repeat after four; then the line is dashed.
+// Colours repeat after four curves; further lines are dashed.
 export const colourOf = (i: number): string => `var(--s${(i % 4) + 1})`;
 export const dashOf = (i: number): number[] => (i < 4 ? [] : [6, 3]);
 
@@ -66,7 +66,7 @@ export function curvePlot(name: string, height: number, onZoom: (from: number, t
   let look = PLAIN;
   let steps: number[] = [];
   let clipped: (Extent & { outside: number }) | null = null;
-  let chosenY: Extent | null = null;  // of a zoom
+  let chosenY: Extent | null = null;  // range of the axis chosen by a zoom
   let notDrawn = 0;
   let gone = false;
 
@@ -77,7 +77,7 @@ export function curvePlot(name: string, height: number, onZoom: (from: number, t
 
   const drawBad = (u: uPlot): void => {
     const { ctx, bbox } = u;
-    // If each were hatched alone, their lines would not meet.
+    // Hatches all curves together, so that the lines of their hatches are aligned.
     for (const { points } of curves) {
       for (const stretch of badStretches(points)) {
         const left = Math.max(bbox.left, u.valToPos(X(stretch.from), 'x', true) - 0.5);
@@ -162,7 +162,7 @@ export function curvePlot(name: string, height: number, onZoom: (from: number, t
 
   // ---- the library ----
 
-  // Returns one line per curve, or two with smoothing: the values pale, and their average.
+  // Returns one line per curve. With smoothing, returns two: the values in a pale colour, and their average.
   function dataOf(): uPlot.AlignedData {
     const all = aligned(curves);
     steps = all.steps;
@@ -227,7 +227,7 @@ export function curvePlot(name: string, height: number, onZoom: (from: number, t
       series: [{}, ...lines()],
       hooks: {
         drawClear: [drawBad],
-        // A plot that was replaced may draw once more.
+        // A plot that was replaced may draw once more, so ignores it.
         drawSeries: [(u, i) => {
           const one = (i - 1) % each === 0 && u === plot ? curves[(i - 1) / each] : undefined;
           if (one) drawRange(u, one.points, css(`--s${(((i - 1) / each) % 4) + 1}`));

@@ -1,5 +1,4 @@
-// Creates elements without a framework. Text is inserted only as text, so nothing that a trainer
-// sent becomes markup.
+// Creates elements without a framework. Inserts text only as text, so that no data of a trainer becomes markup.
 import { ago, at, clean, ms } from './format';
 
 export type Child = Node | string | number | null | undefined | false | Child[];
@@ -13,8 +12,8 @@ function append(to: Element, children: Child[]): void {
   }
 }
 
-// `on…`: listeners; `value`, `checked`, `open`: properties; all others: attributes, left out if
-// false.
+// Props: `on…` are listeners; `value`, `checked`, `open` are properties; all others are attributes, which are left out
+// if false.
 export function h<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
@@ -82,7 +81,7 @@ export function card(title: string, sub: Child, ...body: Child[]): HTMLElement {
   return h('section', { class: 'card' }, h('div', { class: 'hd' }, h('h2', {}, title), sub && h('span', { class: 'muted small' }, sub)), ...body);
 }
 
-// Makes an element that is wider than its place focusable, so that it can be scrolled by keyboard.
+// Makes an element focusable if it is wider than its container, so that it can be scrolled by keyboard.
 export function scrolls<E extends HTMLElement>(element: E, label: string): E {
   requestAnimationFrame(() => {
     if (element.scrollWidth <= element.clientWidth + 1) return;
@@ -98,7 +97,7 @@ export function command(text: string, flat = false): HTMLElement {
     h('button', { onclick: () => copy(text), 'aria-label': 'Copy ' + clean(text, 80) }, 'Copy'));
 }
 
-// Shows "14 min ago", kept up to date, with the time in a tooltip.
+// Returns an element with a text such as "14 min ago", which is updated, and the time in a tooltip.
 export function time(ns: string, what: 'ago' | 'span' = 'ago'): HTMLElement {
   const t = ms(ns);
   const element = h('time', { datetime: new Date(t).toISOString(), title: at(t) }, '');
@@ -136,7 +135,7 @@ export async function copy(text: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // Over plain HTTP from another host the clipboard is not available: use the old way.
+    // Over plain HTTP from another host the clipboard is not available, so uses the old method.
     const area = h('textarea', { class: 'sr' });
     area.value = text;
     document.body.append(area);

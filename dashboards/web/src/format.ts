@@ -4,7 +4,7 @@
 const NB = '\u00a0';
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 
-// The server's clock minus ours, in ms: a laptop's clock may be wrong.
+// The server's clock minus the browser's clock, in ms, because a laptop's clock may be wrong.
 let skew = 0;
 export function setServerTime(ns: string): void {
   skew = ms(ns) - Date.now();
@@ -20,8 +20,8 @@ export function whole(n: number): string {
   return Number.isFinite(n) && Math.abs(n) < 1e15 ? text.replace(/\B(?=(\d{3})+$)/g, ',') : text;
 }
 
-// Returns six significant digits, and from 1e9 on three with a unit: 417847000000 as "418 G".
-// Non-finite values are text.
+// Returns a number with six significant digits. From 1e9 on, returns three digits with a unit: "418 G" for
+// 417847000000. Non-finite values are given as text.
 export function num(value: number | string | null | undefined): string {
   if (value === null || value === undefined) return '–';
   if (typeof value === 'string') return value === 'nan' ? 'NaN' : value;
@@ -91,7 +91,7 @@ export function at(t: number): string {
   return day + clock(t) + NB + 'UTC';
 }
 
-// Returns "14:02:11 here" for a reader whose clock is not UTC; otherwise "".
+// Returns "14:02:11 here" if the reader's clock is not UTC, otherwise "".
 export function localTime(t: number): string {
   const d = new Date(t);
   return d.getTimezoneOffset() === 0 ? '' : `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}${NB}here`;
@@ -101,18 +101,18 @@ export function steps(first: number, last: number): string {
   return last > first ? 'steps' + NB + whole(first) + '–' + whole(last) : 'step' + NB + whole(first);
 }
 
-// Rules' titles begin with a lower-case letter.
+// Returns a text with a capital first letter, because the titles of rules begin with a lower-case letter.
 export const sentence = (text: string): string => (/^[a-z]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
 
-// Returns the code of a verdict's reason as words: 'few-steps: 3 steps' as 'few steps'.
+// Returns the code of a verdict's reason as words: 'few steps' for 'few-steps: 3 steps'.
 export function reasonName(reason: string): string {
   const code = reason.split(':')[0];
   if (!/^[a-z0-9-]+$/.test(code) || code === reason) return reason;
   return code === 'poisoned' || code === 'no-number' ? 'NaN or infinite values' : code.replaceAll('-', ' ');
 }
 
-// Cleans a title for a line of its own: removes control characters and those that change the
-// direction of the text. Long titles are cut, with the rest in a tooltip.
+// Cleans a title: removes control characters and characters that change the direction of the text. Truncates long
+// titles; a tooltip has the whole text.
 export function clean(text: string, most = 400): string {
   const plain = text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\ufffd');
   return plain.length > most ? plain.slice(0, most) + '…' : plain;

@@ -1,5 +1,4 @@
-// Shows one incident: what is wrong, the witness, how sure, what to do; acknowledges and silences
-// it.
+// Shows one incident: the fault, the witness, the confidence, the fix. Acknowledges and silences it.
 import type { IncidentPage, ServerInfo } from './api';
 import { ApiError, capsuleAddress, get, path, setState, Unanswered } from './api';
 import { card, command, copy, h, mark, time, toast } from './dom';
@@ -26,14 +25,14 @@ function history(page: IncidentPage): HTMLElement {
         h('div', { class: 'muted small' }, time(one.time), one.step !== null ? `, step\u00a0${whole(one.step)}` : ''))))) : h('p', { class: 'small muted' }, 'Opened; no change since.')));
 }
 
-// Returns where the command line reaches this server, as far as a browser knows. A server that
-// listens on all addresses is on this page's host.
+// Returns the options with which the command line reaches this server, as far as a browser knows them. If the server
+// listens on all addresses, uses the host of this page.
 function reach(server: ServerInfo | null): string[] {
   const grpc = (server?.grpc ?? '').replace(/^(0\.0\.0\.0|\[::\]|\*)(?=:)/, location.hostname);
   return [grpc ? `--server ${grpc}` : '', location.protocol === 'https:' ? '--tls-ca CA_FILE' : '', server?.guarded ? '--token-file TOKEN_FILE' : ''].filter(Boolean);
 }
 
-// Quotes a word for a shell; hidden characters are written as their bytes.
+// Quotes a word for a shell. Writes hidden characters as their bytes.
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const byteText = (c: string): string => [...new TextEncoder().encode(c)].map((one) => '\\x' + one.toString(16).padStart(2, '0')).join('');
 function shellWord(word: string): string {
@@ -183,7 +182,7 @@ export function incidentView(fingerprint: string, shell: Shell): View {
   }
 
   async function load(): Promise<void> {
-    // The commands name this server.
+    // Loads the server's data, too, because the commands name this server.
     [page] = await Promise.all([get<IncidentPage>(path('incidents', fingerprint)), shell.loaded]);
     draw();
   }
@@ -196,7 +195,7 @@ export function incidentView(fingerprint: string, shell: Shell): View {
     async show(to) {
       main = to;
       await load();
-      // Its position among the others is shown when it is known.
+      // Its position among other incidents is shown later, when it is known.
       this.whole = get<{ incidents: { fingerprint: string }[] }>('incidents', { state: 'open' }).then((list) => {
         order = list.incidents.map((one) => one.fingerprint);
         draw();
@@ -205,8 +204,8 @@ export function incidentView(fingerprint: string, shell: Shell): View {
     onEvent(event) {
       const mine = event.kind === 'again' || (event.kind === 'incident' && event.row.fingerprint === page?.fingerprint);
       if (!mine || timer) return;
-      // An incident that is found a hundred times per second is drawn every two seconds; a change
-      // of state at once.
+      // If an incident is found a hundred times per second, draws it only every two seconds. Draws a change of state at
+      // once.
       const moved = event.kind === 'incident' && event.row.state !== page?.state;
       timer = window.setTimeout(() => {
         timer = 0;

@@ -39,7 +39,7 @@ export function why(page: IncidentPage): HTMLElement {
     Object.keys(f.details).length ? h('details', {}, h('summary', {}, h('span', { class: 'tri' }, mark('tri', 's')), h('span', { class: 'small sub' }, 'All details')), fieldsTable(f.details, 'Details')) : null));
 }
 
-// The other findings of the same fault. `linked`: each has a page of its own.
+// Returns the other findings of the same fault. `linked`: each of them has its own page.
 export function symptoms(page: IncidentPage, linked = true): HTMLElement | null {
   const rows = page.symptoms ?? [];
   if (rows.length === 0) return null;

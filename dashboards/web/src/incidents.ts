@@ -1,4 +1,4 @@
-// All incidents, by state.
+// Shows all incidents, by state.
 import type { IncidentRow } from './api';
 import { get, isNew } from './api';
 import { h, announce } from './dom';

@@ -1,4 +1,4 @@
-// The stream of events, while the page is visible.
+// Receives the stream of events as long as the page is visible.
 import { BASE, PATIENCE, type IncidentRow } from './api';
 
 export interface RunStep {
@@ -14,22 +14,22 @@ export interface RunStep {
 export type LiveEvent =
   | { kind: 'incident'; row: IncidentRow }
   | { kind: 'runs'; runs: RunStep[] }
-  | { kind: 'again' };  // after a broken connection: anything may have changed
+  | { kind: 'again' };  // after a broken connection, when all data may have changed
 
 export interface LiveState {
-  state: 'connecting' | 'live' | 'starting' | 'offline' | 'out';  // out: no user is signed in
-  lag: number;        // ms by which the judge lags
+  state: 'connecting' | 'live' | 'starting' | 'offline' | 'out';  // 'out': no user is signed in
+  lag: number;        // ms by which the judging lags
   since: number;      // last time the server responded
   next: number;       // time of the next attempt, while offline
 }
 
 const TRIES = [500, 1000, 2000, 4000, 5000];
-const STREAMS = 4;       // per browser and server: it has six connections, and views need some
-const ASK_AGAIN = 3000;  // ms, for a window beyond that number
+// Streams per browser and server, because a browser has six connections, and views need some of them.
+const STREAMS = 4;
+const ASK_AGAIN = 3000;  // interval in ms of the requests of a window without a stream
 
-// Reserves one of the browser's streams until `held` ends. Returns false if other windows have
-// taken all. Without locks (plain HTTP to another machine) they cannot be counted, and each window
-// has its stream.
+// Reserves one of the browser's streams until `held` ends. Returns false if other windows have taken all. Without locks
+// (plain HTTP to another machine), streams cannot be counted, so each window has its own.
 async function place(held: AbortSignal): Promise<boolean> {
   if (!navigator.locks) return true;
   const over = new Promise<void>((done) => held.addEventListener('abort', () => done()));
@@ -45,7 +45,7 @@ async function place(held: AbortSignal): Promise<boolean> {
   return false;
 }
 
-// Reconnects by itself and sends the last event's id, so that no event is missed or repeated.
+// Reconnects automatically, and sends the last event's id, so that no event is missed or repeated.
 export class Live {
   state: LiveState = { state: 'connecting', lag: 0, since: Date.now(), next: 0 };
   private lastId = '';
@@ -57,8 +57,7 @@ export class Live {
   constructor(private readonly onEvent: (event: LiveEvent) => void, private readonly onState: () => void,
               private readonly onTime: (now: string) => void, private readonly onDenied: () => void) {}
 
-  // Does not connect while the tab is hidden: a browser has six connections per host for all of its
-  // tabs.
+  // Does not connect while the tab is hidden, because a browser has six connections per host for all its tabs.
   connect(): void {
     this.close();
     if (document.hidden) return;
@@ -105,7 +104,7 @@ export class Live {
       const headers: Record<string, string> = this.lastId ? { 'Last-Event-ID': this.lastId } : {};
       const answer = await fetch(BASE + 'events', { signal: stop.signal, headers, credentials: 'same-origin' });
       if (answer.status === 401) return this.onDenied();
-      if (answer.status === 403) return this.close();  // the views show what is missing
+      if (answer.status === 403) return this.close();  // the views show the missing right
       if (!answer.ok || !answer.body) throw new Error('no stream');
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let text = '';
@@ -119,7 +118,7 @@ export class Live {
         }
       }
     } catch {
-      // Handled below: whatever happened, the stream is over.
+      // Every error ends the stream, which is handled below.
     }
     if (stop.signal.aborted) return;
     stop.abort();  // releases the reservation
@@ -154,7 +153,7 @@ export class Live {
     }
   }
 
-  // Detects a connection that looks open but is silent: the server sends a beat each second.
+  // Detects a connection that seems open but is silent, because the server sends a beat each second.
   private heard(): void {
     this.state.since = Date.now();
     clearTimeout(this.watchdog);
@@ -168,7 +167,7 @@ export class Live {
     clearTimeout(this.watchdog);
     const wait = TRIES[Math.min(this.tries, TRIES.length - 1)];
     this.tries++;
-    // A stream that ends each hour reconnects at once: that is not shown.
+    // A stream that ends each hour and reconnects at once is not shown as offline.
     const offline = Date.now() - this.state.since > 2000 || this.tries > 2;
     this.set({ state: offline ? 'offline' : this.state.state, lag: 0, next: Date.now() + wait });
     this.timer = window.setTimeout(() => this.connect(), wait);

@@ -1,4 +1,4 @@
-// The page: addresses, keys, the stream of events, and what is above every view.
+// The page: addresses, keys, the stream of events, and the parts above every view.
 import { partsOf } from './address';
 import { ApiError, dropEarly, get, path, signIn, signOut, whenAnswered, type IncidentRow, type RunRow, type SeriesList, type ServerInfo } from './api';
 import { compareView } from './compare';
@@ -85,14 +85,14 @@ async function route(again = false): Promise<void> {
       return;
     }
     main.replaceChildren(failure(error));
-    // Requests that got no answer are repeated when the stream reconnects.
+    // If there was no answer, the request is repeated when the stream reconnects.
     if (!(error instanceof ApiError)) setTimeout(() => { if (mine === turn) void route(true); }, 2000);
   }
   if (mine !== turn) return;
   dropEarly();
   if (!again) scrollTo(0, 0);
   setTitle();
-  // After the user was admitted.
+  // Connects after the user has signed in.
   if (shell.server && place !== '/signin' && live.state.state === 'connecting') live.connect();
   document.documentElement.dataset.ready = address;
   document.documentElement.dataset.readyAt = String(performance.now());
@@ -101,7 +101,7 @@ async function route(again = false): Promise<void> {
 }
 
 let back = '#/';
-// Requests a token from the user: the old one has expired or was revoked.
+// Asks the user for a token, because the old one has expired or was revoked.
 function askToken(): void {
   live.pause('out');
   shell.server = null;
@@ -164,7 +164,7 @@ const live = new Live(onEvent, showLive, setServerTime, askToken);
 function onEvent(event: LiveEvent): void {
   if (event.kind === 'again') void countErrors();
   if (event.kind === 'incident') {
-    // Only the server knows whether it is a symptom of another incident.
+    // Requests the counts, because only the server knows whether the incident is a symptom of another one.
     countTimer ||= window.setTimeout(() => {
       countTimer = 0;
       void countErrors();
@@ -236,7 +236,7 @@ async function find(): Promise<void> {
     ...incidents.incidents.map((one): [string, string, string] => [clean(one.title, 120), `${one.rule}, ${clean(one.run, 60)}, ${one.fingerprint.slice(0, 12)}`, incidentAddress(one.fingerprint)]),
     ...rules.rules.map((one): [string, string, string] => [one.rule, one.title, ruleAddress(one.rule)]),
   ];
-  // The series of the run that is shown; the server finds them.
+  // Searches the series of the shown run, on the server.
   const [view_, run] = partsOf(location.hash);
   let series: [string, string, string][] = [];
   let asked = '';

@@ -12,7 +12,7 @@ export const line = (x1: number, y1: number, x2: number, y2: number, cls = 'axis
   s('line', { x1: x1.toFixed(1), y1: y1.toFixed(1), x2: x2.toFixed(1), y2: y2.toFixed(1), class: cls, ...more });
 export const words = (x: number, y: number, text: string, cls = '', anchor = 'start'): SVGElement =>
   s('text', { x: x.toFixed(1), y: y.toFixed(1), class: cls, 'text-anchor': anchor }, text);
-// Draws the onset: a thin line that ends in a bob.
+// Draws the onset: a thin line with a plumb bob at its end.
 export const plumb = (x: number, y1: number, y2: number): SVGElement[] =>
   [line(x, y1, x, y2, 'pl'), s('path', { class: 'bob', d: `M${x - 4} ${y2}h8l-4 10z` })];
 export const scale = (a: number, b: number, c: number, d: number) => (x: number): number => (b === a ? (c + d) / 2 : c + ((x - a) / (b - a)) * (d - c));
@@ -22,8 +22,8 @@ export function picture(width: number, height: number, label: string, ...parts: 
 }
 
 let patterns = 0;
-// Returns fill patterns. Non-finite: a diagonal hatch. No evidence: dots. Each picture has its own,
-// since ids are unique in the document.
+// Returns fill patterns: a diagonal hatch for non-finite values, dots for no evidence. Each picture has its own
+// patterns, because ids are unique in the document.
 export function hatches(): { defs: SVGElement; bad: string; none: string } {
   const id = 'p' + ++patterns;
   const defs = s('defs', {},
@@ -82,8 +82,7 @@ function pathOf(points: Points, X: (x: number) => number, Y: (y: number) => numb
   return d;
 }
 
-// Returns the columns with non-finite values; neighbours are joined: first and last step of each
-// stretch.
+// Returns the first and last step of each stretch of adjacent columns with non-finite values.
 export function badStretches(points: Points): { from: number; to: number }[] {
   const out: { from: number; to: number }[] = [];
   const wide = points.bucket_steps ?? 1;
@@ -97,7 +96,7 @@ export function badStretches(points: Points): { from: number; to: number }[] {
   return out;
 }
 
-// Draws a strip that is hatched only there, at least three pixels wide.
+// Draws a strip that is hatched at steps with non-finite values, at least three pixels wide.
 export function hatched(points: Points, X: (step: number) => number, right: number, y: number, height: number): SVGElement[] {
   const stretches = badStretches(points);
   if (stretches.length === 0) return [];

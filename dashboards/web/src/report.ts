@@ -1,5 +1,5 @@
-// The report of `plumb audit --format html`: the page's views in one file, on the file's data. It
-// replaces the plain form, which is shown without a script.
+// The report of `plumb audit --format html`: the page's views in one file, with the data in this file. It replaces the
+// plain form, which a browser shows if scripts are disabled.
 import { setSource, type IncidentPage, type IncidentRow, type Points } from './api';
 import { card, copy, h, mark, message, s, scrolls } from './dom';
 import { clean, count, sentence, whole } from './format';
@@ -14,7 +14,7 @@ interface Group { rule: string; words: string; sites: string }
 interface Series { run: string; name: string; loss: boolean; points: Points }
 interface Report {
   version: string;
-  title: string;  // the run, or the file
+  title: string;  // name of the run, or of the file
   summary: string;
   left_out: string;
   bottleneck: string; // the largest bottleneck; empty if there is no trace
@@ -34,7 +34,7 @@ const rank = (row: IncidentRow): number => (row.suppressed ? 9 : KEYS.indexOf(ro
 const incidents = [...data.incidents].sort((a, b) => rank(a) - rank(b));
 const toCount = incidents.filter((one) => !one.suppressed);
 
-// The views send the same requests as to a server.
+// The views send the same requests as to a server; this function answers them.
 setSource((address, params) => {
   const parts = address.split('/').map(decodeURIComponent);
   const found = parts[0] === 'runs' && parts[2] === 'points' && data.series.find((one) => one.run === parts[1] && one.name === params.series);
@@ -168,8 +168,8 @@ addEventListener('hashchange', route);
 startTheme();
 route();
 
-// The printed form: the whole report, with the witness, the reason and the fix of each incident, at
-// the width of a page. It is drawn beforehand, because printing does not wait for a plot.
+// The printed form: the whole report, with the witness, the reason and the fix of each incident, in the width of a
+// page. It is drawn before printing, because printing does not wait for a plot.
 const MOST_PRINTED = 40;
 const printed = h('div', { class: 'printed', 'aria-hidden': 'true', inert: true });
 setTimeout(() => {

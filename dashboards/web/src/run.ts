@@ -1,5 +1,4 @@
-// Shows one run: the timeline with everything on one step axis, its series, what was observed and
-// what was lost.
+// Shows one run: the timeline with all data on one step axis, its series, the observed and the lost evidence.
 import type { Coverage, IncidentRow, Points, RunPage } from './api';
 import { get, getBytes, path } from './api';
 import { h } from './dom';
@@ -17,14 +16,14 @@ export function runView(name: string, params: URLSearchParams): View {
   let run: RunPage | null = null;
   let coverage: Coverage | null = null;
   let main: HTMLElement | null = null;
-  let loss: Points | null = null;       // of the whole run
-  let parts: HTMLElement[] = [];        // of `main`
+  let loss: Points | null = null;       // the loss over the whole run
+  let parts: HTMLElement[] = [];        // children of `main`
   let timers: number[] = [];
   let cells: Cells | null = null;
   let busy = false;
   let again = false;
 
-  // The address holds what is shown.
+  // The address has the choices of the view.
   let chosen = params.get('series') ?? '';
   let heat = params.get('heat') ?? '';
   let filter = params.get('filter') ?? '';
@@ -170,7 +169,7 @@ export function runView(name: string, params: URLSearchParams): View {
     cells = parseCells(body);
     showHeat(w);
   }
-  // Returns the ranks that the worst finding names, which have a row of their own.
+  // Returns the ranks that the worst finding names. Each of them has its own row.
   function alone(): number[] {
     const where = run?.worst?.where.match(/rank (\d+)/);
     return where ? [Number(where[1])] : [];
@@ -230,7 +229,7 @@ export function runView(name: string, params: URLSearchParams): View {
       gone(main, error);
       throw error;
     }
-    // The view was replaced meanwhile.
+    // Restores the parts if another view replaced them meanwhile.
     if (parts.length && !top.isConnected) main?.replaceChildren(...parts);
     drawAll();
   }
@@ -291,7 +290,7 @@ export function runView(name: string, params: URLSearchParams): View {
       parts = [top, h('div', { class: 'cols' }, h('div', { class: 'stack' }, timeline, ranks.element, list.element), rail)];
       main.replaceChildren(...parts);
       drawAll();
-      // After the facts: the data of curves is as large as all the rest.
+      // Loads curves after the facts, because their data is as large as all other data.
       this.whole = Promise.all([soon(), loadCoverage(), loadLoss().then(loadPlots)]).then(() => resized.observe(timeline));
     },
     onEvent(event) {
@@ -303,7 +302,7 @@ export function runView(name: string, params: URLSearchParams): View {
       Object.assign(run, { newest_step: step.newest_step, connected: step.connected, finished: step.finished, last_seen: step.last_seen });
       each(1, 1000, async () => {
         if (run) drawTop(top, run);
-        // A window that ends at the newest step follows it; one that was dragged stays.
+        // A window that ends at the newest step follows new steps. A window that the user has dragged does not move.
         if (moved && (follows || !range)) await loadWindow();
         else drawAxis();
       });

@@ -1,4 +1,4 @@
-// Draws the whole run with its window, and what is on the step axis: findings, evidence, attempts.
+// Draws the whole run with its window, and the lanes of the step axis: findings, evidence, attempts.
 import type { IncidentRow, Points, RunPage } from './api';
 import { markAt, s } from './dom';
 import { clean, sentence, whole } from './format';
@@ -6,9 +6,10 @@ import { GUTTER, RIGHT, hatched, hatches, line, picture, plumb, rangeOf, scale, 
 import { isCalm } from './view';
 
 export interface Range { from: number; to: number }
-export interface Axis { all: Range; shown: Range; open: IncidentRow[]; over: IncidentRow[] }  // `over`: resolved ones
+// `over`: resolved incidents.
+export interface Axis { all: Range; shown: Range; open: IncidentRow[]; over: IncidentRow[] }
 
-// Joins marks that are too close on a lane: a cluster shows its worst shape and its count.
+// Joins marks that are too close on a lane. A cluster shows the worst shape and the number of its marks.
 function clusters(rows: IncidentRow[], X: (step: number) => number, apart: number): { row: IncidentRow; x: number; n: number }[] {
   const rankOf = (row: IncidentRow): number => (row.state === 'resolved' ? 3 : { error: 0, warning: 1 }[row.level] ?? 2);
   const out: { row: IncidentRow; x: number; n: number }[] = [];
@@ -87,7 +88,7 @@ export function drawLanes(lanes: HTMLElement, axis: Axis, run: RunPage): void {
   }
   const worst = run.worst;
   if (worst && worst.step_first >= w.from && worst.step_first <= w.to) {
-    // A line from the finding through everything below it.
+    // Draws a line from the finding down through all lanes below it.
     const x = X(worst.step_first);
     parts.push(plumb(x, 32, 62));
   }

@@ -9,14 +9,14 @@ import { clean, num, steps } from './format';
 import { GUTTER, RIGHT } from './plots';
 import type { Range } from './run_axis';
 
-const MOST = 6;  // series at once
+const MOST = 6;  // limit of series in one plot
 
-// Returns the key of one curve: its line and its name.
+// Returns the legend of one curve: its line and its name.
 export function curveKey(i: number, label: string, ...more: (Node | string | null)[]): HTMLElement {
   return h('span', { class: 'key' }, s('svg', { viewBox: '0 0 22 10', 'aria-hidden': 'true' }, s('path', { d: 'M0 5h22', stroke: colourOf(i), 'stroke-width': 2, 'stroke-dasharray': dashOf(i).join(' ') || null })), clean(label, 120), ...more);
 }
 
-// Returns "step 12: loss 2.31, 2.2 to 2.4": the values of all curves there.
+// Returns the values of all curves at a step: "step 12: loss 2.31, 2.2 to 2.4".
 export function readoutOf(curves: Curve[], step: number): string {
   const words = curves.map(({ label, points }) => {
     let i = points.step.indexOf(step);
@@ -32,13 +32,13 @@ export function readoutOf(curves: Curve[], step: number): string {
 }
 
 export interface RunCurves {
-  element: HTMLElement;  // the controls, the plot, its key
+  element: HTMLElement;  // the controls, the plot, its legend
   plot: ReturnType<typeof curvePlot>;
   extra: string[];  // names drawn in addition to the chosen one
-  wide(): number;  // of the plot, in pixels
+  wide(): number;  // width of the plot, in pixels
   load(run: string, chosen: string, shown: Range): Promise<Points>;
   draw(marks: IncidentRow[], shown: Range): void;
-  listed(all: SeriesRow[]): void;  // the series of the run that are known
+  listed(all: SeriesRow[]): void;  // sets the known series of the run
   put(to: URLSearchParams): void;
   readout(step: number): string;
 }

@@ -1,5 +1,5 @@
-// Draws ranks by steps: the picture, its labels, the value under the pointer or the arrow keys, the
-// legend.
+// Draws a map of ranks and steps: the picture, its labels, the value at the pointer or at the cell that the arrow keys
+// chose, the legend.
 import { h, s } from './dom';
 import { clean, num, steps, whole } from './format';
 import { BAD, GUTTER, NO_EVIDENCE, RIGHT, hatches, heatMap, line, picture, plumb, scale, ticks, words, type Cells } from './plots';
@@ -9,7 +9,7 @@ export interface HeatBoxes { picture: HTMLElement; title: HTMLElement; readout: 
 export interface HeatOf {
   series: string;
   culprit: number | undefined;  // the rank that a finding names
-  onset: number | undefined;    // a step
+  onset: number | undefined;    // step of the onset
   picker: HTMLElement;
 }
 

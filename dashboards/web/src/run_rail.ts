@@ -1,5 +1,4 @@
-// Draws what is above and next to the timeline of a run: its four facts, incidents, coverage,
-// losses, processes.
+// Draws the parts above and next to the timeline of a run: its four facts, incidents, coverage, losses, processes.
 import type { Coverage, RunPage } from './api';
 import { compareAddress } from './compare';
 import { card, copy, h, mark, tag, time } from './dom';
@@ -22,7 +21,7 @@ export function drawTop(top: HTMLElement, r: RunPage): void {
 }
 
 const percent = (n: number, of: number): string => `${num(Number(((100 * n) / Math.max(1, of)).toPrecision(2)))}\u00a0%`;
-// Describes the losses, and what to do about their causes.
+// Describes the losses, and remedies for their causes.
 function lossWords(c: Coverage, total: number): string[] {
   const unreachable = ['queue-full', 'spool-full'].some((cause) => c.lost_by_cause[cause] || c.lost_by_cause['sample-' + cause]);
   return [
@@ -31,8 +30,8 @@ function lossWords(c: Coverage, total: number): string[] {
   ].filter(Boolean);
 }
 
-// Why there is no open incident. Rules pass series only when the run ends, so a run that is in
-// progress may have no verdict although it is watched.
+// Returns the reason why there is no open incident. Rules pass series only when the run ends, so a run in progress may
+// have no verdict, although it is watched.
 function nothingOpen(r: RunPage, c: Coverage | null): string {
   if (r.judged > 0) return 'None: every verdict passed or is inconclusive with its reason.';
   if (!r.over && r.samples > 0) return `No finding so far: the rules look at ${c ? count(c.series, 'series', 'series') : 'its series'}, last look step\u00a0${whole(r.closed_step)}.`;

@@ -1,5 +1,4 @@
-// Lists the series of a run by group, each with its curve, which is fetched when it comes into
-// view.
+// Lists the series of a run by group, each with its curve. A curve is fetched when it becomes visible.
 import type { IncidentRow, Points, SeriesList, SeriesRow } from './api';
 import { get, path } from './api';
 import { h, mark, tag } from './dom';

@@ -29,7 +29,7 @@ export function runNote(run: RunRow): string {
   return run.over ? `${ranks}, ended at step\u00a0${whole(run.newest_step)}` : `${ranks}, now at step\u00a0${whole(run.newest_step)}`;
 }
 
-// Returns the cost: rank hours since the finding, of ranks that continue or are blocked.
+// Returns the cost of a fault: rank hours since the finding, of ranks that continue or are blocked.
 export function waste(run: RunRow): string | undefined {
   const since = run.worst && !run.over ? now() - ms(run.worst.opened) : 0;
   const hours = (since / 3600000) * run.world;
@@ -38,7 +38,7 @@ export function waste(run: RunRow): string | undefined {
 
 const lastSeen = (run: RunRow): HTMLElement => h('span', { class: 'l2' }, run.newest_step < 0 ? 'no step yet, ' : `step\u00a0${whole(run.newest_step)}, `, time(run.last_seen));
 
-// `choose`: adds the run to the selection, or takes it away.
+// `choose` adds the run to the selection or removes it.
 function row(run: RunRow, chosen: boolean, choose: (on: boolean) => void): HTMLElement {
   const box = h('input', { type: 'checkbox', 'aria-label': `Select ${clean(run.run, 100)}`, checked: chosen, onchange: () => choose(box.checked) });
   return h('div', { class: 'rwrap' }, h('label', { class: 'pick' }, box), link(run));
@@ -80,7 +80,7 @@ export function runsView(shell: Shell, params: URLSearchParams): View {
   let data: Answer | null = null;
   const chosen = chosenOf(params);
   const selected = new Set<string>();
-  let folded: boolean | null = null;  // the healthy and finished ones; null: by their number
+  let folded: boolean | null = null;  // true if healthy and finished runs are folded; null if their number decides
   const controls = listBar(chosen, () => draw());
   const selection = h('span', { class: 'selection' });
   let main: HTMLElement | null = null;
@@ -147,7 +147,7 @@ export function runsView(shell: Shell, params: URLSearchParams): View {
     if (focus) main.querySelector<HTMLElement>(`[data-row][data-key="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
   }
 
-  // The healthy and finished runs, with their count; folded if they are many.
+  // Draws the healthy and finished runs, with their number. Folds them if they are many.
   function fold(rows: HTMLElement[], count_: number): HTMLElement {
     const details = h('details', { class: 'quietruns' }, h('summary', {}, h('span', { class: 'tri' }, mark('tri', 's')), h('b', {}, `${whole(count_)} healthy or finished`)), ...rows);
     details.open = !(folded ?? (rows.length > 12 && !chosen.text && !chosen.state));
@@ -177,7 +177,7 @@ export function runsView(shell: Shell, params: URLSearchParams): View {
   }
   async function load(): Promise<void> {
     data = await get<Answer>('runs');
-    // Rows under the pointer stay in place: updates wait.
+    // Delays updates while the pointer is over a row, so that the row stays in place.
     if (!main?.querySelector('.runs a:hover') || data.runs.length === 0) draw();
     else bar();
   }

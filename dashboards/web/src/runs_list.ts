@@ -1,4 +1,4 @@
-// Chooses the runs of the list and their order, from its address; and the controls that change them.
+// Chooses the runs of the list and their order from the address, and draws the controls that change them.
 import type { RunRow } from './api';
 import { h } from './dom';
 import { clean } from './format';
@@ -45,7 +45,7 @@ export function chosenRuns(all: RunRow[], of: Chosen): RunRow[] {
   return hits;
 }
 
-// `changed` is called after each change; the address holds it.
+// Calls `changed` after each change. The address has the choices.
 export function listBar(of: Chosen, changed: () => void): HTMLElement {
   const put = (): void => {
     of.most = PAGE;
@@ -74,7 +74,7 @@ export function moreButton(left: number, of: Chosen, draw: () => void): HTMLElem
   } }, `Show ${Math.min(left, PAGE)} more of ${left}`));
 }
 
-// Returns a name that may break after ".", "/" and "_".
+// Returns a name in which lines may break after ".", "/" and "_".
 export function breaking(text: string, most = 120): (string | HTMLElement)[] {
   return clean(text, most).split(/(?<=[./_])/).flatMap((part, i) => (i ? [h('wbr'), part] : [part]));
 }

@@ -1,4 +1,4 @@
-// Runs before the page's script is loaded: sends the first view's requests meanwhile.
+// Runs before the page's script is loaded, and sends the requests of the first view.
 import { partsOf, path } from './address';
 
 const [what, ...rest] = partsOf(location.hash);
@@ -10,7 +10,7 @@ if (what !== 'signin') {
   const early = new Map<string, Promise<Response>>();
   for (const address of asked) {
     const answer = fetch('/api/v1/' + address, { credentials: 'same-origin', signal: AbortSignal.timeout(30000) });
-    // The code that takes the answer handles its error; otherwise it is ignored.
+    // The code that uses the answer handles its error. If no code uses it, the error is ignored.
     answer.catch(() => undefined);
     early.set(address, answer);
   }

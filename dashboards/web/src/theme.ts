@@ -10,13 +10,13 @@ export function setTheme(theme: string): void {
   document.querySelector('#theme')!.setAttribute('aria-label', `Theme: ${theme}`);
 }
 
-// A page opened as a file may have no storage: the theme then applies to the window only.
+// A page that was opened as a file may have no storage. The theme then applies only to the window.
 export function nextTheme(): void {
   const next = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? 'auto') + 1) % 3];
   try {
     localStorage.setItem('theme', next);
   } catch {
-    // The theme is set anyway.
+    // Sets the theme also without storage.
   }
   setTheme(next);
 }
@@ -26,7 +26,7 @@ export function startTheme(): void {
   try {
     theme = localStorage.getItem('theme') ?? theme;
   } catch {
-    // As above.
+    // There may be no storage, as above.
   }
   setTheme(theme);
 }

@@ -1,4 +1,4 @@
-// The interface of views, and what several of them show: the four facts, rows of incidents.
+// The interface of views, and parts that several of them show: the four facts, rows of incidents.
 import type { IncidentRow, ServerInfo } from './api';
 import { ApiError, Unanswered } from './api';
 import { command, h, mark, message, tag, time } from './dom';
@@ -11,7 +11,7 @@ export interface View {
   nav: 'runs' | 'incidents' | 'rules';
   // Draws into `main`; called again after a change. Throws ApiError.
   show(main: HTMLElement): Promise<void>;
-  whole?: Promise<void>;  // after `show`: the data that it still loads, for parts further down
+  whole?: Promise<void>;  // set by `show`: resolves when data for parts further down is loaded
   onEvent?(event: LiveEvent): void;
   onKey?(key: string): boolean;  // returns true if the view handled the key
   onTheme?(): void;
@@ -21,7 +21,7 @@ export interface View {
 // State that all views share.
 export interface Shell {
   server: ServerInfo | null;
-  loaded: Promise<void>;  // `server` is loaded
+  loaded: Promise<void>;  // resolves when `server` is loaded
   go(address: string): void;
   dialog(content: HTMLElement): HTMLDialogElement;
   refresh(): void;
@@ -39,11 +39,10 @@ interface Facts {
   run: string;
   runNote: string;
   waste?: string;
-  plain?: boolean;  // true in a report: there is no page of the run
+  plain?: boolean;  // true in a report, which has no page of the run
 }
 
-// Returns the facts: which run, since when, where, what to do, in the same order and place
-// everywhere.
+// Returns the facts, always in the same order and place: the run, the beginning, the site, the fix.
 export function facts(row: IncidentRow, of: Facts): HTMLElement {
   const more = row.sites > 1 ? `and ${whole(row.sites - 1)} more ${row.sites === 2 ? 'site' : 'sites'}` : steps(row.step_first, row.step_last);
   return h('dl', { class: 'facts' },

@@ -118,7 +118,7 @@ function seriesWitness(page: IncidentPage): Drawn | null {
   const figure = h('figure', { class: 'bd' }, caption);
   const reach = Math.max(60, finding.site.step_last - onset + 30);
   const plot = curvePlot(name, 220, () => undefined, () => undefined);
-  // Here the onset is the row's own first step.
+  // In this picture the onset is the first step of the row.
   const mark = { ...page, step_first: onset };
   void get<Points>(path('runs', page.run, 'points'), { series: name, from: onset - reach, to: onset + reach, px: 1200 }).then((points) => {
     if (points.step.length < 2) return;

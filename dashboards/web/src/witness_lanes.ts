@@ -1,5 +1,4 @@
-// Draws the comb: periodic gaps of the GPU, what the host did meanwhile, and the idle time of each
-// step.
+// Draws the comb: periodic gaps of the GPU, the host's work in the gaps, and the idle time of each step.
 import type { Finding } from './api';
 import { clean, num, whole } from './format';
 import { hatches, line, picture, scale, ticks, words } from './plots';
@@ -9,7 +8,7 @@ import { fieldsTable, fitted, isFields, isNumber, numbersOf, textOf, type Drawn,
 interface Gap { from: number; ms: number; host: boolean }
 interface Window { from: number; to: number }
 
-// The waiting component: a GPU, or the loop of a trainer without one.
+// Returns the name of the waiting component: a GPU, or the loop of a trainer without a GPU.
 const laneOf = (lanes: Fields): string => textOf(lanes.lane) || 'GPU';
 
 const gapsOf = (lanes: Fields): Gap[] => {
@@ -56,7 +55,7 @@ function draw(width: number, lanes: Fields, period: number, cause: string): SVGE
   if (seen.some((gap) => gap.host)) parts.push(words(left, 112, clean(`under it: ${host || cause.replaceAll('-', ' ')}`, Math.floor((right - left) / 6.6)), 'b c2'));
   for (const t of ticks(w.from, w.to, narrow ? 3 : 6)) parts.push(line(X(t), 122, X(t), 127), words(X(t), 141, duration(t), 't3', X(t) > right - 30 ? 'end' : X(t) < left + 20 ? 'start' : 'middle'));
   parts.push(line(left, 122, right, 122));
-  // The idle time of each step.
+  // Draws the idle time of each step.
   const [steps, idle] = [numbersOf(lanes.step), numbersOf(lanes.step_idle)];
   let height = 152;
   if (steps.length > 1) {

@@ -1,5 +1,5 @@
-// Functions shared by all pictures of witnesses: reading a witness's fields, a table of them, a
-// picture that fits its place.
+// Functions for all pictures of witnesses: they read a witness's fields, make a table of them, and fit a picture in its
+// container.
 import type { Value } from './api';
 import { clean, num } from './format';
 import { h, scrolls } from './dom';
@@ -9,9 +9,9 @@ export const isFields = (value: Value | undefined): value is Fields => typeof va
 export const isNumber = (value: Value | undefined): value is number => typeof value === 'number';
 export const textOf = (value: Value | undefined): string => (typeof value === 'string' ? value : '');
 
-// Returns the numbers of an array that is drawn; non-finite values come as text and become NaN.
+// Returns the numbers of an array that is drawn. Non-finite values are text in JSON and become NaN.
 export const numbersOf = (value: Value | undefined): number[] => (Array.isArray(value) ? value.map((one) => (isNumber(one) ? one : NaN)) : []);
-// Arrays that are drawn and are not rows of a table.
+// Fields with arrays that are drawn instead of listed in the table.
 export const PICTURES = ['queue', 'scatter', 'lanes', 'waits'];
 
 export interface Drawn { title: string; element: HTMLElement }
@@ -27,7 +27,7 @@ export function valueText(value: Value): string {
 
 export function fieldsTable(fields: Fields, caption: string): HTMLElement {
   return scrolls(h('div', { class: 'scrollx' }, h('table', { class: 'witness-table' }, h('caption', { class: 'sr' }, caption),
-    // Names of times end with their unit.
+    // Names of fields with times end with their unit.
     h('tbody', {}, ...Object.entries(fields).filter(([key]) => key !== 'text' && !PICTURES.includes(key)).map(([key, value]) =>
       h('tr', {}, h('td', {}, clean(key.replace(/_ms$/, '').replaceAll('_', ' '))), h('td', {}, clean(valueText(value), 4000) + (key.endsWith('_ms') ? '\u00a0ms' : ''))))))), caption);
 }

@@ -1,5 +1,5 @@
-// Draws all tokens that wanted a place at one expert: their scores by row, which were admitted, and
-// the pair that proves the leak.
+// Draws all tokens that requested a place at one expert: their scores by row, the admitted ones, and the pair that
+// proves the leak.
 import type { Value } from './api';
 import { num, whole } from './format';
 import { line, picture, scale, words } from './plots';
@@ -31,7 +31,7 @@ export function drawQueue(width: number, queue: Value | undefined, refused: Toke
   const right = width - 12;
   const [top, bottom] = [44, 236];
   const [a, b] = [refused.row, admitted.row];
-  // On a small screen, show only the rows around the pair.
+  // On a small screen, shows only the rows around the pair.
   const reach = Math.max(6, Math.abs(b - a) * 1.2);
   const all = narrow ? whole_.filter((one) => one.row >= Math.min(a, b) - reach && one.row <= Math.max(a, b) + reach) : whole_;
   const rows = [...all.map((one) => one.row), a, b];
@@ -46,7 +46,7 @@ export function drawQueue(width: number, queue: Value | undefined, refused: Toke
   if (cut !== null) {
     parts.push(s('rect', { x: left, y: Y(cut), width: right - left, height: Math.max(0, bottom - Y(cut)), fill: 'var(--error)', opacity: 0.05 }), line(left, Y(cut), right, Y(cut), 'axis', { 'stroke-dasharray': '5 4' }));
   }
-  // Kept tokens are filled, refused ones open; those of the pair's own sequence are dark.
+  // Kept tokens are filled circles, refused ones open circles. Tokens of the pair's own sequence are dark.
   for (const one of all) {
     if (one.row === a || one.row === b) continue;
     const ink = one.own ? 'var(--s1)' : 'var(--line-strong)';
@@ -59,8 +59,7 @@ export function drawQueue(width: number, queue: Value | undefined, refused: Toke
     s('circle', { cx: xa, cy: ya, r: 8, fill: 'var(--surface)', stroke: 'var(--error)', 'stroke-width': 2 }), s('path', { d: `M${xa - 3.5} ${ya - 3.5}l7 7m0-7l-7 7`, stroke: 'var(--error)', 'stroke-width': 2.2 }),
     s('circle', { cx: xb, cy: yb, r: 8, fill: 'var(--surface)', stroke: 'var(--error)', 'stroke-width': 2 }), s('circle', { cx: xb, cy: yb, r: 4.5, fill: 'var(--s1)' }));
   if (cut !== null) parts.push(words(right, bottom - 7, narrow ? 'below: refused' : `below ${num(Number(cut.toPrecision(4)))}: refused, independent of the order`, 't1 halo', 'end'));
-  // One line each, with the lower label for the right token of the pair, so that labels do not
-  // overlap.
+  // Each label has one line, and the label of the right token is lower, so that labels do not overlap.
   const label = (x: number, y: number, head: string, below: string): void => {
     const room = 7 * (head.length + below.length) + 12;
     const to = x + room < right ? 1 : -1;
@@ -70,13 +69,13 @@ export function drawQueue(width: number, queue: Value | undefined, refused: Toke
   label(xa, xa <= xb ? 12 : 29, ...labelOf(refused, 'refused'));
   label(xb, xa <= xb ? 29 : 12, ...labelOf(admitted, 'admitted'));
   for (const value of [low, high]) parts.push(words(left - 8, Y(value) + 4, num(Number(value.toPrecision(3))), 't3', 'end'));
-  // Their row numbers below, apart.
+  // Draws the row numbers of the pair below, with a distance between them.
   const nearer = Math.min(right - 64, Math.max(left + 20, Math.min(xa, xb)));
   const farther = Math.min(right - 20, Math.max(nearer + 44, Math.max(xa, xb)));
   for (const [x, value] of [[xa <= xb ? nearer : farther, a], [xa <= xb ? farther : nearer, b]]) {
     parts.push(s('rect', { x: x - 20, y: bottom + 4, width: 40, height: 18, rx: 3, fill: 'var(--error)' }), s('text', { x, y: bottom + 17, 'text-anchor': 'middle', class: 'onerr b' }, whole(value)));
   }
-  // The legend of the dots.
+  // Draws the legend of the dots.
   const total = queue.candidates;
   const shown = isNumber(total) && total > all.length ? `, ${whole(all.length)} of ${whole(total)} shown` : '';
   const key = (x: number, filled: boolean, ink: string, text: string): number => {

@@ -1,5 +1,5 @@
-// Draws which ranks wait for which: ranks in the same state are a box, and arrows go from waiting
-// ranks to awaited ones.
+// Draws the waits between ranks. Ranks in the same state are a box, and arrows go from waiting ranks to the ranks that
+// they wait for.
 import type { Finding, Value } from './api';
 import { clean, whole } from './format';
 import { picture, words } from './plots';
@@ -49,7 +49,7 @@ function draw(width: number, graph: Graph): SVGElement {
   const at = new Map<number, { x: number; y: number }>();
   const step = HEIGHT + GAP;
   const column = Math.max(others.length, 1) * step;
-  // Named ranks are on the right, in the middle of the column; on a small screen on top.
+  // The ranks that the finding names are on the right, in the middle of the column. On a small screen they are on top.
   culprits.forEach((one, i) => at.set(one.i, narrow ? { x: 20, y: 6 + i * step } : { x: width - boxWidth - 1, y: Math.max(6, 6 + (column - culprits.length * step) / 2 + i * step) }));
   others.forEach((one, i) => at.set(one.i, { x: narrow ? 20 : 19, y: 6 + (narrow ? culprits.length * step + i * step : i * step) }));
   const parts: SVGElement[] = [];
@@ -63,7 +63,7 @@ function draw(width: number, graph: Graph): SVGElement {
       const middle = (x1 + b.x) / 2;
       parts.push(s('path', { d: `M${x1} ${ya}C${middle} ${ya} ${middle} ${yb} ${b.x - 8} ${yb}`, class: 'pl', fill: 'none' }), arrow(b.x - 1, yb, 'right'));
     } else {
-      // Around the left side of the column.
+      // Draws the arrow around the left side of the column.
       const x = Math.max(3, a.x - 8 - (n % 3) * 4);
       const [y1, y2] = [ya + (to > from ? 9 : -9), yb + (to > from ? -9 : 9)];
       parts.push(s('path', { d: `M${a.x} ${y1}H${x}V${y2}H${b.x - 6}`, class: 'pl', fill: 'none' }), arrow(b.x, y2, 'right'));

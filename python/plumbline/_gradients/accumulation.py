@@ -1,4 +1,5 @@
-"""Gradient accumulation: some elements of the gradient that each micro-batch adds to .grad, and of the one that a step left there."""
+"""Gradient accumulation: keeps some elements of the gradient that each micro-batch adds to .grad, and of the gradient
+that a step left in .grad."""
 
 import sys
 
@@ -8,8 +9,8 @@ from .._library import NO_STEP
 from .._reducing import as_indices, elements
 from .._tensors import Unsupported, local
 
-_SAMPLES = 128  # addends of one parameter: a step may have a thousand micro-batches
-_MOST_BYTES = 2 << 20  # bytes of one parameter's addends in one step
+_SAMPLES = 128  # the most addends of one parameter that are kept: a step may have a thousand micro-batches
+_MOST_BYTES = 2 << 20  # the most bytes of one parameter's addends that are kept in one step
 
 
 class _Sum:
@@ -48,7 +49,7 @@ class _Sum:
         self._rows, self._sum, self._pending = [], None, None
 
     def _captured(self):
-        """Returns whether this step keeps elements. Checked once a step."""
+        """Returns whether this step keeps elements. Checks this once a step."""
         run = self._run
         if run._step != self._step:
             self._step = run._step
@@ -74,7 +75,7 @@ class _Sum:
     def _guarded(self, body, *arguments):
         try:
             body(*arguments)
-        except Exception as error:  # nothing of ours may end the trainer's step
+        except Exception as error:  # no error of this package may end the trainer's step
             self._indices = None
             self._run._report_error(("accumulation", self._name),
                             f"watch_accumulation: {self._name}: {error!r}")  # fmt: skip
@@ -91,7 +92,7 @@ class _Sum:
         total = self._parameter.grad
         before = None if total is None else elements(total, self._indices)
         if self._sum is not None and (before is None or not torch.equal(before, self._sum)):
-            self._emit()  # .grad was cleared or changed between two micro-batches: another sum
+            self._emit()  # .grad was cleared or changed between two micro-batches: another sum begins
         if self._sum is None and before is not None and bool(before.ne(0).any()):
             self._rows.append(before)  # the gradient that earlier steps left is the first addend of this sum
         self._pending = elements(addend, self._indices)

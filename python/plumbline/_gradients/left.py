@@ -7,8 +7,8 @@ discriminator's gradient, which is cleared before the discriminator's own pass.
 
 import sys
 
-_PLACES = 128  # elements of one parameter
-_CLEARED = 2  # interval for records of a cleared gradient; gradients that were not cleared are always recorded
+_PLACES = 128  # number of elements that are read of one parameter
+_CLEARED = 2  # the most records of cleared gradients per parameter; gradients that were not cleared are always recorded
 
 
 class LeftGradient:
@@ -21,7 +21,7 @@ class LeftGradient:
         self._cleared = 0
 
     def added(self):
-        """Called before each addend: a later update changes the version."""
+        """Called before each addend. Keeps the parameter's version, which a later update changes."""
         self._version = self._parameter._version
         if self._waiting is not None and not bool(self._elements().ne(0).any()):
             self._waiting = None  # cleared before an update used it
@@ -31,20 +31,22 @@ class LeftGradient:
         self._kept = self._version = self._waiting = self._waits_since = None
 
     def used(self):
-        """Returns (places, left, found) of a gradient that was not cleared, once an update has used it, or None."""
+        """Returns (places, left, found) of a gradient that was not cleared, if an update has used it since; else
+        None."""
         if self._waiting is None or self._parameter._version == self._waits_since:
             return None
         used, self._waiting = self._waiting, None
         return used
 
     def step_ends(self, due):
-        """`due`: the next step is due too. The values now are those that the optimizer used: clipped, unscaled."""
+        """Keeps the elements if `due`: the next step is due too. The optimizer used these values: they are clipped and
+        unscaled."""
         self._kept = self._elements() if due else None
 
     def found(self):
         """Returns (places, left, found) of a gradient that was cleared, before the step's first addend, or None.
 
-        Also returns None if the weights were not updated in between: then the sum continues on purpose.
+        Also returns None if no update of the weights was made in between: then the sum continues on purpose.
         """
         left, self._kept = self._kept, None
         if left is None or self._version in (None, self._parameter._version):

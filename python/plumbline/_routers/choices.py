@@ -12,7 +12,7 @@ from .nodes import dim_of
 
 _PRODUCTS = {"linear", "matmul", "mm", "addmm", "einsum", "__matmul__"}
 _CHOOSE = {"topk", "argmax", "max", "sort", "argsort", "multinomial"}
-_MOST = 32  # operations of a kind in one call
+_MOST = 32  # the most operations of one kind in one call
 
 
 class Choices:
@@ -39,14 +39,14 @@ class Choices:
         return len(self.scores), len(self.made)
 
     def between(self, begin, end):
-        """Returns the part that was observed between two positions."""
+        """Returns the Choices of the part that was observed between two positions."""
         part = Choices(self.experts)
         part.scores, part.made = self.scores[begin[0] : end[0]], self.made[begin[1] : end[1]]
         part.broken = self.broken
         return part
 
     def way(self):
-        """Returns a key that is equal for two calls with the same path; None if something was lost."""
+        """Returns a key that is equal for two calls with the same path; None if an operation was lost."""
         if self.broken or max(self.place()) > _MOST:
             return None
         return len(self.scores), tuple((one.name, one.dim, one.like.dim()) for one in self.made)
@@ -56,7 +56,7 @@ class Choices:
     def note(self, name, args, kwargs, out):
         try:
             self._product(out) if name in _PRODUCTS else self._choice(name, args, kwargs, out)
-        except Exception:  # nothing of ours may end the trainer's step
+        except Exception:  # no error of this package may end the trainer's step
             self.broken = True
 
     def _product(self, out):
@@ -122,7 +122,7 @@ def _mode():
 
 
 class Recipe:
-    """The positions in a call of its choice, and of the scores that are recorded with it."""
+    """The positions, in one call, of the choice and of the scores that are recorded with it."""
 
     def __init__(self, way, picks, width, source):
         self._way, self._picks, self._width, self._source = way, picks, width, source

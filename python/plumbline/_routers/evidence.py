@@ -8,11 +8,11 @@ from ..adapters import _BY_DROP_POLICY
 
 
 class NotKnown(Exception):
-    """The reason why a call is not observed."""
+    """The reason why a call is not recorded."""
 
 
 class NotThisTime(NotKnown):
-    """Not reported, because other calls of the router may be understood."""
+    """A reason that is not reported, because other calls of the router may be understood."""
 
 
 def evidence(follower, found, outputs, shape, seen):
@@ -60,7 +60,7 @@ def _function(follower, choice):
         return choice.facts["function"]
     if choice.facts["scored"] or choice.facts["bias"] is not None or len(follower.functions) != 1:
         return None
-    return next(iter(follower.functions))  # applied after the choice
+    return next(iter(follower.functions))  # the router applied this function after the choice
 
 
 # ---- the sequences of the rows ------------------------------------------------------------------
@@ -75,7 +75,7 @@ def _rows(like, shape, seen):
     row = sys.modules["torch"].arange(tokens, device=like.device)
     turned = shape is not None and tuple(shape) == (length, batch)
     if turned and batch == length and batch > 1:
-        return {}  # it may be [B,S] or [S,B]
+        return {}  # the shape may be [B,S] or [S,B]
     if shape is not None and tuple(shape) not in ((batch, length), (length, batch)):
         return {}
     if turned and batch != length:
@@ -87,8 +87,8 @@ def _rows(like, shape, seen):
 
 
 def _argmaxes(follower, choice):
-    """If each choice takes one expert, returns the later ones: a second expert is the best after the first was
-    masked."""
+    """Returns the choices of one call. If each choice takes one expert, there are several: the second takes the best
+    expert after the first one was masked."""
     if choice.count != 1:
         return [choice]
     return [choice] + [c for c in follower.choices if c is not choice and c.count == 1 and not c.over_tokens and c.node.mask]
@@ -170,7 +170,7 @@ def _keeping(follower, found, outputs, chosen, kept, known):
         pools = torch.zeros(len(kept), dtype=torch.long, device=kept.device) if pools is None else pools
         capacity, source = _one_count(kept, refused, pools), "inferred"
     elif capacity not in (None, "none") and not _fits(kept, refused, capacity, pools):
-        capacity = source = pools = None  # it is not the number, or not of these rows
+        capacity = source = pools = None  # it is not the capacity, or not that of these rows
     if capacity is not None:
         kept_facts.update(capacity=capacity, capacity_source=source)
     if pools is not None and capacity != "none":
@@ -193,7 +193,8 @@ def _capacity(follower, found, outputs, kept):
 
 
 def _one_count(kept, refused, pools):
-    """Returns what every expert that refused holds in its pool, if that is one number and none holds more."""
+    """Returns the number of tokens that every refusing expert holds in its pool, if it is the same for all and no
+    expert holds more."""
     held, left = _cells(kept, pools), _cells(refused, pools)
     most = int(held.max())
     return most if bool((held[left > 0] == most).all()) else None
@@ -207,7 +208,8 @@ def _cells(assigned, pools):
 
 
 def _pool_of(follower, known, kept, refused, capacity):
-    """Returns [T]: by the axis along which places were counted; else by the one in which the capacity fits."""
+    """Returns the pool of each row, [T]: by the axis along which places were counted; else by the pools in which the
+    capacity fits."""
     torch = sys.modules["torch"]
     whole = torch.zeros(len(kept), dtype=torch.long, device=kept.device)
     for _, _, dim, layout, axis, _, _ in follower.drops:
@@ -225,7 +227,8 @@ def _pool_of(follower, known, kept, refused, capacity):
 
 
 def _fits(kept, refused, capacity, pools):
-    """Returns whether no cell holds more than `capacity`, and every cell that refuses holds exactly that many."""
+    """Returns whether no expert holds more than `capacity` tokens in a pool, and every expert that refuses holds
+    exactly that many."""
     if pools is None:
         return not bool(refused.any()) and int(kept.sum(dim=0).max()) <= capacity
     held, left = _cells(kept, pools), _cells(refused, pools)

@@ -11,7 +11,7 @@ _PLACES = ("expert_capacity", "capacity")
 _FACTORS = ("capacity_factor", "moe_expert_capacity_factor", "train_capacity_factor", "eval_capacity_factor", "min_capacity",
             "moe_capacity_factor")  # fmt: skip
 _WORDS = ("gate", "gating", "rout", "expert", "moe", "mixture", "switch", "wg")
-_MOST = 4096  # number of experts
+_MOST = 4096  # the most experts
 
 
 def attribute(modules, names, kind=int, config=True):
@@ -26,7 +26,7 @@ def attribute(modules, names, kind=int, config=True):
 
 
 def _limited(module):
-    """Returns whether it has an attribute about a capacity."""
+    """Returns whether the module has an attribute about a capacity."""
     for holder in (module, getattr(module, "config", None)):
         for name, value in getattr(holder, "__dict__", {}).items():
             if "capacity" in name and isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
@@ -50,7 +50,7 @@ class Found:
                                              for h in (m, getattr(m, "config", None))) if isinstance(p, str)), None)  # fmt: skip
 
     def weights(self):
-        """Returns [(weight, E)] as they are now: sharding wrappers replace them."""
+        """Returns the current [(weight, E)]: sharding wrappers replace weights."""
         return [(getattr(module, name), self.experts_count) for module, name in self.gates]
 
     def kind(self):
@@ -111,13 +111,14 @@ def _gates(module):
         if isinstance(count, int) and getattr(weight, "dim", int)() in (1, 2) and not list(child.children()):
             yield name, count, child, "weight"
     for name, own in module._parameters.items():
-        if own is not None and own.dim() == 2 and "bias" not in name:  # of experts that are one tensor
+        if own is not None and own.dim() == 2 and "bias" not in name:  # experts may be one tensor
             for count in {own.shape[0], own.shape[1]}:
                 yield name, count, module, name
 
 
 def _evidence(module, parent, gate, count):
-    """Returns whether `count` outputs belong to experts: two kinds of evidence, at most one of them a name."""
+    """Returns whether `count` outputs belong to experts. This needs two kinds of evidence, of which at most one is a
+    name."""
     known = attribute([module], _COUNTS) == count or attribute([parent] if parent is not None else [], _COUNTS) == count
     listed = any(True for m in (module, parent) if m is not None for _ in _lists(m, count))
     fused = not listed and (_holds_experts(module, count) or _holds_experts(parent, count)) and not known
@@ -125,7 +126,7 @@ def _evidence(module, parent, gate, count):
     limited = attribute([module], _PLACES + _FACTORS, (int, float), config=False) is not None
     word = any(w in text.lower() for w in _WORDS for text in (gate, type(module).__name__))
     fits = top is not None and top <= count
-    alone = {n for _, n, child, _ in _gates(module) if child is not module} == {count}  # a layer of routers holds gates only
+    alone = {n for _, n, child, _ in _gates(module) if child is not module} == {count}  # a list of routers has only gates in it
     if known or listed or fused or limited:
         return sum((known, listed or fused, fits, limited, word)) >= 2
     declared = attribute([m for m in (module, parent) if m is not None], _COUNTS)
@@ -171,16 +172,16 @@ def _vocabularies(model):
 
 
 def _is_head(module, parent, weight, count, heads):
-    """Returns whether it is the head of a small vocabulary next to a configuration of experts. If there are as many experts as tokens, they
-    are experts only if they are listed."""
+    """Returns whether the gate is the head of a small vocabulary, in a model with a configuration of experts. If there
+    are as many experts as tokens, the outputs are experts only if the experts are listed."""
     if tuple(weight.shape) not in heads:
         return False
     return not any(True for m in (module, parent) if m is not None for _ in _lists(m, count))
 
 
 def _by_table(module, count):
-    """Returns whether its experts come from a table of token ids (DeepSeek-V4's first layers): no score decides, so there is no
-    choice to judge."""
+    """Returns whether the router's experts come from a table of token ids (DeepSeek-V4's first layers). No score
+    decides, so there is no choice to judge."""
     tables = [b for _, b in module.named_buffers(recurse=False) if b.dim() == 2 and not b.is_floating_point() and not b.is_complex()]
     return any(table.shape[0] > count >= table.shape[1] for table in tables)
 

@@ -2,11 +2,12 @@
 
 import sys
 
-_COLUMNS = 64  # numbers of a token that identify it
+_COLUMNS = 64  # number of a token's values that identify it
 
 
 def kept_choices(follower, found, chosen, outputs, logits):
-    """Returns [T,E], or None: by the experts' inputs if they are known, else by the module's result."""
+    """Returns the kept choices as [T,E], or None. Reads them from the experts' inputs if these are known, else from the
+    module's result."""
     wanted = sys.modules["torch"].zeros(logits.shape, dtype=sys.modules["torch"].bool, device=logits.device)
     wanted.scatter_(1, chosen, True)
     given = entered(follower, wanted, outputs)
@@ -15,7 +16,7 @@ def kept_choices(follower, found, chosen, outputs, logits):
     mask = returned(outputs, logits)
     if mask is None or not found.limited or follower.drops or bool((wanted & ~mask).any()):
         return mask
-    return None  # it may be the mask before the capacity was applied
+    return None  # this may be the mask before the capacity was applied
 
 
 def returned(outputs, logits):
@@ -47,7 +48,8 @@ def _marks(rows):
 
 
 def entered(follower, wanted, outputs):
-    """Returns [T,E] by the rows that the experts got, or None if these are not the tokens' rows."""
+    """Returns the kept choices as [T,E], from the rows that the experts got. Returns None if these are not the tokens'
+    rows."""
     for tokens in outputs["tokens"]:
         if tokens is not None and tokens.dim() > 1 and tokens.numel() == len(wanted) * tokens.shape[-1]:
             kept = _matched(follower.fed, tokens.detach().reshape(len(wanted), -1), wanted)
@@ -58,7 +60,7 @@ def entered(follower, wanted, outputs):
 
 
 def _alike(tokens):
-    """Returns whether two rows are equal: then this call may not show which one was kept."""
+    """Returns whether two rows are equal: then this call may not show which of them was kept."""
     return len(sys.modules["torch"].unique(_marks(tokens))) < len(tokens)
 
 
@@ -69,7 +71,7 @@ def _matched(fed, tokens, wanted):
     experts, width = wanted.shape[1], tokens.shape[1]
     owners, given = [], []
     for expert, x in fed:
-        if expert is None:  # [E,C,H], of all experts
+        if expert is None:  # the input [E,C,H] of all experts
             if x.dim() != 3 or x.shape[0] != experts:
                 return None
             owners.append(torch.arange(experts, device=x.device).repeat_interleave(x.shape[1]))
@@ -77,7 +79,7 @@ def _matched(fed, tokens, wanted):
             owners.append(torch.full((x.numel() // width,), expert, device=x.device))
         given.append(x.reshape(-1, width))
     given, owners = torch.cat(given), torch.cat(owners)
-    full = given.abs().sum(dim=1) != 0  # the rest is padding
+    full = given.abs().sum(dim=1) != 0  # the other rows are padding
     given, owners = given[full], owners[full]
     marks, own = torch.unique(_marks(tokens.to(given.dtype)), return_inverse=True)
     theirs = _marks(given)

@@ -17,17 +17,17 @@ from .._pace import Pace
 from .._tensors import Scratch
 from .choices import Choices, recipe
 
-_SHARE = 0.0025  # share of a step's time, for all routers together
-_PLANNED, _AHEAD = 4, 0.02  # as in Pace: so that a fault of a short run is found on a fast machine too
+_SHARE = 0.0025  # the share of a step's time that the loads of all routers may cost together
+_PLANNED, _AHEAD = 4, 0.02  # arguments of Pace, large enough to find a fault in a short run on a fast machine
 _EVERY = 8  # fewest steps between two measurements, if no budget governs them
 _MEASURED_LATER = 4  # total cost of a call, divided by the cost on this thread: the library counts on its own thread
-_OPERATION = 3e-6  # seconds that torch takes to report one (docs/measurements/watch.md)
-_ROWS = 512  # tokens of a call
+_OPERATION = 3e-6  # seconds that torch takes to report one operation (docs/measurements/watch.md)
+_ROWS = 512  # the most tokens that are measured of a call
 _scratch = Scratch()
 
 
 class Loads:
-    """The loads of one router: which experts its tokens chose, and which of these refused them."""
+    """Measures the loads of one router: which experts its tokens chose, and which of these experts refused them."""
 
     def __init__(self, found):
         gate = found.gates[0][0] if len(found.gates) == 1 else None
@@ -35,8 +35,8 @@ class Loads:
         self._found = found
         self._module = None  # the module whose forward is observed
         self._recipe = None  # None: the recipe is not known
-        self._kept = None  # a Kept; None: it has refused none
-        self._refuses = False  # it refuses choices, and Kept shows which
+        self._kept = None  # a Kept; None: the router has refused no choice
+        self._refuses = False  # whether the router refuses choices, and Kept shows which
         self._bias, self._words = None, None
         self._site = None
 
@@ -44,11 +44,11 @@ class Loads:
         return self._recipe is not None and self._module() is module
 
     def listen(self):
-        """Returns a context around a call: a Choices."""
+        """Returns a Choices, the context of a call."""
         return Choices(self._found.experts_count, None if self._gate is None else self._gate())
 
     def begins(self):
-        """Reads the stored bias before the call, so that its value is the used one."""
+        """Returns the stored bias. Reads it before the call, because the call may change it."""
         if self._bias is None:
             return None
         held = getattr(self._bias[0](), self._bias[1], None)
@@ -64,9 +64,9 @@ class Loads:
         if chosen is None or logits is None or "routing_map" in known or not self._learn_bias(known, taken):
             return
         if known.get("keep_mask") is None and (follower.counts or follower.drops):
-            return  # the refused choices are not known
+            return  # the call does not show the refused choices
         if any(map(is_compiled, outer.modules())):
-            return  # an observer around a compiled function may cause it to be compiled again
+            return  # an observer around a compiled function may cause the function to be compiled again
         inner, recipe_of_choice = self._found.inner, None
         if inner is not outer and len(spans) == 1:
             recipe_of_choice = recipe(heard.between(*spans[0]), taken, chosen, logits)
@@ -79,7 +79,7 @@ class Loads:
                                                           "flatten")}  # fmt: skip
 
     def _learn_bias(self, known, taken):
-        """Returns whether there is no bias, or the used one is stored where it can be read again."""
+        """Returns whether there is no bias, or the used bias is stored where later calls can read it."""
         self._bias, bias = None, known.get("expert_bias")
         if bias is None:
             return True
@@ -94,7 +94,7 @@ class Loads:
         return False
 
     def _learn_kept(self, kept, chosen, outputs, inner):
-        """Returns whether it refuses none, or its result is known to show which."""
+        """Returns whether the router refuses no choice, or its result shows which choices it kept."""
         torch, self._kept = sys.modules["torch"], None
         some = kept is not None and not bool(kept.all())
         if not some and not self._refuses and not self._found.limited:
@@ -146,7 +146,7 @@ class Loads:
 
 
 class Kept:
-    """The position in a router's result that shows which choices were kept: as kept.returned finds it, and without
+    """The position in a router's result that shows which choices were kept. Finds it as kept.returned does, without
     reading from a GPU."""
 
     def __init__(self, places, requested, weights, experts):

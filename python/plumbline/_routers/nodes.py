@@ -16,7 +16,7 @@ DRAWS = {"rand", "randn", "rand_like", "randn_like", "normal", "uniform", "expon
 CONSTANTS = {"zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "arange", "tensor", "new_zeros",
              "new_ones", "new_full", "as_tensor", "eye", "finfo", "new_tensor", "scalar_tensor"}  # fmt: skip
 IN_PLACE = OWN | {"scatter", "scatter_add", "copy", "index_fill", "setitem", "normal", "uniform", "exponential"}
-EARLY, LATE = 1, 2  # noise: before the first choice, after it
+EARLY, LATE = 1, 2  # kinds of noise: drawn before the first choice, or after it
 
 
 class Node:
@@ -27,9 +27,9 @@ class Node:
 
     def __init__(self, tensor, axis, op="", source=None, own=True, drawn=0):
         self.tensor, self.axis, self.op, self.source = tensor, axis, op, source
-        self.own = own  # each row depends only on the token of that row, on stored numbers and on noise
-        self.drawn = drawn  # kind of noise in it: 0, EARLY or LATE
-        self.mask = self.valued = False  # whether it is a mask of choices; whether it has scores in it
+        self.own = own  # whether each row depends only on the token of that row, on stored numbers and on noise
+        self.drawn = drawn  # the kind of noise in the tensor: 0, EARLY or LATE
+        self.mask = self.valued = False  # whether the tensor is a mask of choices; whether it contains scores
         self.pick = self.leaf = None  # the choice whose indices these are; the stored vector that was added
         self.scored = op in ("softmax", "sigmoid") or (source is not None and source.scored)
         self.version = tensor._version
@@ -39,14 +39,14 @@ class Node:
 
 
 class Choice:
-    """One top-k, argmax or sort of a node. over_tokens: experts choose."""
+    """One top-k, argmax or sort of a node. over_tokens: the experts choose tokens."""
 
     __slots__ = ("node", "indices", "count", "dim", "over_tokens", "whole", "op", "facts", "layout")
 
     def __init__(self, node, indices, count, dim, op):
         self.node, self.indices, self.count, self.dim, self.op = node, indices, count, dim, op
         self.over_tokens = dim != node.axis
-        self.whole = op in ("sort", "argsort")  # until a slice of the result shows the number of choices
+        self.whole = op in ("sort", "argsort")  # true until a slice of the result shows the number of choices
         self.layout = tuple(node.tensor.shape)
         self.facts = explain(node)
 
@@ -77,7 +77,7 @@ def explain(node):
 
 
 def rows(node, tensor=None):
-    """Returns [T,E], rows in the gate's order: a copy."""
+    """Returns a copy as [T,E], with the rows in the gate's order."""
     tensor = node.tensor if tensor is None else tensor
     turned = tensor.detach().movedim(node.axis, -1)
     return turned.reshape(-1, turned.shape[-1]).clone()
@@ -106,7 +106,7 @@ def axis_after(name, args, kwargs, source, out):
     if name in TURNS:
         order = turned(name, args, kwargs, len(before))
         if order is None or [d for d in order if d != axis] != sorted(d for d in order if d != axis):
-            return None  # tokens changed places
+            return None  # tokens have other places now
         return order.index(axis)
     if tuple(before) == tuple(after):
         return axis
@@ -142,7 +142,8 @@ def turned(name, args, kwargs, dims):
 
 
 def dim_of(name, args, kwargs):
-    """Returns the axis along which an operation runs, or None: all, or not given as a number."""
+    """Returns the axis along which an operation runs. Returns None if it runs along all axes, or if the axis is not a
+    number."""
     place = ALONG[name]
     if "dim" in kwargs:
         value = kwargs["dim"]

@@ -14,14 +14,15 @@ from .nodes import (
     keeps_rows, name_of, rows, tensors_of,
 )  # fmt: skip
 
-_MOST = 8  # events of a kind that are kept
+_MOST = 8  # the most events of one kind that are kept
 
 
 class Follower:
     """Nodes, choices and the inputs of experts, in one forward pass of one router."""
 
     def __init__(self, gates, leaves, experts, top_k=None):
-        """gates: (weight, E); leaves: stored tensors; experts: {id of a weight: its expert, or None: of all}."""
+        """gates: (weight, E) pairs; leaves: stored tensors; experts: {id of a weight: its expert, or None if all
+        experts share it}."""
         self.top_k = top_k
         self.torch = sys.modules["torch"]
         self.gates = {id(w): (w, e) for w, e in gates}
@@ -30,9 +31,9 @@ class Follower:
         self.experts, self.first = experts, {}
         self.nodes, self.choices, self.drops, self.functions = {}, [], [], set()
         self.roots, self.entered, self.fed, self.early = [], None, [], False
-        self.alike = False  # some tokens that entered are equal
+        self.alike = False  # whether some tokens that entered are equal
         self.taken = []  # the choices that are recorded
-        self.counts = False  # it counts positions among the tokens, which routers do that may refuse some
+        self.counts = False  # whether the router counts positions among the tokens: such a router may refuse some
         self.kept = []  # tensors that are kept alive, so that no other tensor gets their ids
         self.most = 1 << 24
 
@@ -85,7 +86,7 @@ class Follower:
         if (name in DRAWS or name in CONSTANTS) and torch.is_tensor(out) and out.numel() <= self.most:
             self.nodes[id(out)] = Node(out, None, name, own=True, drawn=self._noise(name))
         elif given and torch.is_tensor(out) and all(id(t) in self.leaves for t in given) and name in OWN | CASTS:
-            self.leaves[id(out)] = out  # made of stored numbers only
+            self.leaves[id(out)] = out  # the result depends only on stored numbers
         return None
 
     def _gate(self, weight, given, out):
@@ -145,7 +146,7 @@ class Follower:
         own = all(n.own for n in known) and self._stays_own(name, main, dim, out)
         own = own and all(id(t) in self.nodes or id(t) in self.leaves or t.dim() == 0 for t in given)
         node = Node(out, axis, name, main, own, max(n.drawn for n in known))
-        if name in CONSTANTS or name in DRAWS:  # depends only on its shape
+        if name in CONSTANTS or name in DRAWS:  # the result depends only on the shape
             node.own, node.drawn = True, self._noise(name)
             return node
         self._masks(node, name, axis, dim, known, out)
@@ -161,7 +162,8 @@ class Follower:
         return node
 
     def _masks(self, node, name, axis, dim, known, out):
-        """Returns whether it is a mask of choices, with or without scores in it, or still a choice's indices."""
+        """Sets whether the node is a mask of choices, with or without scores in it, or still the indices of a
+        choice."""
         picked = next((n.pick for n in known if n.pick is not None), None)
         node.mask = any(n.mask for n in known)
         if picked is not None and name in ("one_hot", "scatter", "scatter_add"):
@@ -181,7 +183,7 @@ class Follower:
         return 0 if name not in DRAWS else LATE if self.choices else EARLY
 
     def _sliced(self, name, choice, out):
-        """A slice shows how many were taken: of a sort, or of a top-k with more."""
+        """A slice of a sort, or of a larger top-k, shows how many experts were taken."""
         if name == "getitem" and out.dim() == choice.indices.dim():
             short = [d for d in range(out.dim()) if out.shape[d] != choice.indices.shape[d]]
             if short == [choice.dim] and (choice.whole or out.shape[choice.dim] == self.top_k):
@@ -191,8 +193,8 @@ class Follower:
         if name in OWN:
             return True
         if name in TURNS:
-            return main.axis is not None  # else the order of the tokens is no longer known
-        if name in CASTS:  # rows stay rows
+            return main.axis is not None  # if the axis is not known, the order of the tokens is not known
+        if name in CASTS:  # the operation must keep rows as rows
             return keeps_rows(main, out)
         if name in ALONG:
             where = len(main.tensor.shape) - 1 if main.axis is None else main.axis
@@ -223,7 +225,7 @@ class Follower:
             indices = indices.unsqueeze(dim)
         choice = Choice(node, indices.clone(), int(counts[name]), dim, name)
         if any(t._version != version for t, version in self.stored):
-            choice.facts["captured"] = "after"  # a bias was changed in this same pass
+            choice.facts["captured"] = "after"  # this pass itself changed a bias
         if not choice.facts["own"]:  # values that a row got from other rows are not its own scores
             plain = self.gate_logits(choice.facts["logits"])
             choice.facts.update(logits=plain, function=None, bias=None, drawn=False, scored=True)
@@ -249,7 +251,8 @@ def listener(follower, charge):
 
 @functools.lru_cache(maxsize=1)
 def _listener():
-    """One class for all: code that torch.compile made below one instance is valid below the next."""
+    """All followers share one class: then code that torch.compile made inside of one instance is valid inside of the
+    next."""
     class Listener(sys.modules["torch"].overrides.TorchFunctionMode):
         broken = None
 
@@ -264,7 +267,7 @@ def _listener():
                 began = thread_time_ns()
                 try:
                     self._follower.note(func, args, kwargs, out)
-                except Exception as error:  # nothing of ours may end the trainer's step
+                except Exception as error:  # no error of this package may end the trainer's step
                     self.broken = error
                 self._charge(thread_time_ns() - began)
             return out

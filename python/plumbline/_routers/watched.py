@@ -18,9 +18,9 @@ from .find import find
 from .loads import Loads, LoadsPace
 from .trace import Follower, listener
 
-_LONGEST = 1024  # steps between two tries, if nothing is known about a router
-_MOST_UNCLEAR = 8  # calls of which none was understood; then that is reported
-_MOST_WAITING = 4  # calls of a layer that wait for the first step's end
+_LONGEST = 1024  # the most steps between two tries, if nothing is known about a router
+_MOST_UNCLEAR = 8  # number of calls, none of which was understood, before this is reported
+_MOST_WAITING = 4  # the most calls of a layer that wait for the first step's end
 
 
 class OnlyHere:
@@ -43,7 +43,8 @@ class OnlyHere:
 
 
 class WithKeywords(OnlyHere):
-    """The same for a hook that also gets keyword arguments. In a copy it is replaced by nullcontext's exit, which returns None."""
+    """Does the same as OnlyHere for a hook that also gets keyword arguments. In a copy it is replaced by nullcontext's
+    exit, which returns None."""
 
     def __call__(self, module, inputs, words):
         if not self._compiling():
@@ -76,7 +77,7 @@ class BeforeForward(OnlyHere):
             if module.training is light.trains is True and light.grad_enabled():
                 try:
                     return light.count(inputs, words)
-                except Exception:  # the arguments differ from those before: a whole step
+                except Exception:  # the arguments differ from those before, so this step is a whole one
                     light.interrupted()
             elif light.forward(module, inputs, words):
                 return
@@ -88,7 +89,7 @@ class BeforeForwardWithKeywords(BeforeForward, WithKeywords):
 
 
 def hook_forward(module, call):
-    """As before_forward, but returns (the hook, a function that removes it)."""
+    """Does the same as before_forward, but returns (the hook, a function that removes it)."""
     if "with_kwargs" in inspect.signature(module.register_forward_pre_hook).parameters:
         hook = BeforeForwardWithKeywords(call)
         return hook, module.register_forward_pre_hook(hook, with_kwargs=True).remove
@@ -105,7 +106,8 @@ class AfterWithKeywords(WithKeywords):
 
 
 def after_forward(module, call):
-    """As before_forward, but calls `call(module, inputs, keywords, output)` after the pass. Does nothing before torch 2.0."""
+    """Does the same as before_forward, but calls `call(module, inputs, keywords, output)` after the pass. Does nothing
+    before torch 2.0."""
     if "with_kwargs" not in inspect.signature(module.register_forward_hook).parameters:
         return lambda: None
     return module.register_forward_hook(AfterWithKeywords(call), with_kwargs=True).remove
@@ -168,17 +170,19 @@ class Router:
 
     def __init__(self, routers, found):
         self._routers, self.found = routers, found
-        self._word = None  # due word of the site, once it is ours
-        self._state = "new"  # waiting for the first step's end; then "ours", or "theirs": the trainer records it
+        self._word = None  # the due word of the site, as soon as the watch records it
+        self._state = "new"  # "new" until the first step's end; then "ours", or "theirs" if the trainer records the layer
         self._waiting, self._seen = [], 0
-        self._unclear = 0  # calls after which another one may still be understood
-        self._again, self._misses = 0, 0  # no call was understood: tried again, with longer and longer intervals
+        self._unclear = 0  # number of calls so far that were not understood, although another call may be
+        # The step of the next try; number of tries in which no call was understood, after which intervals are longer.
+        self._again, self._misses = 0, 0
         self._open = None  # the observer of the running call
         self._loads, self._heard_step = Loads(found), None
         self._modules = [weakref.ref(m) for m in found.modules]
 
     def wants(self, module):
-        """Returns whether this call, or the measurement of its loads, is due: a few comparisons in most steps."""
+        """Returns whether this call, or the measurement of its loads, is due. In most steps this makes only a few
+        comparisons."""
         run = self._routers.run
         word = self._word
         if run._step < (self._again if word is None else word[0]):
@@ -284,7 +288,7 @@ class Router:
         self._again = self._routers.run._step + min(1 << self._misses, _LONGEST)
 
     def step_ends(self):
-        """In the first step the trainer may record the layer itself; then nothing is added."""
+        """In the first step the trainer may record the layer itself; then the watch does not record it."""
         if self._state != "new" or not self._waiting:
             return
         run, name = self._routers.run, self.found.name
@@ -317,7 +321,8 @@ class Routers:
     """The routers of one watched model. `live` returns whether the forward pass in progress belongs to training."""
 
     def __init__(self, run, model, guarded, backward, prefix=""):
-        """backward(): returns whether a backward pass runs, which may repeat a forward pass. prefix: of all names."""
+        """backward(): returns whether a backward pass runs, which may repeat a forward pass. prefix: the text before
+        all names."""
         self.run, self.guarded, self.backward = run, guarded, backward
         self.tokens, self.training, self.pace = None, False, LoadsPace(run._budget)
         self._undo, self.refused = [], {}

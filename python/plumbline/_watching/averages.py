@@ -15,7 +15,7 @@ from .._tensors import local
 
 _ELEMENTS, _MOST, _MOST_TENSORS = 4096, 64, 2048
 _METHODS = ("lerp_", "mul_", "add_", "sub_", "copy_")
-_FIRST = 4  # first step in which averages are searched: earlier steps already cost the most
+_FIRST = 4  # the first step in which averages are searched: earlier steps already have the highest cost
 _CLOSE = 1e-3  # tolerance of the share, between elements
 _ROUNDING = 2.0**-22  # tolerance of a copied value, if it was computed in single precision
 
@@ -34,7 +34,7 @@ class _Touched:
         self.shadow = self.before.double()
 
     def take(self, name, arguments, options, declared):
-        """`declared`: the share of the weight in an AveragedModel's own update, or None."""
+        """Repeats one operation. `declared`: the share of the weight in an AveragedModel's own update, or None."""
         if declared is not None and name == "copy_":  # the share of the value that it computes, in the type of the average
             self.share, self.shadow = declared, self._value(arguments[0])
             return
@@ -70,7 +70,7 @@ class _Touched:
 
 
 class Averages:
-    """The averages of one watch."""
+    """Finds the averages of one watch's weights."""
 
     armed = None  # the object of this process that observes operations now
 
@@ -79,7 +79,7 @@ class Averages:
         self._touched, self._thread, self._undo, self.seen = {}, None, (), []
         self._reported = {}  # name -> due word
         self._weights, self._declared = (), None
-        self._empty = 0  # how often none was found
+        self._empty = 0  # number of searches that found no average
         self._next = self._doubled = _FIRST
 
     @property
@@ -90,7 +90,7 @@ class Averages:
     # ---- when ----------------------------------------------------------------------------------
 
     def wants(self):
-        """Returns whether averages are due in the next step. Seldom, if none were found so far."""
+        """Returns whether averages are due in the next step. If none were found so far, they are seldom due."""
         step = self._run._next_step
         if step < self._next:
             return False
@@ -141,7 +141,7 @@ class Averages:
             of = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64), module.n_averaged.clone()
             share = float(module.avg_fn(*of))
             return share if 0 < share < 1 else None
-        except Exception:  # it is not a function of numbers
+        except Exception:  # the average's function does not accept numbers
             return None
         finally:
             self._thread = thread
@@ -153,7 +153,7 @@ class Averages:
         return lambda: setattr(owner, name, plain) if had else delattr(owner, name)
 
     def disarm(self):
-        """Keeps what was found until the end of the next step."""
+        """Keeps the averages that were found until the end of the next step."""
         if Averages.armed is not self:
             return
         Averages.armed = None
@@ -201,13 +201,13 @@ class Averages:
                     one.take(name, arguments, options, self._declared)
             finally:
                 self._thread = thread
-        except Exception:  # then the operation is not understood
+        except Exception:  # an operation that raises is not understood
             self._touched.pop(at, None) if "at" in locals() else None
 
     # ---- whether they are averages -------------------------------------------------------------
 
     def _matched(self, touched):
-        """Returns [(name, before, after, intended, decay)] of those that are the average of a weight."""
+        """Returns [(name, before, after, intended, decay)] of the tensors that are the average of a weight."""
         by_place = {p.data_ptr(): (name, p) for name, p in self._weights}
         waiting = list(self._weights)
         found = []
@@ -247,7 +247,7 @@ class Averages:
     # ---- records -------------------------------------------------------------------------------
 
     def step_ends(self):
-        """Records them in the open step."""
+        """Records the averages in the open step."""
         seen, self.seen = self.seen, []
         run = self._run
         with run.together():

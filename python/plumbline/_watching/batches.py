@@ -5,10 +5,11 @@ Only for models that are called by keyword. Checks the first steps, later ones l
 
 import sys
 
-_FIRST, _LONGEST = 8, 64  # steps that are checked on the CPU; then each power of two, and every _LONGEST-th
+_FIRST, _LONGEST = 8, 64  # the first _FIRST steps are checked on the CPU; then each power of two, and every _LONGEST-th step
 _FEW = 64  # fewest labels that show a shift
 _IDS, _MASKS = ("input_ids", "decoder_input_ids"), ("attention_mask",)
-_SHIFTING = ("GPT2LMHeadModel", "GPT2DoubleHeadsModel", "OpenAIGPTLMHeadModel", "BertLMHeadModel")  # and all ...ForCausalLM
+# Models whose names end in ForCausalLM do this too.
+_SHIFTING = ("GPT2LMHeadModel", "GPT2DoubleHeadsModel", "OpenAIGPTLMHeadModel", "BertLMHeadModel")
 FACTS = ("rows", "unlabelled_rows", "labelled_padding", "beyond_vocabulary", "shifted_labels", "non_finite")
 _WORDS = {
     "unlabelled_rows": "rows have no valid label (all are -100): a micro-batch of such rows has the loss NaN",
@@ -84,7 +85,7 @@ class Batches:
             self._step, self._counts = self._run._step, {}
         for name, value in found.items():
             self._counts[name] = self._counts.get(name, 0) + int(value)
-        if found.get("beyond_vocabulary"):  # the trainer is about to fail
+        if found.get("beyond_vocabulary"):  # the forward pass is about to fail
             self._record()
         for name, text in _WORDS.items():
             if found.get(name) and name not in self._reported:
@@ -99,7 +100,7 @@ class Batches:
         if first is None or not first.dim():
             return {}
         facts = {"rows": len(first)}
-        # Leaves attention masks out: they may be floats, with -inf on purpose.
+        # Leaves attention masks out, because they may be floats with -inf on purpose.
         data = [v for n, v in words.items() if any(v is f for f in floats) and "mask" not in n and "bias" not in n]
         facts["non_finite"] = sum(int((~torch.isfinite(v)).sum()) for v in data)
         if ids is not None and self._vocabulary:
@@ -117,10 +118,10 @@ class Batches:
         if ids is None or ids.shape != labels.shape:
             return facts
         if self._shifts and labels.shape[1] > 1:
-            counted = counts[:, :-1] & (ids[:, :-1] != ids[:, 1:])  # where the two interpretations differ
+            counted = counts[:, :-1] & (ids[:, :-1] != ids[:, 1:])  # the labels for which the two interpretations differ
             number = int(counted.sum())
             self._shifted += number
-            self._shifts = bool((labels[:, :-1] == ids[:, 1:])[counts[:, :-1]].all())  # a single other label decides
+            self._shifts = bool((labels[:, :-1] == ids[:, 1:])[counts[:, :-1]].all())  # one label that differs shows that labels are not shifted
             facts["shifted_labels"] = number if self._shifts and self._shifted >= _FEW else 0
         return facts
 

@@ -3,24 +3,24 @@
 import os
 from time import clock_gettime_ns, thread_time_ns
 
-SHARE = 0.01  # default
+SHARE = 0.01  # the budget if the trainer gives none
 _UNIT = 200_000.0  # ns to measure one parameter, until the cost is known
-_APART, _AT_ONCE = 16, 4  # a measurement spends: the budget of 16 whole steps; if most steps are light, 4 times the cost of a whole step
-_LIGHT, _LIGHT_COLD = 4000.0, 20_000.0  # ns of a light step (docs/measurements/watch.md), whose caches are filled by the trainer;
-_COLD_AFTER = 3_000_000.0  # all of it after steps of 3 ms
+_APART, _AT_ONCE = 16, 4  # a measurement may cost the budget of 16 whole steps; if most steps are light, 4 times the cost of a whole step
+_LIGHT, _LIGHT_COLD = 4000.0, 20_000.0  # ns of a light step (docs/measurements/watch.md); the same if the trainer has filled the caches
+_COLD_AFTER = 3_000_000.0  # ns of a step after which the trainer has filled the caches
 _EVICTED = 1.3  # factor for hooks of whole steps and for our threads: they evict the trainer's caches (docs/measurements/precision.md)
 _LATER = 1.5  # total cost of an observation, divided by its cost on the trainer's thread
 _THREADS_EVERY = 20_000_000  # ns between two reads of our threads' clocks
 _MOST_EVERY = 4096
-_MOST_FIXED = 6  # a power of two
-_SLACK = 8  # times the cost of one measurement: the most that is saved for later
-BUFFERS = ""  # a name in the turns, which represents all buffers
+_MOST_FIXED = 6  # the largest exponent of two of a fixed interval
+_SLACK = 8  # the most that is saved for later: this many times the cost of one measurement
+BUFFERS = ""  # the name that represents all buffers among the names of parameters
 _LEAST = 0.25  # the least share of the budget for measurements
 
 
 def picked(step, every):
-    """Returns the first step from `step` on that is picked if one of `every`, a power of two, is (Picked, in
-    agent/core/sites/cadence.h)."""
+    """Returns the first picked step from `step` on. One of `every` steps is picked (Picked, in
+    agent/core/sites/cadence.h); `every` is a power of two."""
     block = step // every
     at = _pick(block, every)
     return at if at >= step else _pick(block + 1, every)
@@ -36,14 +36,14 @@ def _pick(block, every):
 
 
 def _our_clocks():
-    """The clocks of our threads of the process, by Linux's numbering of them."""
+    """Returns the numbers that Linux gives to the clocks of our threads in this process."""
     clocks = []
     try:
         for task in os.listdir("/proc/self/task"):
             with open(f"/proc/self/task/{task}/comm", encoding="utf-8", errors="replace") as file:
                 if file.read().startswith("plumb"):
                     clocks.append(~int(task) << 3 | 6)
-    except OSError:  # another system: they are not counted
+    except OSError:  # on another system, our threads are not counted
         pass
     return clocks
 
@@ -52,16 +52,16 @@ class Budget:
     """The budget of one run. `spent`: ns that hooks spent on the trainer's thread since the last account."""
 
     def __init__(self, every, budget):
-        """The arguments are those of plumbline.init. If the trainer gives `every`, the budget does not govern."""
+        """The arguments are those of plumbline.init. If the trainer gives `every`, the budget is not used."""
         share = SHARE if budget is None else budget
         self.share = None if every or share >= 1 else share
-        self.every = 1 << min(_MOST_FIXED, (every or 1).bit_length() - 1)  # steps between two screenings, if the budget does not govern
+        self.every = 1 << min(_MOST_FIXED, (every or 1).bit_length() - 1)  # steps between two screenings, if the budget is not used
         self.spent, self.balance = 0, 0.0
-        self.screened = 0  # as `spent`, for light steps that were screened
+        self.screened = 0  # the same as `spent`, for light steps that were screened
         self.period = None  # ns of a step of the trainer's own, smoothed
         self.base = None  # ns that a step without a measurement costs, smoothed
-        self.income = 0.0  # ns a step for measurements: the share without the bookkeeping; smoothed
-        self.own, self.paid = 0.0, 0.0  # ns so far: the trainer's own; ours
+        self.income = 0.0  # ns that measurements may cost in each step: the share without the bookkeeping; smoothed
+        self.own, self.paid = 0.0, 0.0  # ns so far: those of the trainer; those of this package
         self._cpu, self._clocks, self._threads, self._requested = None, None, 0, 0
 
     @property
@@ -75,7 +75,7 @@ class Budget:
         before, self._cpu = self._cpu, now
         screened, self.screened = self.screened, 0
         looks = _EVICTED * (spent + screened)
-        if before is None or now < before:  # the first step, or another thread steps now
+        if before is None or now < before:  # this is the first step, or another thread makes the steps now
             self.balance -= looks if before is None else 0
             return
         book = light * self._light() + _EVICTED * self._of_threads(now)
@@ -108,8 +108,8 @@ class Budget:
         return spent
 
     def left(self, light):
-        """Returns the ns a step for measurements: the budget without the cost of the bookkeeping, or a quarter of the budget if that is more.
-        `light`: most steps are light."""
+        """Returns the ns that measurements may cost in each step: the budget without the cost of the bookkeeping, or a
+        quarter of the budget if that is more. `light`: most steps are light."""
         if self.period is None:
             return 0.0
         allowed = self.share * self.period
@@ -142,7 +142,7 @@ class Looks:
         if not self._names or picked(step, self.every) != step or budget.balance < 0:
             return ()
         if step == 0 and not self._whole and self._names[0] != BUFFERS:
-            return ()  # the first measurement is the most expensive: it waits until the budget allows it. Buffers need a measurement
+            return ()  # the first measurement is the most expensive: it waits until the budget allows it, except if there are buffers
         most = len(self._names) if self._whole else self.most()
         chosen = [self._names[(self._at + k) % len(self._names)] for k in range(most)]
         self._at = (self._at + most) % len(self._names)
@@ -156,7 +156,8 @@ class Looks:
         return max(1, min(len(self._names), int(spent / self._unit)))
 
     def step_ended(self, spent):
-        """Called with our ns in the step. Learns the cost of a measurement and the number of steps between two."""
+        """Called with the ns that this package spent in the step. Computes the cost of a measurement, and the number of
+        steps between two."""
         seen, self.seen = self.seen, 0
         budget = self._budget
         if seen and self._step:  # in the first step torch and the library allocate memory that they keep

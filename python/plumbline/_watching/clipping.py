@@ -24,7 +24,8 @@ def _replicated(total):
 
 
 class Clip:
-    """One call. `parameters`: as given. `total`: a tensor, the 2-norm of their gradients before it."""
+    """One call of a clip. `parameters`: those that the call got. `total`: a tensor, the 2-norm of their gradients
+    before the call."""
 
     __slots__ = ("parameters", "total", "most", "_value")
 
@@ -138,7 +139,7 @@ class Before:
         """parameters: {name: parameter}."""
         self._parameters = parameters
         self._covered = {}  # (optimizer, how many, the first, the last) of a clip -> whether it clips only the gradients of this optimizer
-        self._trusted = False  # the optimizer got the clipped gradients, in the step that was screened last
+        self._trusted = False  # whether the optimizer got the clipped gradients in the step that was screened last
 
     def add(self, pairs):
         """Adds (name, parameter) pairs that appeared later."""
@@ -146,7 +147,7 @@ class Before:
         self._covered.clear()
 
     def _covers(self, clip, optimizer, part):
-        """Returns whether the clip has exactly the parameters of `part`, (name, parameter) pairs, that have a
+        """Returns whether the clip got exactly those parameters of `part`, (name, parameter) pairs, that have a
         gradient."""
         given = clip.parameters
         key = (optimizer, len(given), id(given[0]), id(given[-1])) if given else None
@@ -156,7 +157,7 @@ class Before:
         return self._covered.get(key, False)
 
     def known(self, clips, optimizer, part):
-        """Returns the clip that has the norm, in a step that is not screened; or None."""
+        """Returns the clip that has the norm of the optimizer's gradients, in a step that is not screened; or None."""
         fits = self._trusted and len(clips) == 1 and clips[0].on_host and self._covers(clips[0], optimizer, part)
         return clips[0] if fits else None
 

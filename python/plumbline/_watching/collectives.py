@@ -17,16 +17,16 @@ from .._process_groups import describe_group, world
 from .._reducing import as_indices, elements
 from .stages import OPTIMIZER, Weakly, take_place
 
-_FEWEST = 64  # elements: a smaller sum is a norm or a count
-_MOST = 64  # sums in a step and group
-_UPDATES = 3  # steps without a sum, after which it is assumed that there is none to see
+_FEWEST = 64  # the fewest elements of a sum of gradients: a smaller sum is a norm or a count
+_MOST = 64  # the most sums of one step and group that are kept
+_UPDATES = 3  # updates without a sum, after which this module assumes that it cannot see any
 _METHODS = ("allreduce", "allreduce_coalesced", "reduce", "reduce_scatter_single", "_reduce_scatter_base", "reduce_scatter_single_coalesced",
             "reduce_scatter_tensor_coalesced")  # fmt: skip
 _OTHERS = ("broadcast", "allgather", "all_gather_single", "_allgather_base")  # only the call is counted, its tensors are not read
 
 
 def _mixed(step):
-    """Mixes the bits of a step number, so that steps which are multiples of one number do not give multiples of one number."""
+    """Mixes the bits of a step number: the results for the multiples of a number are not multiples of a number."""
     return (step * 0x9E3779B1 & 0xFFFFFFFF) >> 16
 
 
@@ -84,7 +84,7 @@ class Sums:
         """groups: the process groups that sum gradients; None: every group."""
         self._run, self._loop, self._prefix, self._groups = run, loop, prefix, groups
         self._counts, self._updates, self._missing = {}, 0, None
-        self.seen = 0  # in the run
+        self.seen = 0  # number of sums in the run so far
         self.others = 0  # calls outside of the part of a step in which gradients are summed
         self.watched = False
 
@@ -143,7 +143,7 @@ class Sums:
         try:
             for one in due:
                 one.observe(run)
-        except Exception as error:  # nothing of ours may end the trainer's step
+        except Exception as error:  # no error of this package may end the trainer's step
             run._warn_once(("watch", "sums"), f"watch: sums: {error!r}")
         run._spent = spent + thread_time_ns() - began
 
@@ -166,7 +166,7 @@ class Collectives:
     """All reductions of the process, for the watches whose gradients they may be."""
 
     watches = Weakly()
-    _undo, _inside = [], set()  # threads within a call: a call that is made of others counts once
+    _undo, _inside = [], set()  # _inside: threads inside of a call; a call that makes other calls counts once
 
     @classmethod
     def add(cls, sums):
@@ -184,7 +184,7 @@ class Collectives:
         plain = vars(owner)[name]
         try:
             cls._undo.append(take_place(owner, name, plain, cls._passing(name, plain)))
-        except TypeError:  # a class of another torch version, whose methods cannot be replaced
+        except TypeError:  # in another torch version, the methods of this class cannot be replaced
             return
 
     @classmethod
@@ -211,7 +211,7 @@ class Collectives:
                 continue
             try:
                 ended = sums.starts(group, name, arguments, named)
-            except Exception as error:  # nothing of ours may end the trainer's step
+            except Exception as error:  # no error of this package may end the trainer's step
                 sums._run._warn_once(("watch", "sums"), f"watch: sums: {error!r}")
                 continue
             if ended is not None:

@@ -5,7 +5,7 @@ from collections import namedtuple
 from .._screen import combined
 from .._shards import is_fsdp
 
-Copies = namedtuple("Copies", "group ignored")  # a process group, None: the world; names of parameters that are not copies in it
+Copies = namedtuple("Copies", "group ignored")  # group: a process group, None: the world; ignored: names of parameters that are not copies in it
 _MEGATRON_GROUPS = ("dp_group", "dp_cp_group", "intra_dp_cp_group", "expt_dp_group", "intra_expt_dp_group")
 
 
@@ -25,7 +25,7 @@ def megatron_wrapper(model):
 
 def _of_deepspeed(engine, model):
     if engine.zero_optimization_stage() > 2:
-        return None  # each rank has its part
+        return None  # each rank has only its part
     group = getattr(engine, "seq_data_parallel_group", None)
     return Copies(group, _own_groups(model)) if group is not None and group.size() > 1 else None
 
@@ -48,7 +48,7 @@ def _of_mesh(model):
 
 
 def copies_of(ddp, frames, model):
-    """Returns Copies, or None. ddp: torch's wrapper, or None. frames: of frames.py."""
+    """Returns Copies, or None. ddp: torch's wrapper, or None. frames: objects of frames.py."""
     if ddp is not None:
         return Copies(getattr(ddp, "process_group", None), getattr(ddp, "parameters_to_ignore", ()))
     for frame in frames:
@@ -85,7 +85,7 @@ class Parting:
         if self._next == 0 or (self._updates < self._next and not summed):
             return
         record = self._run._own_scalar
-        if summed:  # sums happen, perhaps only now and then
+        if summed:  # sums are made, perhaps not at every step
             if self._next > 4:
                 record("unsummed/summed", 1)
             self._next = 0

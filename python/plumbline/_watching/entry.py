@@ -1,5 +1,5 @@
-"""Counts the forward passes of light steps in the `forward` of the model's class. Even one hook of a module disables torch's short path through
-`Module.__call__`: 20 us if the caches are filled by the trainer."""
+"""Counts the forward passes of light steps in the `forward` of the model's class. One hook of a module is enough to
+disable torch's short path through `Module.__call__`. This costs 20 us if the trainer has filled the caches."""
 
 import functools
 import sys
@@ -36,7 +36,7 @@ class Entry:
         return True
 
     def take(self):
-        """Restores the state before put(), except for wrappers that others have put around ours."""
+        """Restores the state before put(). Keeps wrappers that other code has put around ours."""
         if self._place is None:
             return
         (number, words), self._place, module = self._place, None, self._module
@@ -66,7 +66,7 @@ class Entry:
                                 light.tokens += count
                         if words:
                             light.words = words
-                    except failure:  # the arguments differ from those before: a whole step
+                    except failure:  # the arguments differ from those before, so this step is a whole one
                         light.interrupted()
                         other(self, inputs, words)
                 else:

@@ -17,8 +17,8 @@ from .stages import NONE, NOW, OPTIMIZER
 
 
 class _Megatron:
-    """`owner`: the outermost optimizer, usually a ChainedOptimizer. Its step() returns (made, norm before the clip,
-    zeros)."""
+    """`owner`: the outermost optimizer, usually a ChainedOptimizer. Its step() returns (whether the step was made, norm
+    before the clip, number of zeros)."""
 
     is_light = False  # its steps may be light
 
@@ -35,7 +35,7 @@ class _Megatron:
 
     def norm(self, result):
         norm = result[1] if isinstance(result, tuple) and len(result) > 1 else None
-        return norm or None  # 0.0: it does not clip, and has not computed a norm
+        return norm or None  # if the norm is 0.0, the optimizer does not clip and has not computed one
 
     def scale(self):
         """Returns the factor by which the loss that backward gets is too large."""
@@ -44,7 +44,7 @@ class _Megatron:
 
 
 class _DeepSpeed:
-    """`owner`: the engine, which counts its steps, skipped ones too."""
+    """`owner`: the engine, which counts its steps, including those that it skips."""
 
     is_light = True
 
@@ -71,7 +71,7 @@ class _DeepSpeed:
         return norm if not hasattr(norm, "device") or norm.device.type == "cpu" else None
 
     def scale(self):
-        return 1.0  # arguments of engine.backward
+        return 1.0  # these are arguments of engine.backward
 
     def loss(self, loss, scale_wrt_gas=True):
         """Returns the argument of engine.backward; these losses of a step add up to their mean."""
@@ -110,7 +110,7 @@ def complete(found, model):
         owner = next((each for each in wrappers if _is_kind(each, "MegatronOptimizer")), None)
         engine = None if owner is not None else _engine(wrappers[-1] if wrappers else one.inner, model.given)
         if engine is not None:
-            wrappers.append(engine.optimizer)  # the trainer may have given the inner one
+            wrappers.append(engine.optimizer)  # the trainer may have given the inner optimizer
         if owner is not None or engine is not None:
             known = frames.get(id(owner or engine))
             made = known or (_Megatron(owner, model) if engine is None else _DeepSpeed(engine))
@@ -158,7 +158,7 @@ class Framed:
     """The hooks of one frame in a watch."""
 
     def __init__(self, watch, frame, parts):
-        """parts: [(unwrap.Opened, Updates)] of the optimizers inside."""
+        """parts: [(unwrap.Opened, Updates)] of the inner optimizers."""
         self._watch, self._frame, self._parts = watch, frame, parts
         self._undo = [_take_place(frame.owner, "step", self._stepping)]
         if hasattr(frame, "loss"):
@@ -178,7 +178,7 @@ class Framed:
                 if steps and not light.on:
                     watch.frame_begins()
                     watch.stages.enter(OPTIMIZER)
-            except Exception as error:  # nothing of ours may end the trainer's step
+            except Exception as error:  # no error of this package may end the trainer's step
                 watch._failed("frame", error)
             watch.budget.spent += 0 if light.on else thread_time_ns() - began
             result = plain(*arguments, **options)
@@ -257,7 +257,7 @@ class Framed:
     def _before_inner(self, optimizer, updates):
         try:
             self._watch.observe_framed(optimizer)
-        finally:  # each one separately
+        finally:  # an error in one observation does not prevent the others
             if self._watch.framed_due:
                 watch = self._watch
                 watch._charged(updates.before, 1.0, True, watch._looks.chosen(watch._run._step))
@@ -301,7 +301,7 @@ class FrameworkSteps:
         self._gradients.observe(optimizer, self._pace.due(step), 1.0, chosen=self._looks.chosen(step))
 
     def frame_ends(self, optimizers, made, norm):
-        """`made`: False if the framework skipped the step."""
+        """Called after the framework's step. `made`: False if the framework skipped the step."""
         self._gradients.frame_ends(made, norm)
         if made:
             for one in optimizers:

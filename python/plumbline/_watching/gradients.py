@@ -1,5 +1,5 @@
-"""Gradients before the update that uses them. For each optimizer only those that it holds, because those of others
-belong to older losses."""
+"""Observes gradients before the update that uses them. Observes for each optimizer only the gradients of its own
+parameters: those of other optimizers belong to older losses."""
 
 import math
 from time import thread_time
@@ -11,16 +11,15 @@ from .losses import numbered
 from .words import processes
 
 
-_EACH = 8  # more optimizers than this, usually with one parameter each, have one common norm
+_EACH = 8  # if there are more optimizers than this, usually with one parameter each, they have one common norm
 
 
 class Gradients:
     """The gradients of one watch's optimizers."""
 
     def __init__(self, run, found, trained, shards, first, named):
-        """found: [unwrap.Opened]. trained: (name, parameter) pairs; parameters that no optimizer holds are observed with those of the first
-        optimizer.
-        named: returns such pairs of all parameters."""
+        """found: [unwrap.Opened]. trained: (name, parameter) pairs; parameters that no optimizer holds are observed with
+        those of the first optimizer. named: returns such pairs of all parameters."""
         self._run, self._shards, self._found, self._named = run, shards, found, named
         optimizers = [one.inner for one in found]
         self.screen = Screen()
@@ -30,12 +29,13 @@ class Gradients:
         self._before = Before(dict(trained))
         self._divide()
         self._words = {}  # id of an optimizer -> the due word of a gradient
-        self._heard = set()  # names
-        self.moving = ()  # those whose gradient was not zero in the step that was screened last
-        self.screened = None  # that step
-        self.seconds = 0.0  # the time that its screening took
-        self._framed, self._framed_total = None, None  # within a framework's step: {id of an optimizer: due}; the norm of those that stepped
-        self.poisoned = False  # a gradient was NaN or infinite: the bits of the changed weights have no meaning
+        self._heard = set()  # names of parameters whose gradient was observed
+        self.moving = ()  # names of parameters whose gradient was not zero in the step that was screened last
+        self.screened = None  # the step that was screened last
+        self.seconds = 0.0  # the time that the screening of that step took
+        # Inside of a framework's step: {id of an optimizer: due}; the norm of the optimizers that stepped.
+        self._framed, self._framed_total = None, None
+        self.poisoned = False  # whether a gradient was NaN or infinite: then the bits of the changed weights have no meaning
 
     def _divide(self):
         """Assigns parameters to optimizers. A gradient that no optimizer holds is often never cleared, so it does not
@@ -47,7 +47,7 @@ class Gradients:
         pieces = {id(piece.parameter): piece for one in self._found for piece in one.pieces}
         known = {id(p) for _, p in self._trained}
         late = [(name, p) for name, p in self._named() if p.requires_grad and id(p) in holder and id(p) not in known] if self._groups else ()
-        self._trained.extend(late)  # unfrozen since then, or added
+        self._trained.extend(late)  # parameters that were unfrozen or added since then
         self._before.add(late)
         free = {name for name, p in self._trained if id(p) not in holder}
         self._free = free if len(free) < len(self._trained) else set()
@@ -61,7 +61,8 @@ class Gradients:
         return sum(len(one.groups()) for one in self._found if one.frame is None)  # add_param_group: layers that are unfrozen later
 
     def divide_again(self):
-        """Assigns again, because an optimizer holds parameters that are trained only from now on."""
+        """Assigns parameters to optimizers again, because an optimizer holds parameters that were not trained
+        before."""
         self._divide()
         self._words.clear()
 
@@ -77,8 +78,8 @@ class Gradients:
         return bool(part) and (word is None or self._run._step >= word[0])
 
     def observe(self, optimizer, paced, scale, clips=(), chosen=None):
-        """Observes the gradients. Returns why the weights should be measured as they were used, or None. `paced`: this step is screened.
-        `chosen`: names of those that are measured; None: all that are due."""
+        """Observes the gradients. Returns why the weights should be measured as the forward pass used them, or None.
+        `paced`: this step is screened. `chosen`: names of the gradients that are measured; None: all that are due."""
         if self._groups != self._count():
             self.divide_again()
         due = self._wants(optimizer, chosen) if self._framed is None else self._framed.get(id(optimizer), False)
@@ -115,7 +116,8 @@ class Gradients:
             self.together[id(optimizer)] = series, norm
 
     def step_ends(self, stepped):
-        """Records one norm of all, if that of each optimizer that has stepped is known. `stepped`: their ids."""
+        """Records one norm of all gradients, if the norm of each optimizer that has stepped is known. `stepped`: the
+        ids of these optimizers."""
         known, self.together = self.together, {}
         if known and known.keys() == stepped:
             first = self._series[id(self._optimizers[0])]
@@ -128,7 +130,7 @@ class Gradients:
         self._framed, self._framed_total = {id(o): self._wants(o, chosen) for o in self._optimizers}, None
 
     def frame_ends(self, made, norm):
-        """`norm`: the framework's own, over all ranks and before its clip, or None."""
+        """`norm`: the norm that the framework computed over all ranks and before its clip, or None."""
         self._framed, total = None, self._framed_total if norm is None else float(norm)
         if made and total is not None:
             self._run._own_scalar(self._series[id(self._optimizers[0])], total)

@@ -42,7 +42,7 @@ def mean(node):
 
 
 class Tokens:
-    """The number of tokens over which each micro-batch's loss of a loop is a mean. The evidence of
+    """Reads the number of tokens over which the loss of each micro-batch is a mean: the evidence of
     precision/loss-mean-of-means."""
 
     def __init__(self, run):
@@ -54,7 +54,7 @@ class Tokens:
         return self.several and bool(self._classes) and self._counted < _ENOUGH
 
     def backward_begins(self, loss, due):
-        """`due`: more is measured in this step."""
+        """Called when the backward pass of `loss` begins. `due`: a measurement is due in this step."""
         if self._classes is None:
             node = cross_entropy(loss)
             self._classes = 0 if node is None else classes(node)
@@ -67,7 +67,8 @@ class Tokens:
         self._units.append(unit or None)
 
     def step_ends(self, losses, passes):
-        """losses: [(series, its losses)] of the step's micro-batches, as backward got them."""
+        """Called at the end of a step. losses: [(series, its losses)] of the step's micro-batches, as backward got
+        them."""
         self.several = passes > 1
         losses = [float(loss) for loss in losses[0][1]] if len(losses) == 1 else ()
         units, self._units = self._units, []
@@ -75,7 +76,7 @@ class Tokens:
         if len(units) == passes == len(losses) >= _ENOUGH_PASSES and None not in units:
             self._record_share(units, losses)
         elif passes > 1 and not self._classes and len(losses) == passes and self._unshared < _UNSHARED:
-            self._unshared += 1  # whether it is divided is not known: no cross-entropy is in its graph
+            self._unshared += 1  # the loss has no cross-entropy in its graph, so it is not known whether the trainer divides it
             self._run._own_scalar("trained/micro", passes)
         if len(units) != passes or None in units or len({tokens for _, tokens in units}) < 2 or not losses:
             return
@@ -86,7 +87,7 @@ class Tokens:
             record("trained/tokens", tokens)
 
     def _record_share(self, units, losses):
-        """The share of each micro-batch's mean in the gradient that the optimizer got: the evidence of
+        """Records the share of each micro-batch's mean in the gradient that the optimizer got: the evidence of
         health/accumulation-scale in the trainer's own loop."""
         shares = [loss / value for loss, (value, _) in zip(losses, units) if value > 0]
         if len(shares) == len(units) and max(shares) - min(shares) <= 1e-4 * max(shares):

@@ -1,13 +1,15 @@
-"""The factor by which a trainer multiplies its gradients between backward and the optimizer's step: a loss scale of
-its own, or a division by the number of micro-batches or tokens. The loss of the step is that of the multiplied
-gradients."""
+"""Measures the factor by which a trainer multiplies its gradients between backward and the optimizer's step: a loss
+scale of its own, or a division by the number of micro-batches or tokens. The step's loss is recorded with the same
+factor."""
 
 import math
 import sys
 
 from .leftover import few
 
-_FIRST = 4  # first steps, which are all measured; later ones only if they have several micro-batches, or if a factor was found before
+# Number of first steps, which are all measured; a later step is measured only if it has several micro-batches, or if a
+# factor was found before.
+_FIRST = 4
 _ELEMENTS, _PARAMETERS = 32, 2
 _CLOSE = 1e-4  # tolerance to a power of two, or to the number of micro-batches
 _MOST_TOKENS = 1 << 20
@@ -20,7 +22,7 @@ class Kept:
         self._candidates = few([p for _, p in trained if p.is_floating_point()])
         self._some, self._on, self._number = None, False, None
         self._before = self._after = None
-        self.others = False  # in the last ended step the optimizer got other gradients than the last pass left
+        self.others = False  # whether in the last ended step the optimizer got other gradients than the last pass left
 
     @property
     def open(self):
@@ -33,7 +35,7 @@ class Kept:
         return self._on
 
     def wants(self, step, micro, dropped):
-        """dropped: gradients of the step were cleared between two of its passes."""
+        """Returns whether a step is measured. dropped: gradients of the step were cleared between two of its passes."""
         return self._on or step < _FIRST or micro > 1 or dropped
 
     def backward_ends(self):
@@ -50,8 +52,8 @@ class Kept:
         return torch.cat(held).double() if held else None
 
     def factor(self, micro, clips, scale):
-        """Called at the step's end. Returns the factor; 1 if the change of the gradients is not understood. `scale`: of the scaler that has
-        unscaled the gradients."""
+        """Called at the step's end. Returns the factor; 1 if the change of the gradients is not understood. `scale`:
+        the scale of the scaler that has unscaled the gradients."""
         before, after = self._before, self._after
         self._before = self._after = None
         self.others = False
@@ -76,7 +78,7 @@ class Kept:
         if abs(power - round(power)) <= _CLOSE or abs(kept * micro - 1) <= _CLOSE:
             self._number = None
             return True
-        count = 1 / kept  # number of tokens: the trainer's own clip may look like such a number in one step, but not in two
+        count = 1 / kept  # the number of tokens, perhaps: the trainer's own clip may look like such a number in one step, but not in two
         whole = 1 < count < _MOST_TOKENS and abs(count - round(count)) <= 1e-6 * count
         twice, self._number = whole and self._number is not None, count if whole else None
         return twice

@@ -4,11 +4,11 @@ are checked, which is cheap."""
 from .._screen import norms
 from .._shards import gradients
 
-_MOST, _ENOUGH = 8, 1024  # number of parameters, and of their elements
+_MOST, _ENOUGH = 8, 1024  # the most parameters that are checked; elements that are enough
 
 
 def few(parameters):
-    """Returns the smallest parameters. A gradient that was left is visible in them as well as in all."""
+    """Returns the smallest parameters. A gradient that was left is visible in these parameters as well as in all."""
     few, elements = [], 0
     for parameter in sorted(parameters, key=lambda p: p.numel()):
         if few and (len(few) == _MOST or elements >= _ENOUGH):
@@ -19,19 +19,19 @@ def few(parameters):
 
 
 class Leftover:
-    """The check of one watch."""
+    """Checks the gradients that one watch's steps find."""
 
     def __init__(self, run, trained, shards):
         self._run, self._trained, self._shards = run, trained, shards
         self._smallest, self._count = few([p for _, p in trained]), len(trained)
-        self._graded = False  # one of them had a gradient at an update: they represent all
+        self._graded = False  # whether one of these parameters had a gradient at an update: then they represent all
 
     def before_update(self):
         self._graded = self._graded or any(p.grad is not None for p in self._smallest)
 
     def found(self):
         """Returns whether a gradient was left. On a device returns False, because reading the answer would block."""
-        if len(self._trained) != self._count:  # more parameters are trained now
+        if len(self._trained) != self._count:  # another number of parameters is trained now
             self._smallest, self._count = few([p for _, p in self._trained]), len(self._trained)
         some = [g for _, g in gradients([("", p) for p in self._smallest], ("",))]
         if not some and not self._graded:

@@ -2,8 +2,8 @@
 of some steps are stored at once into memory that the agent reads (plumbline/steps.h). No call is made into the
 library, and no module has a hook.
 
-A step is whole again if a measurement is due. It is whole at once if something is notable in it, or if the trainer
-records something itself.
+A step is a whole one again if a measurement is due. It becomes a whole one at once if one of its values is notable, or
+if the trainer records something itself.
 """
 
 import ctypes
@@ -23,15 +23,15 @@ from .stages import BACKWARD, NONE, NOW
 
 _HEAD, _WORDS, _STEPS = 8, 16, 1024  # fields of plumbline_steps_t
 _READ = 1
-_ENDED, _GIVEN, _VALUES = 1, 2, 4  # fields of one step, which begins with its number
+_ENDED, _GIVEN, _VALUES = 1, 2, 4  # positions of fields of one step, which begins with its number
 _SERIES = ("loss", "grad_norm", "lr", "lr.1", "lr.2", "lr.3", "tokens", "update_ratio", "optimizer.step")
 _TOKENS, _RATES = _SERIES.index("tokens"), 4
 _FULL = _STEPS - 64
-_AT_ONCE, _LATEST = 32, 100_000_000  # steps that are stored at once; ns that a step waits for that at most
-_FIRST = 4  # steps that are always whole
-_PAID = 0.25  # of the budget: the most that a whole step may cost before steps become light
-_MOST = 4096  # light steps in a row
-_REST, _LONGEST = 64, 1 << 16  # whole steps after the trainer has recorded something itself
+_AT_ONCE, _LATEST = 32, 100_000_000  # number of steps that are stored together; the most ns that a step waits to be stored
+_FIRST = 4  # number of first steps that are always whole
+_PAID = 0.25  # share of the budget: if a whole step costs more, steps become light
+_MOST = 4096  # the most light steps in a row
+_REST, _LONGEST = 64, 1 << 16  # number of whole steps after the trainer has recorded something itself: at first, at most
 
 
 class Light:
@@ -44,17 +44,18 @@ class Light:
                  "_screen", "_screened", "fronted")  # fmt: skip
 
     def __init__(self, watch, run, loop):
-        self._watch, self._run, self._loop, self.plain = watch, run, loop, False  # plain: the trainer allows light steps
-        self._words = self._values = None  # addresses in the memory
+        self._watch, self._run, self._loop, self.plain = watch, run, loop, False  # plain: whether the trainer is a loop that allows light steps
+        self._words = self._values = None  # addresses in the memory that the agent reads
         self._written, self._since, self._first, self._left = 0, 0, 0, 0
-        self.rows, self.due, self.until = [], 1, 0  # steps that are not stored yet; how many are stored at once, and when at the latest, in ns
+        # Steps that are not stored yet; the number of steps that are stored together; the latest time of that, in ns.
+        self.rows, self.due, self.until = [], 1, 0
         self.at, self.screening = -1, False  # index in `rows` of the next screened step; whether the step is being screened
-        self._screen, self._screened = Screening(watch), 0  # number of the next step
-        self.alarm, self._level = -math.inf, (0, 0.0, 0.0)  # a loss above it is notable
+        self._screen, self._screened = Screening(watch), 0  # _screened: number of the next screened step
+        self.alarm, self._level = -math.inf, (0, 0.0, 0.0)  # alarm: a loss above it is notable
         self.loss, self.passes, self.most, self.running = 0.0, 0, 1, False
         self.thread, self.waiting, self.mark, self.marks, self.marked = None, (), 0, [0], False  # marked: the heartbeat has the mark
         self._rest, self._not_before = _REST, _FIRST
-        self.fronted = watch._passes  # its `begun`: a pass has begun, and its later modules begin none
+        self.fronted = watch._passes  # the Passes; if its `begun` is set, a pass has begun, and later modules of the model do not begin another
         self.on, self.zeroed, self.begun, self.clipped = False, False, False, False  # begun: the trainer has begun the step itself
         self.trains, self.place, self.words, self.tokens = True, None, None, 0  # number of forward passes; the newest one's keywords
         self._backward, self._entry, self._entered, self.grad_enabled = None, None, False, sys.modules["torch"].is_grad_enabled
@@ -70,7 +71,7 @@ class Light:
         watch, run, loop = self._watch, self._run, self._loop
         if not self.plain or run._step != NO_STEP or run._next_step < self._not_before or run._next_step <= run._looked_until:
             return False
-        if not self.worth():  # all values of a step are within the budget
+        if not self.worth():  # the budget allows all values of each step
             return False
         if len(loop.watches) != 1 or Averages.armed is not None or Scaling.scaler() is not None:
             return False
@@ -110,10 +111,10 @@ class Light:
         self._first, self.thread = run._next_step, get_ident()
         self.loss, self.passes, self.zeroed, self.clipped = 0.0, 0, bool(watch._zeroed), False
         self._level = watch.screen.level()
-        self.most = max(1, watch.standstill.most)  # more passes than in the steps before: their gradients may be divided
+        self.most = max(1, watch.standstill.most)  # if a step has more passes than the steps before, its gradients may be divided
         self.waiting = watch._untrained.waiting()
         self._screened = self._screen.next(self._first)
-        self._store()  # no gradient
+        self._store()  # at this point no parameter has a gradient
         self.trains, self.place, self.words, self.tokens = watch.hooked.training, watch.place, None, watch.tokens
         self.marks, self.marked = self._loop.stages.marks() or [0], False
         watch.light_begins()
@@ -146,22 +147,22 @@ class Light:
             self._loop.stages.evaluates()
             return True
         if module.training is self.trains:
-            return True  # in eval mode
-        self._watch._guarded(self.interrupted)  # a module was set to eval mode, or back: recorded in a whole step
+            return True  # the model is in eval mode
+        self._watch._guarded(self.interrupted)  # a module was set to eval mode or to train mode: a whole step records this
         return False
 
     def child(self, module, inputs, words):
         """Called for the first module of a pass of a model whose own forward is not called. Returns False if the hooks
         of whole steps must handle it."""
         if self.running:
-            return True  # recomputed in a backward pass
+            return True  # a backward pass recomputes this module
         if not self.grad_enabled() or self._watch.hooked.training is not self.trains:
             return self.forward(self._watch.hooked, inputs, words)
         if not module.training:
-            return True  # a frozen part of the model: the next module begins the pass
+            return True  # this is a frozen part of the model: the next module begins the pass
         try:
             self.count(inputs, words)
-        except Exception:  # the arguments differ from those before: a whole step
+        except Exception:  # the arguments differ from those before, so this step is a whole one
             self.interrupted()
             return False
         return True
@@ -183,7 +184,8 @@ class Light:
         light, here, fronted = self, get_ident, self.fronted
 
         def backward(loss, *arguments, **options):
-            """All in one frame: each frame costs some microseconds when the caches are filled by the trainer."""
+            """Does everything in one Python frame: each frame costs some microseconds when the trainer has filled the
+            caches."""
             if not light.on:
                 return ours(loss, *arguments, **options)
             if light.running:
@@ -225,8 +227,8 @@ class Light:
         self.alarm = min(self.alarm, 1.7e308)  # infinity is notable
 
     def keeper(self, optimizer):
-        """Called after a step of the optimizer. Keeps the step's values; they are stored for some steps at once,
-        while the code for it is in the caches."""
+        """Called after a step of the optimizer. Keeps the step's values. The values of some steps are stored together,
+        while the code that stores them is in the caches."""
         light, rows, now, several, number = self, self.rows, monotonic_ns, self._rates, float
 
         def stepped(norm=None, more=None):
@@ -242,7 +244,7 @@ class Light:
                 light.passes, light.loss, light.tokens, light.zeroed, light.begun = 0, 0.0, 0, False, False
                 if at > light.until or len(rows) >= light.due or not passes or light.waiting:
                     light.ended(passes)
-            except Exception as error:  # nothing of ours may end the trainer's step
+            except Exception as error:  # no error of this package may end the trainer's step
                 light.failed(error)
 
         return stepped
@@ -317,7 +319,7 @@ class Light:
                     given, values[place + 2 + number] = given | 4 << number, one
             if tokens:
                 given, values[place + _TOKENS] = given | 1 << _TOKENS, tokens
-            for number, one in enumerate(more or (), _TOKENS + 1):  # values of a screened step
+            for number, one in enumerate(more or (), _TOKENS + 1):  # `more` are the values of a screened step
                 if one is not None:
                     given, values[place + number] = given | 1 << number, one
             words[at + _GIVEN] = given
@@ -333,7 +335,7 @@ class Light:
     # ---- its end -------------------------------------------------------------------------------
 
     def leave(self):
-        """Makes the next step whole, or the one that has begun."""
+        """Makes the step that has begun a whole one; if none has begun, the next step."""
         if not self.on:
             return
         self.on = self.screening = False
@@ -352,13 +354,13 @@ class Light:
         if self.begun:
             self.begun = False
             run._begin_step(self._first)
-        if self.passes:  # micro-batches of the step that continues
+        if self.passes:  # the step that continues has had micro-batches
             loop.open()
             loop.losses.waiting.append(self.loss)
             loop.backwards = loop.micro = self.passes
 
     def end(self):
-        """As leave(), and discards the step that has begun."""
+        """Does the same as leave(), and discards the step that has begun."""
         self.begun, self.passes = False, 0
         self.leave()
 
@@ -373,6 +375,6 @@ class Light:
         self._loop.open()
 
     def _pause(self):
-        """Makes steps whole, each time for longer."""
+        """Makes steps whole ones for a while, each time for longer."""
         self._not_before = self.step + self._rest
         self._rest = min(2 * self._rest, _LONGEST)

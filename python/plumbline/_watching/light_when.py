@@ -7,11 +7,11 @@ from .modules import Backward
 from .words import processes
 
 _ORDERED = platform.machine().lower() in ("x86_64", "amd64")  # processors on which stores become visible in their order
-_MOST_WAITING = 32  # parameters without a gradient so far; each light step checks all of them
+_MOST_WAITING = 32  # the most parameters without a gradient so far: each light step checks all of them
 
 
 def _other_passes(watch):
-    """Returns whether the model turned out to be called by another method than forward."""
+    """Returns whether earlier steps showed that the trainer calls another method of the model than forward."""
     return watch._passes.listening and not watch._passes.expected
 
 

@@ -1,6 +1,7 @@
 """The trainer's loop, common to the watches of a run: its steps, and the model to which each loss belongs.
 
-Each model has a watch, but a step belongs to the loop: if two calls watch the two sides of a game, each side updates once in a step.
+Each model has a watch, but a step belongs to the loop: if two calls watch the two models of a GAN, each model
+is updated once in a step.
 """
 
 import math
@@ -17,11 +18,11 @@ from .scaling import Scaling
 from .sides import Sides
 from .stages import Stages
 
-_FARTHEST = 2.0**53  # step
-_FEWEST, _LOSSLESS = 3, 32  # updates without a loss: at least _FEWEST are reported at the end, _LOSSLESS at once
+_FARTHEST = 2.0**53  # a larger step number is not exact in a double
+_FEWEST, _LOSSLESS = 3, 32  # number of updates without a loss: _LOSSLESS are reported at once, _FEWEST or more at the end
 _NO_LOSS = ("call backward() on the loss (with per-sample losses, backward(weights) of one sign), or record it by run.scalar(\"loss\", value)")
-_ANEW = 8  # most updates of an optimizer that replaced another one a few steps ago
-_IDLE = 3  # steps of others in which a model is neither called nor updated: then one of the same kind has replaced it
+_ANEW = 8  # the most updates of an optimizer that replaced another one a few steps ago
+_IDLE = 3  # if a model is neither called nor updated in this many steps of others, one of the same kind has replaced it
 
 
 def _steps_made(optimizer):
@@ -39,17 +40,18 @@ class Loop:
 
     def __init__(self, run):
         self._run, self.watches = run, []
-        self.stepped = set()  # ids of optimizers, since the step began
+        self.stepped = set()  # ids of the optimizers that have stepped since the step began
         self.cleared_last = None
-        self.backwards, self.micro = 0, 0  # passes of the step, and the passes since an update
+        self.backwards, self.micro = 0, 0  # number of passes of the step; number of passes since an update
         self.own_step = False  # whether the open step was begun by this loop, which then ends it
-        self.dropped = False  # a pass of the step whose gradients were cleared before another one
-        self._lossless, self._has_loss = 0, False  # updates without a loss so far
+        self.dropped = False  # whether the gradients of a pass were cleared before another pass of the same step
+        self._lossless, self._has_loss = 0, False  # number of updates without a loss so far; whether a loss was seen
         self._repeated = False
-        self._knows_cpu = hasattr(sys.modules["torch"].Tensor, "is_cpu")  # a device is an object: 20 us if nothing is cached
+        self._knows_cpu = hasattr(sys.modules["torch"].Tensor, "is_cpu")  # reading `device` creates an object: 20 us if nothing is cached
         self.losses, self.stages = Losses(), Stages(run)
         self.restarts, self.tokens, self.sides = Restarts(run), Tokens(run), Sides(run)
-        self._passes, self._updated, self._began_with = 0, False, None  # passes of the run; some weights as its first pass found them
+        # Number of passes of the run; whether an update was made; some weights as the first pass found them.
+        self._passes, self._updated, self._began_with = 0, False, None
         self._pass = None  # the backward pass that was counted last
         self.given_loss = None  # a framework's scale of the pass that begins: the loss that backward gets is scaled
         self._divided = None  # divisor of the last pass's loss: the scale of a scaler whose scale() was not called for it
@@ -75,7 +77,7 @@ class Loop:
         Scaling.remove(self)
         if self.partly in self._run._at_step_end:
             self._run._at_step_end.remove(self.partly)
-        if self.own_step:  # no other code would end the step
+        if self.own_step:  # otherwise no code would end the step
             self.own_step = False
             self._run._end_step()
 
@@ -122,7 +124,7 @@ class Loop:
             self.watches[0]._guarded(self.close)
 
     def close(self, carry=False):
-        """`carry`: values computed since the last update belong to the next step."""
+        """Ends a step. `carry`: values that were computed since the last update belong to the next step."""
         updated = bool(self.stepped)
         if len(self.watches) > 1 and updated:
             self._retire()
@@ -133,7 +135,7 @@ class Loop:
         if len(self.watches) == 1 and updated and not carry:
             factor = self.watches[0].loss_factor(self.backwards)
             losses = losses if factor == 1 else [(name, [loss * factor for loss in each]) for name, each in losses]
-            if self.dropped and self.watches[0].gets_others():  # the update was made from the gradients of several passes, each separately
+            if self.dropped and self.watches[0].gets_others():  # each pass had its own gradients, and the optimizer got those of several
                 losses = [("partial_loss", each) for _, each in losses]
         if updated:
             self._look_for_loss(bool(losses))
@@ -144,7 +146,7 @@ class Loop:
         self.backwards, self.micro = (self.micro, self.micro) if carry else (0, 0)
         for watch in self.watches:
             watch.record_scalars(losses)
-            losses = ()  # once
+            losses = ()  # only the first watch gets them
         if self.own_step:
             self.own_step = False
             self._run._end_step()
@@ -211,7 +213,7 @@ class Loop:
     def _scale(self):
         """Returns the factor by which a loss is too large, if no scaler was seen to scale it; or None."""
         given = self._given_scaler()
-        if given is None and Scaling.scales_this_step():  # scaler.scale(loss) / k
+        if given is None and Scaling.scales_this_step():  # the trainer divides the scaled loss: scaler.scale(loss) / k
             given = Scaling.scaler()
         if given is None:
             scale = next((watch.frame_scale() for watch in self.watches), 1.0)
@@ -259,7 +261,7 @@ class Loop:
         elif self.backwards and not self.stepped:
             if watch.standstill.scaled():
                 self.close()
-            else:  # a backward pass that belongs to no update: the step continues
+            else:  # this backward pass belongs to no update: the step continues
                 self.losses.drop()
                 self.dropped = True
                 self.backwards, self.micro = 0, 0
@@ -267,7 +269,7 @@ class Loop:
                     one.tokens = 0
 
     def begin_update(self, optimizer):
-        if id(optimizer) in self.stepped:  # if there are several, one steps more often than others
+        if id(optimizer) in self.stepped:  # one of several optimizers may step more often than the others
             self.close(carry=True)
         if self._run._step == NO_STEP:
             self.open()

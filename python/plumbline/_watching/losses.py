@@ -1,4 +1,4 @@
-"""The losses of a step. If each optimizer has its own backward passes (the sides of a game), the losses are not
+"""The losses of a step. If each optimizer has its own backward passes (as a GAN's two have), the losses are not
 added."""
 
 import math
@@ -13,7 +13,7 @@ class Losses:
     """The losses of a run's loop, from a backward pass to the end of the step in which an optimizer has used them."""
 
     def __init__(self):
-        self.optimizers = {}  # id -> its number among those of the run
+        self.optimizers = {}  # id of an optimizer -> its number among the optimizers of the run
         self.apart = False  # whether each optimizer has its own losses; None: not known yet
         self.waiting = []  # losses of backward passes that no update has used
         self._used = {}  # number of an optimizer -> its losses of this step
@@ -34,7 +34,7 @@ class Losses:
         self._one = len(self.optimizers) == 1 and not self.apart
 
     def retire(self, optimizers, series):
-        """Called when these optimizers step no more: then the losses of the others are the loop's, in `series`."""
+        """Called when these optimizers step no more. From then on, `series` contains the losses of the others."""
         gone = {id(o) for o in optimizers} & set(self.optimizers)
         if not gone or len(gone) == len(self.optimizers):
             return
@@ -44,8 +44,9 @@ class Losses:
         self.series = series
 
     def used(self, optimizer, after_others):
-        """Called after the update of an optimizer. `after_others`: others have stepped before it in this step."""
-        if id(optimizer) in self._retired:  # it steps again
+        """Called after the update of an optimizer. `after_others`: other optimizers have stepped in this step
+        before."""
+        if id(optimizer) in self._retired:  # a retired optimizer steps again
             self.optimizers[id(optimizer)] = self._retired.pop(id(optimizer))
             self._one, self.apart, self.series = False, None, "loss"
         if self._one:
@@ -61,7 +62,7 @@ class Losses:
 
     def take(self, carry):
         """Returns [(series, losses)] of the step that ends. `carry`: the waiting losses belong to the next one."""
-        if self._one and not carry:  # the usual trainer
+        if self._one and not carry:  # the usual trainer has one optimizer
             values = [*(loss for losses in self._used.values() for loss in losses), *self.waiting] if self._used else self.waiting
             self._used, self.waiting = {}, []
             return [(self.series, values)] if values else []

@@ -7,10 +7,10 @@ from .loop import Loop
 
 
 class Models:
-    """The models of one run."""
+    """The models that one run watches."""
 
     def __init__(self):
-        self._live = weakref.WeakKeyDictionary()  # model -> (number after its optimizers', names)
+        self._live = weakref.WeakKeyDictionary()  # model -> (the number after those of its optimizers, names)
         self._loop = None
         self._watches = weakref.WeakKeyDictionary()  # model -> its Watch, weakly
 

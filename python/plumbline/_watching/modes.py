@@ -6,7 +6,7 @@ _MOST, _MOST_NAMES = 256, 8
 
 
 def _drops(module):
-    """Returns whether it has its own dropout, as attention and recurrent layers do."""
+    """Returns whether the module has its own dropout, as attention and recurrent layers do."""
     nn = sys.modules["torch"].nn
     if isinstance(module, nn.modules.dropout._DropoutNd):
         return module.p > 0
@@ -19,10 +19,10 @@ def _norms(module):
 
 
 class Modes:
-    """The modes of one watch."""
+    """Checks the train and eval modes of one watch's modules."""
 
     def __init__(self, run, model, prefix, trained):
-        """trained: names of the parameters that are trained, with the prefix."""
+        """trained: names of the trained parameters, with the prefix."""
         self._run, self._model = run, model
         holders = {""}
         for name in trained:

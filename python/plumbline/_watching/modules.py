@@ -56,7 +56,7 @@ class Modules:
         torch = sys.modules["torch"]
         self._buffers = [
             (prefix + name, b) for name, b in model.named_buffers()
-            if b.is_floating_point() and 0 < b.numel() <= _MOST and bool(torch.isfinite(local(b)).all())  # a mask of -inf is not watched
+            if b.is_floating_point() and 0 < b.numel() <= _MOST and bool(torch.isfinite(local(b)).all())  # does not watch a mask of -inf
         ]  # fmt: skip
         self._buffer_word = None
         self.chosen = self._choose(model, _globs(activations))
@@ -95,7 +95,7 @@ class Modules:
         for name, module in model.named_modules():
             kind = next((k for k in (c.__name__ for c in type(module).__mro__) if k in _UNHOOKED), None)
             if kind is None or any(name.startswith(other + ".") or not other for other, _ in found):
-                continue  # within a module that is already named
+                continue  # this module is inside of a module that is already named
             found.append((name, kind))
             layer = self._prefix + _layer_name(name, kind)
             self._run._declare_site(KIND_TENSOR, layer, f"unhooked: {_UNHOOKED[kind]}")
@@ -139,9 +139,9 @@ class Backward:
 
     watches = Weakly()
     running, number = 0, 0
-    _undo, _inside = [], set()  # threads that are within a backward pass
+    _undo, _inside = [], set()  # _inside: threads that are inside of a backward pass
     _places = []  # (owner, name, the original function, ours)
-    light, _put = None, []  # the Light whose steps are light now, and the functions in these places meanwhile
+    light, _put = None, []  # the Light whose steps are light now, and the functions that it has put in these places
 
     @classmethod
     def add(cls, watch):
@@ -151,8 +151,8 @@ class Backward:
         if not cls._undo:
             torch, schedules = sys.modules["torch"], sys.modules.get("megatron.core.pipeline_parallel.schedules")
             cls._take_place(torch.Tensor, "backward", cls._of_tensor)
-            cls._take_place(torch.autograd, "backward", cls._of_losses)  # of pipelines, and Megatron-core
-            if hasattr(schedules, "custom_backward"):  # which the engine calls itself
+            cls._take_place(torch.autograd, "backward", cls._of_losses)  # pipelines and Megatron-core call this function
+            if hasattr(schedules, "custom_backward"):  # this function calls torch's engine itself
                 cls._take_place(schedules, "custom_backward", cls._of_losses)
 
     @classmethod
@@ -184,7 +184,7 @@ class Backward:
 
     @classmethod
     def restore(cls, watch_ends=False):
-        """Ends light steps. Wrappers that others have put around our functions meanwhile stay."""
+        """Ends light steps. Keeps wrappers that other code has put around our functions since then."""
         cls.light = None
         for (home, name, _, ours), one in zip(cls._places, cls._put):
             if (watch_ends or home is not sys.modules["torch"].Tensor) and cls._there(home, name) is one:

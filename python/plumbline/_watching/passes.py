@@ -5,8 +5,8 @@ import sys
 
 from .._routers import before_forward
 
-_IDS = ("input_ids", "ids", "idx", "tokens", "words", "decoder_input_ids")  # keywords of token ids
-_MOST = 256  # modules that are hooked
+_IDS = ("input_ids", "ids", "idx", "tokens", "words", "decoder_input_ids")  # keywords by which models get token ids
+_MOST = 256  # the most modules that are hooked
 
 
 def _ids(value):
@@ -33,19 +33,19 @@ class Passes:
     def __init__(self, model, call):
         """call(module, inputs, keywords) is called before the first module of a pass."""
         self._model, self._call = model, call
-        self.begun = False  # a pass that is trained on, whose backward has not begun
+        self.begun = False  # whether a pass that is trained on has begun, and its backward pass has not
         self.listening, self.expected, self._undo = False, False, []
         self.light = None  # counts the passes of light steps (a Light), or None
 
     def listen(self, expected=False):
-        """`expected`: known from the model's class, before its first step."""
+        """Hooks the modules. `expected`: the model's class shows before the first step that this is necessary."""
         if not self.listening:
             self.listening, self.expected = True, expected
             for module in self._first_called(self._model)[:_MOST]:
                 self._undo.append(before_forward(module, self._runs))
 
     def _first_called(self, module):
-        """Returns the children of a module; for a list, which is not called, its members."""
+        """Returns the children of a module. Replaces a list, which is not called, by its members."""
         torch = sys.modules["torch"]
         lists = (torch.nn.ModuleList, torch.nn.ModuleDict)
         return [one for child in module.children() for one in (self._first_called(child) if isinstance(child, lists) else [child])]

@@ -3,8 +3,8 @@ several parameters."""
 
 
 class Piece:
-    """`parameter`: the model's. `held`: the optimizer's tensor. `at`: the elements that belong to the parameter;
-    None: all of them.
+    """`parameter`: the model's parameter. `held`: the optimizer's tensor. `at`: the elements of `held` that belong to
+    the parameter; None: all of them.
 
     It replaces a parameter where a gradient is read: it has the .grad that the optimizer gets.
     """
@@ -15,7 +15,7 @@ class Piece:
         self.parameter, self.held, self.at = parameter, held, at
 
     def of(self, tensor):
-        """Returns the elements of this piece, of a tensor with the layout of the held one."""
+        """Returns this piece's elements of a tensor that has the layout of the held tensor."""
         flat = tensor.detach().reshape(-1)
         return flat if self.at is None else flat[self.at]
 
@@ -27,7 +27,7 @@ class Piece:
 
     @property
     def whole(self):
-        """Returns whether it holds all of the parameter."""
+        """Returns whether the piece holds all of the parameter."""
         held = self.held.numel() if self.at is None else len(range(*self.at.indices(self.held.numel())))
         return held == self.parameter.numel()
 
@@ -56,7 +56,7 @@ def _of_megatron(optimizer):
     for groups, held in names:
         if hasattr(optimizer, groups) and hasattr(optimizer, held):
             pieces += _paired(getattr(optimizer, groups), getattr(optimizer, held))
-    if not any(piece.held.dtype.itemsize == 4 for piece in pieces) and hasattr(optimizer, "shard_float16_groups"):  # precision-aware
+    if not any(piece.held.dtype.itemsize == 4 for piece in pieces) and hasattr(optimizer, "shard_float16_groups"):  # a precision-aware optimizer
         pieces += _paired(optimizer.model_float16_groups, optimizer.shard_float16_groups)
     return pieces
 

@@ -1,11 +1,11 @@
-"""The update ratio: how far a step moved the weights, relative to their size; one number for the whole model."""
+"""The update ratio: the change of the weights in a step, divided by their size; one number for the whole model."""
 
 import array
 import math
 import sys
 
-_MOST = 16  # number of parameters: the largest
-_ELEMENTS = 256  # elements of each: an element that is not cached costs 20 ns
+_MOST = 16  # the most parameters that are read: the largest ones
+_ELEMENTS = 256  # number of elements that are read of each: an element that is not cached costs 20 ns
 
 
 class _InHand:
@@ -50,16 +50,16 @@ class Ratio:
     represents."""
 
     def __init__(self, library, parameters):
-        """Chooses from (name, parameter) pairs. Biases and gains have no scale of their own; shards are not complete
-        here."""
+        """Chooses the parameters from (name, parameter) pairs. Biases and gains have no scale of their own; shards are
+        not complete here."""
         torch = sys.modules["torch"]
         wide = [p for _, p in parameters if type(p) is torch.nn.Parameter and p.device.type in ("cpu", "cuda")]
         wide = [p for p in wide if p.dim() > 1 and p.is_floating_point() and p.numel()]
         wide = sorted(wide, key=lambda p: -p.numel())[:_MOST]
         wide = [p for p in wide if p.device == wide[0].device]
-        # Odd, so that the samples are not all in one column.
+        # The strides are odd, so that the samples are not all in one column.
         self._strides = [(p, max(1, p.numel() // _ELEMENTS) | 1) for p in wide]
-        self._stand_for = None  # square roots of the number of elements that each one represents
+        self._stand_for = None  # square roots of the number of elements that each sample represents
         if any(stride > 1 for _, stride in self._strides):
             counts = [min(_ELEMENTS, -(-p.numel() // stride)) for p, stride in self._strides]
             each = [torch.full((n,), math.sqrt(p.numel() / n)) for (p, _), n in zip(self._strides, counts)]
@@ -72,7 +72,7 @@ class Ratio:
         where = [(p.data_ptr(), p.numel()) for p, _ in self._strides]
         if self._where != where:
             self._views = [p.detach().reshape(-1)[::stride][:_ELEMENTS] for p, stride in self._strides]
-            self._where = where if all(p.is_contiguous() for p, _ in self._strides) else None  # else they are copies
+            self._where = where if all(p.is_contiguous() for p, _ in self._strides) else None  # if a parameter is not contiguous, its view is a copy
         return self._views
 
     def _now(self):
@@ -99,14 +99,14 @@ class Ratio:
             self._before = self._now()
 
     def after(self):
-        """Returns the ratio since before(); None if nothing was kept, or if the weights are zero or were split
-        meanwhile."""
+        """Returns the ratio since before(). Returns None if nothing was kept, or if the weights are zero or were split
+        since then."""
         torch = sys.modules["torch"]
         before, self._before = self._before, None
         if before is None:
             return None
         if isinstance(before, _InHand):
-            fits = self._lie_in_hand() and self._in_hand is before  # else they were replaced meanwhile
+            fits = self._lie_in_hand() and self._in_hand is before  # if not, the kept samples were replaced since before()
             return before.after() if fits else None
         now = self._now()
         if any(other is not None and other.numel() != now.numel() for other in (before, self._stand_for)):

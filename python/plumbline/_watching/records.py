@@ -9,14 +9,14 @@ from .clipping import Clip
 from .light_when import screens_whole
 from .losses import numbered
 
-_MOST_RATES = 4  # parameter groups whose learning rates are recorded
+_MOST_RATES = 4  # the most parameter groups whose learning rates are recorded
 
 
 class Records:
     """The part of Watch that reads and records values. The attributes are made by Watch."""
 
     def _observe_gradients(self, optimizer, moved=False):
-        """Called before the update, or after it (`moved`)."""
+        """Observes the gradients and weights that are due. Called before the update, or after it (`moved`)."""
         step = self._run._step
         if step == NO_STEP:
             return
@@ -34,7 +34,7 @@ class Records:
             self._screening = thread_time() - began
         chosen = self._looks.chosen(step)
         if self._gradients.observe(optimizer, paced, self.scale, self.clips, chosen) is not None:
-            self._observe_used_weights()  # on a device the loss has not been waited for
+            self._observe_used_weights()  # on a device the value of the loss may not be known yet
 
     def looks(self):
         """Returns whether the gradients, or the updates made from them, are read in this step."""
@@ -122,7 +122,7 @@ class Records:
         for name, each in losses:
             loss = sum(map(float, each))
             if not isinstance(each[0], float):
-                look(run, self.screen.loss(loss, name))  # for the next steps: this one is nearly over
+                look(run, self.screen.loss(loss, name))  # this requests measurements of the next steps, because this step is nearly over
             run._own_scalar(name, loss)
             if name == "loss":
                 self._loop.restarts.loss(loss)

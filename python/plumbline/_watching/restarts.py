@@ -4,9 +4,11 @@ another. The evidence of health/optimizer-state."""
 import math
 from collections import deque
 
-_LOOKED_AT = 4  # parameters of an optimizer
-_ENOUGH = 8  # steps of an earlier process
-_FIRST_LOSSES, _RECENT = 3, 8  # measurements of a process; the newest of them, recorded at powers of two
+_LOOKED_AT = 4  # the most parameters of an optimizer whose state is read
+_ENOUGH = 8  # the fewest steps before a restart
+# The first level is the mean of this many losses; the recent level is that of this many newest losses, recorded at
+# powers of two.
+_FIRST_LOSSES, _RECENT = 3, 8
 
 
 def _kept(optimizer):
@@ -34,7 +36,7 @@ def _made(optimizer):
 
 
 class Restarts:
-    """The counts of one run's loop: of the optimizer that steps first."""
+    """The counts of steps in one run's loop: those of the optimizer that steps first."""
 
     def __init__(self, run):
         self._run, self._parameter, self._last, self._reported = run, None, 0, 0
@@ -70,7 +72,7 @@ class Restarts:
                 self._run._own_scalar("trained/resumed", self._run._made_before)
 
     def after_update(self, optimizer):
-        """Records the count in the open step."""
+        """Records the count of steps in the open step."""
         if self._first:
             self._after_first(optimizer)
         made = self.made(optimizer, self._run._step)
@@ -78,7 +80,7 @@ class Restarts:
             self._run._own_scalar("optimizer.step", made)
 
     def made(self, optimizer, step):
-        """Returns the steps of its state, if they are to be recorded in step `step`; else None."""
+        """Returns the steps of the optimizer's state, if they are recorded in step `step`; else None."""
         now = _made(optimizer)
         if now is None:
             return None
@@ -88,9 +90,9 @@ class Restarts:
         if parameter != self._parameter:
             return None
         since, self._step = max(1, step - self._step), step
-        anew = made <= since and made <= self._last and self._last >= _ENOUGH  # a step back to a checkpoint has more
+        anew = made <= since and made <= self._last and self._last >= _ENOUGH  # after a return to a checkpoint, the state has more steps
         self._last = made
-        if not (anew or since > 1 or (made > self._reported and made & (made - 1) == 0)):  # since > 1: light steps lie between
+        if not (anew or since > 1 or (made > self._reported and made & (made - 1) == 0)):  # since > 1: there were light steps in between
             return None
         self._reported = max(self._reported, made)
         return made

@@ -6,7 +6,7 @@ import weakref
 
 from .stages import Weakly, take_place
 
-_MOST = 64  # scaled losses of a step that are kept
+_MOST = 64  # the most scaled losses of a step that are kept
 _HOMES = ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler", "torch.distributed.fsdp.sharded_grad_scaler")
 
 
@@ -22,7 +22,7 @@ def _kinds():
 
 
 class Scaling:
-    """All scalers of the process, for the loops that use them."""
+    """Observes all scalers of the process, for the loops that use them."""
 
     loops = Weakly()
     _made = []  # (weak reference to a scaled loss, the loss before scaling)
@@ -54,7 +54,7 @@ class Scaling:
             out = plain(self, outputs, *arguments, **options)
             try:
                 cls._remember(self, outputs, out)
-            except Exception:  # the loss is divided by the scale then
+            except Exception:  # if the loss before scaling is not kept, the recorded loss is the scaled loss divided by the scale
                 pass
             return out
 
@@ -62,7 +62,7 @@ class Scaling:
 
     @classmethod
     def _remember(cls, scaler, outputs, out):
-        if out is outputs:  # it is off
+        if out is outputs:  # the scaler is off
             return
         cls._last = weakref.ref(scaler)
         pairs = [(outputs, out)] if hasattr(out, "detach") else zip(outputs, out) if isinstance(out, (list, tuple)) else ()

@@ -1,4 +1,5 @@
-"""Screens a light step by the norm of its gradients and the update ratio. This needs no hook of a whole step."""
+"""Screens a light step by the norm of its gradients and by the update ratio. This needs none of the hooks of a whole
+step."""
 
 from time import thread_time_ns
 
@@ -12,7 +13,7 @@ class Screening:
 
     def __init__(self, watch):
         self._watch, self._spent = watch, 0
-        self.norm = None  # norm of the gradients before a clip
+        self.norm = None  # the norm of the gradients before a clip
 
     def next(self, step):
         """Returns the first step from `step` on that is screened."""

@@ -72,7 +72,7 @@ class Shares:
             return
         with torch.no_grad():
             self._means = [_mean(logits, labels)]
-            if labels.dim() > 1 and labels.shape[-1] > 1:  # of a causal model
+            if labels.dim() > 1 and labels.shape[-1] > 1:  # causal models shift the labels
                 self._means.append(_mean(logits[..., :-1, :], labels[..., 1:]))
 
     def backward(self, loss):

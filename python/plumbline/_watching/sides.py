@@ -1,19 +1,21 @@
-"""Checks several optimizers, each with its own backward pass, for one that gets gradients which the loss of another has left. The evidence of
-precision/stale-gradient for a game whose sides share gradients by mistake."""
+"""If several optimizers each have their own backward pass, checks whether one gets gradients that the loss of another
+has left. The evidence of precision/stale-gradient for trainers, as of GANs, in which models get each other's gradients
+by mistake."""
 
 import itertools
 import sys
 
 _ELEMENTS, _PARAMETERS = 64, 4
-_COVERED, _LOOKED_AT = 64, 4096  # parameters whose gradients must have been left; elements of each that are read
+_COVERED, _LOOKED_AT = 64, 4096  # the most parameters that are checked; the most elements that are read of each
 
 
 class Sides:
-    """The sides of one run's loop. Either all of its steps, or none, have passes of several optimizers."""
+    """The optimizers of one run's loop, each with its own passes. Either all steps of the loop, or none, have passes of
+    several optimizers."""
 
     def __init__(self, run):
         self._run, self._steps = run, 0
-        self._left, self._found = {}, {}  # id of an optimizer -> the gradients that a pass finds; -> (cosine, share) of that pass
+        self._left, self._found = {}, {}  # id of an optimizer -> the gradients that a pass finds; id -> (cosine, share) of that pass
 
     def backward_begins(self, watches, stepped):
         """Called for the first pass after an update of `stepped`, ids of optimizers. Reads the gradients of the
@@ -36,8 +38,9 @@ class Sides:
         return bool(self._left)
 
     def backward_ends(self):
-        """If a pass also trains other optimizers' parameters, or parameters that the other loss did not reach, it is
-        one of several tasks: they share a body, whose gradients add up on purpose."""
+        """Compares the gradients that a pass found with those that it added. Ignores a pass that also trains other
+        optimizers' parameters, or parameters that the other loss did not reach. Such a pass is one of several tasks:
+        they share layers, whose gradients add up on purpose."""
         left, self._left = self._left, {}
         for of, (optimizer, some, before, bare, others) in left.items():
             if any(p.grad is None for p in some) or any(_touched(one) != seen for one, seen in others):
@@ -46,7 +49,7 @@ class Sides:
                 continue
             added = _sample(some) - before
             size, most = float(before.norm()), float(added.norm())
-            if size > 0 and most > 0:  # NaN is neither
+            if size > 0 and most > 0:  # this is false for NaN
                 self._found[of] = float(before @ added) / (size * most), size / most
 
     def before_update(self, optimizer):
@@ -80,12 +83,12 @@ def _graded(optimizer):
 
 
 def _bare(optimizer):
-    """Returns its parameters whose gradients are zero."""
+    """Returns the optimizer's parameters whose gradients are zero."""
     return [p for p in itertools.islice(_plain(optimizer), _COVERED) if not _moves(p.grad)]
 
 
 def _touched(optimizer):
-    """Returns a value that changes if a pass adds to its gradients."""
+    """Returns a value that changes if a pass adds to the optimizer's gradients."""
     held = itertools.islice(_plain(optimizer), _COVERED)
     return [None if p.grad is None else (p.grad._version, float(p.grad.detach().reshape(-1)[:_ELEMENTS].double().sum())) for p in held]
 

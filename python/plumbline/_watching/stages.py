@@ -1,6 +1,5 @@
-"""The stages of the training loop. A stage of every step is recorded by one word, which the agent reads
-(plumbline/marks.h): a call into the library costs 30 us when the caches are filled by the trainer. The other stages
-are spans."""
+"""The stages of the training loop. One word, which the agent reads, records a stage of every step (plumbline/marks.h):
+a call into the library would cost 30 us when the trainer has filled the caches. The other stages are spans."""
 
 import ctypes
 import gc
@@ -11,7 +10,7 @@ from time import monotonic_ns, perf_counter
 
 NONE, FORWARD, BACKWARD, OPTIMIZER, DATA = range(5)  # PLUMBLINE_STAGE_*
 _NAMES = (None, "forward", "backward", "optimizer", "data")
-NOW, _LOST, _AT, _GAP, _FIRST = range(5)  # words of plumbline_marks_t
+NOW, _LOST, _AT, _GAP, _FIRST = range(5)  # positions of the words of plumbline_marks_t
 _MARKS, _GAP_BIT = 4096, 8
 
 
@@ -47,8 +46,8 @@ class Weakly:
 
 
 class _Span:
-    """The span of one kind, which may be open. Its arguments are made once, because it runs when the caches are filled by
-    the trainer."""
+    """The span of one kind, which may be open. Makes its arguments once, because it runs when the trainer has filled
+    the caches."""
 
     __slots__ = ("kind", "name", "number", "where", "open")
 
@@ -76,7 +75,7 @@ class Stages:
         if stage == self.stage:
             return
         if get_ident() != self._thread and (self.stage != NONE or not self.adopt()):
-            return  # two threads at once have no common stage: only the first one counts
+            return  # two threads at once have no common stage, so only the first thread counts
         own = self._run._trainers_stages
         if own and _NAMES[stage] in own:
             stage = NONE
@@ -86,7 +85,7 @@ class Stages:
         words, word = self._words, monotonic_ns() << 4 | stage
         words[NOW] = word
         at = words[_AT]
-        if words[_FIRST + at]:  # the agent has not read for long
+        if words[_FIRST + at]:  # the agent has not read the words for a long time
             words[_LOST] += 1
             words[_GAP] = _GAP_BIT
             return
@@ -142,7 +141,7 @@ class Stages:
         run, span = self._run, self._spans.get(kind)
         if span is None:
             span = self._spans[kind] = _Span(kind, name)
-        elif span.open:  # an exception has left it
+        elif span.open:  # an exception ended the stage
             self.end(kind)
         if run._trainers_stages and (name or kind) in run._trainers_stages:
             return
@@ -161,8 +160,8 @@ class Stages:
                 self._run._check("span", status)
 
     def evaluates(self):
-        """Called for a forward pass that is not trained on, once a second: a rank that evaluates while others wait
-        for it does not hang."""
+        """Called for a forward pass that is not trained on, once a second: a rank that evaluates while others wait for
+        it does not seem to hang."""
         now = perf_counter()
         if now - self._evaluated >= 1:
             self._evaluated = now

@@ -14,7 +14,7 @@ def watch(run, model, optimizer, scaler, activations=None):
     """Returns a Watch, or Unsupported."""
     torch = sys.modules.get("torch")
     if isinstance(model, (list, tuple)) and model and torch is not None and all(isinstance(one, torch.nn.Module) for one in model):
-        model = model[0] if len(model) == 1 else torch.nn.ModuleList(model)  # parts of a pipeline
+        model = model[0] if len(model) == 1 else torch.nn.ModuleList(model)  # the list contains the parts of a pipeline
     if torch is None or not isinstance(model, torch.nn.Module):
         raise Unsupported(f"expected a torch.nn.Module, not {type(model).__name__}")
     if isinstance(model, torch.jit.ScriptModule):
@@ -23,7 +23,7 @@ def watch(run, model, optimizer, scaler, activations=None):
     model = Model(model)
     if optimizer is None:
         optimizer = own_optimizer(model.given)
-    if optimizer is None:  # those that exist; else the first forward pass searches again
+    if optimizer is None:  # finds the optimizers that exist; if there are none, the first forward pass searches again
         optimizer = holders([p for p in model.module.parameters() if p.requires_grad])
     for one in optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]:
         if not opened(one):
@@ -42,7 +42,7 @@ def watch(run, model, optimizer, scaler, activations=None):
         models.leave(model.given)
         raise
     models.entered(model.given, watched)
-    if processes() == 1 and os.environ.get("WORLD_SIZE", "1") == "1":  # its rank is known: the agent begins here, not in the first step
+    if processes() == 1 and os.environ.get("WORLD_SIZE", "1") == "1":  # the rank is known: the agent begins here, not in the first step
         watched.stages.adopt()
     print(f"plumbline: {describe(watched)}", file=sys.stderr)
     return watched

@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 
 _KINDS = (("trl.trainer.grpo_trainer", "GRPOTrainer"), ("trl.trainer.rloo_trainer", "RLOOTrainer"))
 _LAYER = "policy"
-_RANK = 2**40  # sequences of one rank
+_RANK = 2**40  # the most sequences of one rank
 
-_local = threading.local()  # .heard: the values of the trainer's model within a loss
+_local = threading.local()  # _local.heard: the values that the trainer's model computes inside of one loss
 _state = WeakKeyDictionary()  # trainer -> _Rollouts
 _undo, _users = [], 0
 
@@ -25,7 +25,7 @@ class _Rollouts:
 
     def __init__(self):
         self.version, self.sequences = None, 0  # update number of the weights that sampled; sequences observed
-        self.compared = False  # the reference was compared with the policy
+        self.compared = False  # whether the reference was compared with the policy
 
 
 def _session(trainer):
@@ -77,7 +77,7 @@ def _loss(plain):
                 state.compared = True
                 _compare(run, self, model)
             _observe(run, self, state, inputs, heard)
-        except Exception as error:  # nothing of ours may end the trainer's step
+        except Exception as error:  # no error of this package may end the trainer's step
             run._warn_once(("trl", "rollouts"), f"TRL's rollouts: {error!r}")
         return result
 

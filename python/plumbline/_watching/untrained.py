@@ -10,13 +10,13 @@ from .._shards import named_parameters, part
 from .._tensors import local
 from .unwrap import held_by, held_elsewhere
 
-_FIRST = 3  # optimizer steps; then at 8, 32, 128, ...
+_FIRST = 3  # number of optimizer steps before the first record; later records are at 8, 32, 128, ...
 _MOST_NAMES, _MOST_MODULES = 8, 512
-_SCANNED, _SCAN_SHARE = 8, 5e-4  # fewest steps between two scans, later a quarter of the steps so far; the most of the time that scans may cost
-_RARELY = 256  # steps between two scans, if the share allows more scans
-_STEPS_OF_OTHERS = 64  # steps of the other optimizers, after which one that never stepped is reported
+_SCANNED, _SCAN_SHARE = 8, 5e-4  # the fewest steps between two scans (later a quarter of the steps so far); the share of the time that scans may cost
+_RARELY = 256  # the most steps between two scans, if the share allows more scans
+_STEPS_OF_OTHERS = 64  # number of steps of the other optimizers, after which an optimizer that never stepped is reported
 _MOST_EACH_STEP = 256  # parameters without a gradient: if there are more, they are checked in the first steps and at powers of two
-_GROUPS = (re.compile(r"\.lora_[^.]+"), re.compile(r"(?<=experts)\.\d+\..*"))  # the rest of a name without it names a group
+_GROUPS = (re.compile(r"\.lora_[^.]+"), re.compile(r"(?<=experts)\.\d+\..*"))  # the part of a parameter's name before the match names a group
 _RAN, _NEVER_RAN, _WHOLE, _REPLACED = 1, 2, 3, 4  # values of trained/never:NAME
 _ORDER = (_WHOLE, _RAN, _NEVER_RAN)
 
@@ -38,15 +38,19 @@ class Untrained:
         self._run, self._model, self._prefix, self._compiled = run, model, prefix, compiled
         self._found = {id(one.inner): one for one in found}
         self._known, self._trained_now, self._let_go = {id(p) for _, p in trained}, trained, let_go
-        self._waiting = None  # {id of a parameter: (name, parameter)}, held and without a gradient so far
-        self._late, self._graded = [], set()  # trained now, but not when the watch began, and held by no optimizer; ids of those that have a gradient
+        self._waiting = None  # {id of a parameter: (name, parameter)} of parameters that an optimizer holds and that have had no gradient so far
+        # Parameters that are trained now but were not when the watch began, and that no optimizer holds; ids of those
+        # with a gradient.
+        self._late, self._graded = [], set()
         self._steps, self._next, self._counted = 0, _FIRST, None
         self._last = {}  # id of an optimizer -> the newest step of that optimizer
-        self._updates, self._holder = {}, {}  # by id of an optimizer; {id of a parameter: id of the optimizer}
+        self._updates, self._holder = {}, {}  # {id of an optimizer: number of its updates}; {id of a parameter: id of its optimizer}
         self._ran, self._undo = set(), None
         self._sums = self._before = None
         self._scan_at, self._scanned_at, self._new, self._reported_new = _SCANNED, None, (), False
-        self._others, self._graded_idle = 0, 0  # steps of the other optimizers; those with gradients in an optimizer that never stepped
+        # Number of steps of the other optimizers; number of checks in which an optimizer that never stepped had
+        # gradients.
+        self._others, self._graded_idle = 0, 0
 
     @property
     def looks(self):
@@ -66,7 +70,7 @@ class Untrained:
         return tuple(p for _, p in (self._waiting or {}).values())
 
     def graded(self, parameters):
-        """Removes those that have a gradient now. Returns the others."""
+        """Removes the parameters that have a gradient now. Returns the others."""
         for p in parameters:
             if p.grad is not None:
                 self._waiting.pop(id(p), None)
@@ -99,7 +103,7 @@ class Untrained:
         if self._held and any(id(p) in again for _, p in self._new):
             self._reported_new = True
             record = self._run._own_scalar
-            record("trained/steps", _FIRST)  # steps since the first of two scans at least
+            record("trained/steps", _FIRST)  # the fewest steps since the first of two scans
             record("trained/held", self._held)
             record("trained/replaced", len(self._new))
             self._name([(name, _REPLACED) for name, _ in self._new])
@@ -117,7 +121,7 @@ class Untrained:
             return
         parameters = [p for one in idle for group in one.groups() for p in group["params"]]
         self._graded_idle += any(p.grad is not None for p in parameters)
-        if self._others == _STEPS_OF_OTHERS and self._graded_idle > 6:  # of seven checks
+        if self._others == _STEPS_OF_OTHERS and self._graded_idle > 6:  # there were seven checks
             record = self._run._own_scalar
             record("trained/unstepped", len(parameters))
             record("trained/others", self._others)
@@ -128,11 +132,11 @@ class Untrained:
         return [(self._prefix + name, p) for name, p in named_parameters(self._model) if p.requires_grad]
 
     def _begin(self):
-        """Called at the first update: parameters that FSDP2 and new heads replaced since the watch began are in
-        place."""
+        """Called at the first update. At this time the parameters that replace others (by FSDP2, or by a new head) are
+        in place."""
         named = self._named()
         held, elsewhere = held_by(self._found.values()), held_elsewhere(self._found.values())
-        # Of some parameters other ranks hold all elements, and the gradient.
+        # Other ranks hold all elements of some parameters, and their gradients.
         named = [(name, p) for name, p in named if local(part(p)).numel() and id(p) not in elsewhere]
         self._waiting = {id(p): (name, p) for name, p in named if id(p) in held}
         self._holder = {id(p): of for of, one in self._found.items() for p in one.parameters()}
@@ -146,7 +150,7 @@ class Untrained:
         """Called before the update of one optimizer, with the gradients that it reads."""
         if self._waiting is None:
             self._begin()
-        if self._counted != self._run._step:  # if there are several optimizers, the first one's
+        if self._counted != self._run._step:  # if there are several optimizers, the steps of the first one count
             self._counted = self._run._step
             self._steps += bool(self._held) or any(group.get("lr", 1) for group in optimizer.param_groups)
         if self._last.get(id(optimizer)) != self._run._step:  # DeepSpeed steps once for each group

@@ -8,18 +8,19 @@ from .._compiled import is_compiled, unwrapped
 from .._ddp import around, is_ddp
 from .._tensors import local
 
-_DEPTH = 8  # wrappers around one another, at most
-_CAPTURED = "_optimizer_original_step_method"  # of accelerate's wrapper with a scaler
-_OWN_STEP = ("ZeroRedundancyOptimizer",)  # sends weights after the inner step: its own step is hooked
+_DEPTH = 8  # the most wrappers around one another
+_CAPTURED = "_optimizer_original_step_method"  # an attribute of accelerate's wrapper, if it has a scaler
+_OWN_STEP = ("ZeroRedundancyOptimizer",)  # this wrapper sends weights after the inner step, so its own step is hooked
 
 
 class Opened:
     """One optimizer of torch.optim. `stepping`: the object whose step() makes the complete update; else `inner`
     itself.
 
-    `captured`: the wrapper has kept inner.step, so a method that replaces it is not called; torch's own hooks are
-    used. `frame`: of frames.py, if the framework's step consists of steps of this one. `pieces`: the tensors that it holds in the place of
-    parameters. `elsewhere`: parameters that the optimizers of other ranks hold, for this rank too.
+    `captured`: whether the wrapper has kept inner.step. Then a method that replaces inner.step is not called, and
+    torch's own hooks are used. `frame`: an object of frames.py, if the framework's step consists of steps of this
+    optimizer. `pieces`: the tensors that the optimizer holds in the place of parameters. `elsewhere`: parameters that
+    the optimizers of other ranks hold, for this rank too.
     """
 
     __slots__ = ("inner", "stepping", "captured", "wrappers", "frame", "pieces", "elsewhere")
@@ -29,11 +30,12 @@ class Opened:
         self.frame, self.pieces, self.elsewhere = None, [], []
 
     def groups(self):
-        """Returns its parameter groups: the inner optimizer of ZeroRedundancyOptimizer holds only this rank's."""
+        """Returns the optimizer's parameter groups. The inner optimizer of ZeroRedundancyOptimizer holds only those of
+        this rank."""
         return getattr(self.stepping, "param_groups", self.inner.param_groups)
 
     def parameters(self):
-        """Returns the model's parameters that it updates, also if it holds copies or parts of them."""
+        """Returns the model's parameters that this optimizer updates, even if it holds only copies or parts of them."""
         return [piece.parameter for piece in self.pieces] or [p for group in self.groups() for p in group["params"]]
 
     def graded(self, ids):
@@ -56,7 +58,7 @@ def held_elsewhere(found):
 
 
 def _inside(optimizer, base):
-    """Returns the optimizers that it wraps; empty if it wraps none."""
+    """Returns the optimizers that the object wraps; empty if it wraps none."""
     chained = getattr(optimizer, "chained_optimizers", None)  # Megatron-core
     if chained is not None:
         return list(chained)
@@ -109,8 +111,8 @@ def inner_ids(optimizer):
 
 
 class Model:
-    """`given`: the object that the trainer calls. `ddp`: the DistributedDataParallel around it or in it, or None.
-    `module`: the trainer's own."""
+    """`given`: the object that the trainer calls. `ddp`: the DistributedDataParallel around this object or in it, or
+    None. `module`: the module that the trainer wrote."""
 
     def __init__(self, given):
         self.given, self.ddp, self.compiled = given, None, False
@@ -124,7 +126,7 @@ class Model:
                 break
             at = inner
         self.module = at
-        if self.ddp is None:  # a LightningModule, or the object that a callback gets
+        if self.ddp is None:  # the given object may be a LightningModule, or the object that a callback gets
             self.ddp = around(at)
             self.given = given if self.ddp is None else self.ddp
 
@@ -142,7 +144,8 @@ def _module_in(module):
 
 
 def _is_wrapper(module):
-    """Returns whether it is DeepSpeed's engine, or Megatron-core's DistributedDataParallel, Float16Module or similar."""
+    """Returns whether the object is DeepSpeed's engine, or Megatron-core's DistributedDataParallel, Float16Module or
+    similar."""
     if "module" not in module._modules:
         return False
     return type(module).__module__.startswith("megatron.core.") or any(kind.__name__ == "DeepSpeedEngine" for kind in type(module).__mro__)
@@ -152,7 +155,7 @@ def holders(parameters, known=()):
     """Returns living optimizers that hold some of the parameters: inner ones that are not in `known`, ids of inner
     ones."""
     base, ids = sys.modules["torch"].optim.Optimizer, {id(p) for p in parameters}
-    alive = [one for one in gc.get_objects() if issubclass(type(one), base)]  # an attribute of an object may run code, so only types are read
+    alive = [one for one in gc.get_objects() if issubclass(type(one), base)]  # reads only types, because an attribute of an object may run code
     mine = [o for o in alive if any(id(p) in ids for group in getattr(o, "param_groups", ()) for p in group["params"])]
     wrapped = {inner for o in mine for inner in inner_ids(o) if inner != id(o)}
     return [o for o in mine if id(o) not in wrapped and not (inner_ids(o) | {id(o)}) & set(known)]

@@ -7,18 +7,18 @@ from .._kinds import KIND_UPDATE
 from .._shards import own_gradient
 from .._tensors import local
 
-_MOST = 1 << 15  # elements of one parameter; of a larger one a block is taken, a different one at each step
+_MOST = 1 << 15  # the most elements of one parameter; of a larger parameter, each step takes a different block
 _STRIDE = 7919
 _MOMENTS = ("momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 
 
 class _Kept:
-    """One parameter whose site is due, before the step."""
+    """The values of one parameter before the step, if its site is due."""
 
     __slots__ = ("name", "parameter", "group", "block", "before", "gradient", "moment", "piece")
 
     def __init__(self, name, parameter, group, step, moment, scale, piece=None):
-        """`parameter`: the optimizer's own. `piece`: its part that is measured."""
+        """`parameter`: the one that the optimizer holds. `piece`: the part of it that is measured."""
         self.name, self.parameter, self.group, self.piece = name, parameter, group, piece
         first = step * _STRIDE % max(1, self._all_of(parameter).numel() - _MOST + 1)
         self.block = slice(first, first + _MOST)
@@ -39,7 +39,7 @@ class Updates:
     """The updates of one optimizer."""
 
     def __init__(self, run, optimizer, names, pieces=()):
-        """names: {id of a parameter: name}. pieces: the tensors that the optimizer holds in their place."""
+        """names: {id of a parameter: name}. pieces: the tensors that the optimizer holds in the place of parameters."""
         self._run, self._optimizer, self._names, self._pieces = run, optimizer, names, {}
         for piece in pieces:
             if id(piece.parameter) in names:
@@ -61,11 +61,11 @@ class Updates:
         return self.kind is not None and (self._word is None or step >= self._word[0])
 
     def before(self, scale=1.0, requested=False, chosen=None):
-        """Called before the optimizer's step. Keeps nothing if no site is due. `scale`: the factor by which the
+        """Called before the optimizer's step. If no site is due, keeps nothing. `scale`: the factor by which the
         gradients are too large.
 
-        `asked`: the caller knows that some are due. `chosen`: names of those that are measured; None: all that are
-        due.
+        `asked`: the caller knows that some parameters are due. `chosen`: names of the parameters that are measured;
+        None: all that are due.
         """
         self.kept = []
         if not requested and chosen is None and not self.due(self._run._step):
@@ -76,12 +76,12 @@ class Updates:
             gradient = own_gradient(parameter) if piece is None else piece.grad
             if gradient is None or gradient.is_sparse or not parameter.is_floating_point():
                 continue
-            if not local(parameter).numel():  # other ranks hold all of it
+            if not local(parameter).numel():  # other ranks hold all elements of this parameter
                 continue
             if self._run.due(name):
                 moment = self._optimizer.state.get(parameter, {}).get("exp_avg_sq")
                 self.kept.append(_Kept(name, parameter, group, self._run._step, moment, scale, piece))
-            if self._word is None:  # all are due at the same steps
+            if self._word is None:  # all parameters are due at the same steps
                 self._word = self._run._site(KIND_UPDATE, name, "update").word
 
     def observe_moments(self):
@@ -105,7 +105,7 @@ class Updates:
         state = {name: one.of(held[name]).double() for name in _MOMENTS if torch.is_tensor(held.get(name))}
         state["step"] = held.get("step", 0)
         if self.kind == "sgd" and one.group["momentum"] and "momentum_buffer" not in state:
-            return  # it has not moved this parameter
+            return  # the step has not changed this parameter
         if self.kind != "sgd" and "exp_avg" not in state:
             return
         meant = _intended.intended(self.kind, one.group, state, one.before.double(), one.gradient.double())

@@ -4,7 +4,7 @@
 class Weighted:
     """Returns the loss among the tensors and gradients with which backward is called."""
 
-    _small = 4096  # elements: if there are more, the result of the first pass counts
+    _small = 4096  # the most elements that are checked in each pass: for more, the result of the first pass counts
     _known = {}  # number of dimensions -> whether it is a loss
 
     @classmethod

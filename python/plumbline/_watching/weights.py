@@ -13,7 +13,7 @@ class Weights:
     """The weights of one watch. `replicas` names the ranks that hold copies of them; None if no other rank does."""
 
     def __init__(self, run, model, prefix, copies, ddp, shards):
-        """copies: the result of copies_of. shards: names of the parameters that are split over ranks."""
+        """copies: the result of copies_of. shards: the names of parameters that are split over ranks."""
         self._run, self._model, self._prefix, self._shards = run, model, prefix, shards
         self.replicas, self._ignored = (None, ()) if copies is None else ("world", copies.ignored)
         self._copies = [(prefix + name, part(p)) for name, p in named_parameters(model) if name not in self._ignored]
@@ -23,7 +23,7 @@ class Weights:
         self._series = f"weights_checksum{prefix and '.' + prefix[:-1]}"
         if copies is not None:
             group = describe_group(copies.group).name
-            if group:  # other groups hold other weights
+            if group:  # the ranks of other groups hold other weights
                 self.replicas, self._series = f"group {group}", f"{self._series}.{group}"
         self._used_step = NO_STEP  # the last step whose weights were observed before their update
 

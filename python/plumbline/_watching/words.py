@@ -45,8 +45,8 @@ def alone(watch):
 
 
 def unseen_sums(watch):
-    """Returns (layer, op) of the site that is declared if no sum over the processes is seen; None: there may be none,
-    as with tensor parallelism."""
+    """Returns (layer, op) of the site that is declared if no sum over the processes is seen. Returns None if there may
+    be no such sum, as with tensor parallelism."""
     layer = f"{watch._prefix}sums over {processes()} processes"
     if alone(watch):
         return layer, f"unseen: {_ALONE}"
