@@ -9,7 +9,7 @@ import sys
 import traceback
 
 from . import _intended
-from ._ddp import is_ddp
+from ._watching.ddp import is_ddp
 from ._routers import Routers
 from ._watching.budget import Budget
 

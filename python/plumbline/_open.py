@@ -3,13 +3,14 @@
 import ctypes
 import os
 
-from . import _ddp, _endings, _library
+from . import _endings, _library
 from ._library import DISABLED, LibraryMissing, OpenOptions
 from ._mistakes import PlumblineError, callers_frame, warn
 from ._no_run import NoRun
 from ._ranks import Ranks
 from ._run import Run
 from ._stopping import checked, stopping
+from ._watching import ddp
 
 _ROLES = {"trainer": 1, "rollout": 2}
 
@@ -169,5 +170,5 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     opened._stopping = stopping(stop_on, server, library, handle.value, f"{run}/{attempt or 0}")
     ranks.report(opened)
     _endings.watch(opened)
-    _ddp.prepare()
+    ddp.prepare()
     return opened

@@ -6,7 +6,7 @@ from threading import get_ident
 from time import thread_time_ns
 
 from ._compiled import compiles
-from ._ddp import Hook, around
+from ._watching.ddp import Hook, around
 from ._library import NO_STEP
 from ._optimizer_hooks import hook
 from ._pace import Pace

@@ -5,7 +5,7 @@ import inspect
 import sys
 
 from .._compiled import is_compiled, unwrapped
-from .._ddp import around, is_ddp
+from .ddp import around, is_ddp
 from .._tensors import local
 
 _DEPTH = 8  # the most wrappers around one another
