@@ -9,9 +9,9 @@ import sys
 import traceback
 
 from . import _intended
-from ._watching.ddp import is_ddp
 from ._routers import Routers
 from ._watching.budget import Budget
+from ._watching.ddp import is_ddp
 
 _NAMED = 3  # number of parameters that the report names, if there are many
 _NOT_OWN = ("site-packages", "dist-packages", "importlib", os.path.dirname(__file__) + os.sep)  # parts of the paths of files that are not the user's

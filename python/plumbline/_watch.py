@@ -6,7 +6,6 @@ from threading import get_ident
 from time import thread_time_ns
 
 from ._compiled import compiles
-from ._watching.ddp import Hook, around
 from ._library import NO_STEP
 from ._optimizer_hooks import hook
 from ._pace import Pace
@@ -19,6 +18,7 @@ from ._watching.budget import BUFFERS, Looks
 from ._watching.clipping import Clipping
 from ._watching.collectives import Sums
 from ._watching.copies import Parting, copies_of, gradient_groups
+from ._watching.ddp import Hook, around
 from ._watching.frames import Framed, FrameworkSteps
 from ._watching.gradients import Gradients
 from ._watching.kept import Kept

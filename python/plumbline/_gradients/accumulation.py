@@ -4,10 +4,10 @@ that a step left in .grad."""
 import sys
 
 from .._kinds import KIND_REDUCTION
-from .left import LeftGradient
 from .._library import NO_STEP
 from .._reducing import as_indices, elements
 from .._tensors import Unsupported, local
+from .left import LeftGradient
 
 _SAMPLES = 128  # the most addends of one parameter that are kept: a step may have a thousand micro-batches
 _MOST_BYTES = 2 << 20  # the most bytes of one parameter's addends that are kept in one step

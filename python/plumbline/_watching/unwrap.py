@@ -5,8 +5,8 @@ import inspect
 import sys
 
 from .._compiled import is_compiled, unwrapped
-from .ddp import around, is_ddp
 from .._tensors import local
+from .ddp import around, is_ddp
 
 _DEPTH = 8  # the most wrappers around one another
 _CAPTURED = "_optimizer_original_step_method"  # an attribute of accelerate's wrapper, if it has a scaler
