@@ -61,6 +61,10 @@ void RankLosses::Add(int64_t step, double value, double far, Rank* rank) const {
   ++rank->same;
   rank->newest.push_back(far);
   if (rank->newest.size() > kNewestLossSteps) rank->newest.pop_front();
+  if (rank->newest.size() < kNewestLossSteps) return;
+  std::vector<double> newest(rank->newest.begin(), rank->newest.end());
+  rank->median = MedianOf(newest);
+  rank->most = std::max(rank->most, std::fabs(rank->median));
 }
 
 RankLosses::Kind RankLosses::KindOf(const Rank& rank) const {
@@ -77,20 +81,18 @@ RankLosses::Kind RankLosses::KindOf(const Rank& rank) const {
 }
 
 // Returns true if the rank is the farthest one on that side in each of the newest steps, and
-// farther than noise of ranks is: twice as far as it was in the first steps, and as any other rank
-// is now.
+// farther than noise of ranks is: twice as far as it was in the first steps, as any other rank is
+// now, and as the median of 8 steps of any other rank ever was.
 bool RankLosses::LeavesTo(const Rank& rank, int side) const {
-  std::vector<double> far;
-  for (const double one : rank.newest) far.push_back(side * one);
-  const double median = MedianOf(far);
-  if (median < (side > 0 ? kRankAbove : kRankBelow) || median < kOverOthers * rank.early)
-    return false;
+  const double far = side * rank.median;
+  if (far < (side > 0 ? kRankAbove : kRankBelow) || far < kOverOthers * rank.early) return false;
   return std::all_of(ranks_.begin(), ranks_.end(), [&](const auto& other) {
     if (&other.second == &rank) return true;
+    if (far < kOverOthers * other.second.most) return false;
     const std::deque<double>& newest = other.second.newest;
     for (size_t i = 0; i < newest.size(); ++i) {
       const bool farther = i < rank.newest.size() && side * newest[i] >= side * rank.newest[i];
-      if (farther || median < kOverOthers * std::fabs(newest[i])) return false;
+      if (farther || far < kOverOthers * std::fabs(newest[i])) return false;
     }
     return true;
   });

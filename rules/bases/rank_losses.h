@@ -36,12 +36,16 @@ class RankLosses {
   struct Rank {
     double early = 0;           // largest distance in the first steps, ln
     std::deque<double> newest;  // ln (value / median of all)
+    double median = 0;          // of these, once there are enough
+    double most = 0;            // largest such distance so far
     int64_t away_from = 0;      // first step of those since which it was a fifth away, on one side
     int away = 0;               // that side, -1 or 1; else 0
     double value = 0;           // the newest
     uint64_t same = 0;          // newest steps with that value
     int64_t same_from = 0;
-    void Persist(Archive& a) { a(early, newest, away_from, away, value, same, same_from); }
+    void Persist(Archive& a) {
+      a(early, newest, median, most, away_from, away, value, same, same_from);
+    }
   };
   void Add(int64_t step, double value, double far, Rank* rank) const;
   Kind KindOf(const Rank& rank) const;

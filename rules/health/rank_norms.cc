@@ -46,8 +46,8 @@ shards of one model change the update's direction. If the value is only logged, 
 differs if the largest value is more than 1 % above the smallest. A warning if five steps or more differ, and half of
 those that were seen. The first finding is made in the fifth
 such step. Losses of ranks differ as their batches do. From three ranks on, each one's loss is compared with the median of all: a warning if one rank's is the
-highest (or the lowest) in each of the newest 8 steps, and their median is half above that of all (or half of it), and twice as far (in ln) as any of its first 8 steps and as any
-other rank in the newest 8. Also if one rank's loss, of 4 digits, is the same in 10 steps, while no other rank's is in 3. From 24 steps on.
+highest (or the lowest) in each of the newest 8 steps, and their median is half above that of all (or half of it), and twice as far (in ln) as any of its first 8 steps, as any
+other rank in the newest 8, and as the median of 8 steps of any other rank before. Also if one rank's loss, of 4 digits, is the same in 10 steps, while no other rank's is in 3. From 24 steps on.
 
 **Strength.** `heuristic`: some frameworks log a norm per pipeline stage on purpose.
 
