@@ -30,8 +30,8 @@ bool IsTable(std::string_view layer) {
                          "attn_mask", "rotary_emb", "queue"});
 }
 
-// Returns true if so many elements differ from the checkpoint before that a return to earlier bits
-// is no accident.
+// Returns true if enough elements differ from the checkpoint before to exclude an accidental return
+// to earlier bits.
 bool DiffersMuch(const SavedPair& pair) {
   const SavedLook& look = *pair.look;
   if (!look.finite || !look.varied || look.count < kFewestElements) return false;

@@ -68,7 +68,7 @@ the optimizer stepped, by the rate of the weight's own parameter group. Three ch
 tensor whose elements are all one number stands (at a bound that clamps it), checkpoints keep no optimizer's state, or one whose parameters could not be named, or an update of the
 tensor was observed: then the optimizer holds it, and `precision/lost-update` judges the update.
 
-**What it cannot see.** Parameter groups after the fourth, whose rate `run.watch` does not record; a weight that changes only by decay; ranks after the first that reports a tensor (shards of one name).
+**What it cannot see.** Parameter groups after the fourth, whose rate `run.watch` does not record; a weight that changes only by decay; ranks after the first that reports a tensor (shards of one name). In checkpoints: one row among many that grows, and a rank that is stale by one checkpoint in the newest one (its content states no step).
 
 **Cost.** Some 100 bytes a weight; the digests are there. Of checkpoints 2 KB of samples a weight and rank, and 24 bytes for each of its newest 64 contents.
 
