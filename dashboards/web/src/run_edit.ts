@@ -55,16 +55,16 @@ function ask(shell: Shell, title: string, words_: string, field: Field | null, v
 export function editButtons(shell: Shell, runs: RunRow[], changed: () => void): HTMLElement[] {
   if (!shell.server?.may_change || runs.length === 0) return [];
   const who = localStorage.getItem('who') ?? '';
-  const apply = (edit: RunEdit, said: string) => async (): Promise<string> => {
+  const apply = (edit: RunEdit, done: string) => async (): Promise<string> => {
     const failed = await send(runs, { ...edit, who });
     changed();
-    if (!failed) toast(said);
+    if (!failed) toast(done);
     return failed;
   };
   const of = runs.length === 1 ? clean(nameOf(runs[0]), 80) : count(runs.length, 'run');
   const field = (title: string, text: string, one: Field): void => ask(shell, title, text, one, 'Save', (value) => apply(one.edit(value), 'Saved')());
   const button = (text: string, act: () => void): HTMLElement => h('button', { class: 'small', onclick: act }, text);
-  const now = (edit: RunEdit, said: string) => (): void => { void apply(edit, said)().then((failed) => { if (failed) toast(failed); }); };
+  const now = (edit: RunEdit, done: string) => (): void => { void apply(edit, done)().then((failed) => { if (failed) toast(failed); }); };
   const archived = runs.every((run) => run.labels.archived);
   const out = [button('Tag…', () => field(`Tag ${of}`, 'Tags are words; a minus removes one: -old.', { label: 'Tags', value: '', required: true, edit: (text) => ({ add_tags: words(text).filter((one) => one[0] !== '-'), remove_tags: words(text).filter((one) => one[0] === '-').map((one) => one.slice(1)) }) }))];
   out.push(button('Note…', () => field(`Note of ${of}`, 'For the next reader. An empty note is removed.', { label: 'Note', value: runs.length === 1 ? runs[0].labels.note : '', multiline: true, edit: (note) => ({ note }) })));

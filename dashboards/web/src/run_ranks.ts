@@ -24,11 +24,11 @@ const ranges = (list: [number, number][], all: number): string => {
   return shown + (named < all ? ` and ${whole(all - named)} more` : '');
 };
 
-// Returns the value that is drawn: of the series, or the steps behind the newest rank.
+// Returns the value that is drawn: of the series, or the steps before the newest one.
 export function drawn(r: Ranks): { values: (number | null)[]; unit: string } {
   if (r.value.some((v) => typeof v === 'number')) return { values: r.value.map((v) => (typeof v === 'number' ? v : null)), unit: '' };
   const newest = r.through.reduce((a, b) => Math.max(a, b), -1);
-  return { values: r.through.map((one) => newest - one), unit: ' steps behind' };
+  return { values: r.through.map((one) => newest - one), unit: ' steps before the newest' };
 }
 
 // Returns the hosts whose mean is more than SLOW times the median of all hosts, the slowest first.
@@ -68,7 +68,7 @@ export function ranksCard(run: string, begin: string, chosen: (series: string) =
     const wide = all.filter((one) => one.ranks > 1 && one.role === 'trainer');
     series ||= wide.find((one) => one.is === 'step-seconds')?.series ?? '';
     const names = [...new Set([series, ...wide.map((one) => one.series)])].filter(Boolean).slice(0, 200);
-    picker.replaceChildren(h('option', { value: '' }, 'steps behind'), ...names.map((one) => h('option', { value: one }, clean(one, 100))));
+    picker.replaceChildren(h('option', { value: '' }, 'steps before the newest'), ...names.map((one) => h('option', { value: one }, clean(one, 100))));
     picker.value = series;
     await fetch_();
   }
