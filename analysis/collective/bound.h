@@ -9,7 +9,6 @@
 #include "analysis/collective/case/case.h"
 #include "analysis/collective/flipped_rank.h"
 #include "analysis/collective/replay/replay.h"
-#include "analysis/collective/stored_away.h"
 
 namespace plumbline::analysis {
 
@@ -52,15 +51,13 @@ struct SumBound {
   // Every element is the sum times the postscale that the call declares.
   bool postscaled = false;
 
-  // If one of these is found, the explanation is empty.
-  FlippedRank flipped;
-  StoredAway away;
+  FlippedRank flipped;  // if found, the explanation is empty
 
   bool found() const {
-    return explanation.empty() && (broken > 0 || !ranks.empty() || flipped.found() || away.found());
+    return explanation.empty() && (broken > 0 || !ranks.empty() || flipped.found());
   }
   // Returns true if the results show nothing about how partial sums are rounded.
-  bool not_sums() const { return broken > 0 || flipped.found() || away.found(); }
+  bool not_sums() const { return broken > 0 || flipped.found(); }
 };
 
 // Returns true if `algorithm` is an order of summation, by the names that libraries give them. A

@@ -108,28 +108,6 @@ v1::Verdict FlippedFinding(const ReductionAnalysis& a) {
   return found.Take();
 }
 
-v1::Verdict StoredAwayFinding(const ReductionAnalysis& a) {
-  const StoredAway& away = a.bound.away;
-  FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
-  found.Title("results of a sum are rounded away from zero")
-      .Explain(absl::StrFormat(
-          "All %d results are the exact sums rounded away from zero to %s, bit for bit; rounding "
-          "to nearest gives %d of them another value. They are off by %+.3f %% in the mean, the "
-          "same way at every step.",
-          away.compared, DTypeName(a.c.result_dtype()), away.differ, 100 * away.bias))
-      .Cause("stored-away", 1)
-      .Measured("relative error of the sums", away.bias, "share")
-      .Threshold(0, "rounding to nearest has no bias")
-      .Fix(
-          "Find how the sum is converted to 16 bits, and convert with rounding to nearest, as "
-          "tensor.to(dtype) does.")
-      .Samples(static_cast<uint64_t>(away.compared));
-  google::protobuf::Struct& w = *found.finding().mutable_witness();
-  Put(w, "compared", away.compared);
-  Put(w, "differ", away.differ);
-  return found.Take();
-}
-
 }  // namespace
 
 std::optional<v1::Verdict> BrokenCollective(
@@ -137,7 +115,6 @@ std::optional<v1::Verdict> BrokenCollective(
   for (const auto& a : all) {
     if (!a->blocked.empty() || !a->bound.found()) continue;
     if (a->bound.flipped.found()) return FlippedFinding(*a);
-    if (a->bound.away.found()) return StoredAwayFinding(*a);
     // If results are almost equal, precision/replica-divergence reports them.
     const auto split = a->bound.broken > 0 ? std::nullopt : SplitOutputs(*a->joined);
     if (!split || split->odd.empty()) return BrokenFinding(*a);

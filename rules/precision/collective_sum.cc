@@ -65,8 +65,7 @@ ring starting at rank 3: 64 of 64 samples; sums over 512 ranks are 13 % too smal
   four times further off than every result within it, is broken: a sign, a spike, a buffer that something else wrote
   to. Where a strict majority of the ranks got the sums, the ranks that got something else are named, however much
   of theirs is garbage. One rank whose values are subtracted is named if a replay with its sign flipped gives every result
-  (cause `flipped-sign`, `proved`). Wide sums that were stored away from zero are a warning if that gives every result bit for bit
-  (`stored-away`). For f32 inputs without a declared wire dtype, p is 8, because a 16-bit hook is common.
+  (cause `flipped-sign`, `proved`). For f32 inputs without a declared wire dtype, p is 8, because a 16-bit hook is common.
 
 A model that begins within a run is reported from the first step that shows it, with the last one before it whose partial
 sums were wide. 16-bit partial sums that show no bias yet are a note: addends like these are simulated over twice as many ranks,

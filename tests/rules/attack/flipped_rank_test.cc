@@ -46,32 +46,6 @@ std::vector<ArithmeticFamily> EvenRanks() {
   return all;
 }
 
-// Wide sums are stored away from zero.
-Attempt StoredAwayFromZero(Dice& dice) {
-  Recorded call = Addends(dice, kWorlds, {DType::kBF16, DType::kF16});
-  for (size_t i = 0; i < call.columns.size(); ++i) {
-    double sum = Rounded(Total(call.columns[i]), DType::kF32);
-    if (call.average) sum = Rounded(sum / call.ranks, DType::kF32);
-    const auto away = sum < 0 ? RoundingMode::kDown : RoundingMode::kUp;
-    call.output[i] = Rounded(sum, call.input, away);
-  }
-  return BatchOf(call);
-}
-
-const Detector kAway = [](const analysis::JoinedReduction&, const analysis::ReductionCase& c) {
-  return analysis::FindStoredAway(c, analysis::SumColumnsOf(c)).found();
-};
-
-TEST(StoredAway, IsFound) {
-  ExpectFound({{"stored-away", StoredAwayFromZero, "precision/collective-sum", true}},
-              "stored-away", 6);
-}
-TEST(StoredAway, OthersAreNot) {
-  ExpectUndetected(EvenRanks(), kAway, 4);
-  ExpectUndetected(OrdinaryReductions([](Dice& d) { return Addends(d, kWorlds, kTypes); }), kAway,
-                   4);
-}
-
 const Detector kFlipped = [](const analysis::JoinedReduction&, const analysis::ReductionCase& c) {
   return analysis::FindFlippedRank(c, analysis::SumColumnsOf(c)).found();
 };
