@@ -41,6 +41,25 @@ Flip FlipOf(const ReductionCase& c, const std::vector<SumColumn>& columns, int r
   return flip;
 }
 
+// Returns true if the row differs from every other one. If not, a sum over half of the ranks, or a
+// factor, gives the same results as a flip.
+bool IsUnlikeOthers(const ReductionCase& c, const std::vector<SumColumn>& columns, int row) {
+  constexpr double kLeastShare = 0.01;
+  for (int other = 0; other < c.ranks; ++other) {
+    if (other == row) continue;
+    double apart = 0, all = 0;
+    for (const SumColumn& column : columns) {
+      if (!(column.mass > 0)) continue;
+      const double x = c.input(row, column.sample) / column.mass;
+      const double d = x - c.input(other, column.sample) / column.mass;
+      apart += d * d;
+      all += x * x;
+    }
+    if (!(apart >= kLeastShare * all)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 FlippedRank FindFlippedRank(const ReductionCase& c, const std::vector<SumColumn>& columns) {
@@ -54,7 +73,7 @@ FlippedRank FindFlippedRank(const ReductionCase& c, const std::vector<SumColumn>
   }
   const bool likely = 2 * best.left < best.all && best.closer >= kFewestFlipped &&
                       4 * best.closer >= 3 * best.elements;
-  if (!likely) return {};
+  if (!likely || !IsUnlikeOthers(c, columns, out.row)) return {};
   const ReductionReplay replay = ReplayReduction(WithFlippedRow(c, out.row));
   if (!replay.explained || replay.distinct < kFewestFlipped) return {};
   out.compared = replay.matches;
