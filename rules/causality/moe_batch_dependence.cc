@@ -18,11 +18,11 @@ constexpr char kPage[] = R"page(
 
 A token's expert depends on the other sequences that happened to share its batch.
 
-**Why.** The same text gives another result in another batch. First come first served is causal in time,
-and yet with 8 sequences in a pool and capacity factor 1.0 the last ones lose: with 4,096 tokens, 8
-experts and k = 1 about 8·0.4·√(4096·⅛·⅞) = 68 choices are dropped by chance alone, nearly all of them
-from the sequences at the end of the queue. Evaluations do not repeat, a rollout and its training pass
-disagree, packed documents influence each other.
+**Why.** The same text gives another result in another batch. "First come first served" does not depend on
+later tokens. But with 8 sequences in a pool and capacity factor 1.0, the last sequences of the queue lose
+choices: with 4,096 tokens, 8 experts and k = 1, chance alone drops about 8·0.4·√(4096·⅛·⅞) = 68 choices,
+nearly all of them from these sequences. So evaluations cannot be repeated, a rollout and its training pass
+give different results, and packed documents influence each other.
 
 **Bad.** `token 4093 (sequence 7, position 509), score 0.52, lost expert 2 to token 16 (sequence 0, ...)`.
 

@@ -16,11 +16,11 @@ namespace {
 constexpr char kPage[] = R"page(
 # causality/moe-intervention
 
-The router itself, run again with another suffix, changes an earlier assignment.
+When the router runs again with other tokens after a position, it changes the assignment of an earlier token.
 
 **Why.** A recording shows which tokens were refused; an intervention shows why. With 8 experts of capacity 16, 64
 tokens and k = 2, drop by score moved an earlier token in 93 of 100 such interventions (normal scores),
-first come first served in none. It needs no theory of the router: any callable will do.
+first come first served in none. The check needs no knowledge of the router: any callable can be tested.
 
 **Bad.** `token 0 (sequence 0, position 0) lost expert 4 with the tokens from position 1 of sequence 0
 replaced by copies of the strongest tokens before`.
@@ -36,10 +36,10 @@ replaced by copies of the strongest tokens before`.
 
 **What it checks.** It runs a router on a batch twice, then with the tokens after a cut replaced, and
 compares every earlier token's experts exactly. Cuts are at 1, the powers of two and their neighbours,
-and before the last token; suffixes are random, copies of the prefix's strongest tokens (they compete for
-the same experts), and floods of one expert. Then whole other sequences are replaced, earlier ones, later
-ones, and those of another rank. Shapes, seeds and padding stay; nothing is truncated, since capacity
-follows length.
+and before the last token; suffixes are random tokens, copies of the prefix's strongest tokens (they
+compete for the same experts), or many tokens that choose one expert. Then whole other sequences are
+replaced, earlier ones, later ones, and those of another rank. Shapes, seeds and padding stay; nothing is
+truncated, since capacity follows length.
 
 With a router in hand: `plumbline.check_router(route, logits, sequence_id=..., position=...)` in Python,
 `plumbline::CheckRouter` in C++, `plumbline_check_router` in C. With a recording alone: `plumb audit

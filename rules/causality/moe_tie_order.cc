@@ -19,9 +19,9 @@ constexpr char kPage[] = R"page(
 
 A full expert chose among equal scores, in an order that is not defined.
 
-**Why.** The top-C of a 0/1 mask has only ties: with 4,096 candidates for 1,024 places it is the
-library's selection that picks one of 2^3,317 sets. Another kernel, another batch size or another GPU picks
-another, so restarts do not reproduce, and later tokens may push out earlier ones.
+**Why.** The top-C of a 0/1 mask consists of ties: with 4,096 candidates for 1,024 places, the library picks
+one of 2^3,317 sets. Another kernel, another batch size or another GPU picks another, so restarts do not
+reproduce, and later tokens may push out earlier ones.
 
 **Bad.** Positions by `topk(mask)`: `token 17 and token 903 have probability 1, expert 5 kept token 903`.
 

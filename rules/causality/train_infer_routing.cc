@@ -19,11 +19,11 @@ constexpr char kPage[] = R"page(
 Training and inference send the same tokens to different experts, and rounding is not the reason.
 
 **Why.** In reinforcement learning the ratio of training's to inference's probability weighs the gradient;
-one flipped expert of 8 changes a token's layer output by the order of itself. With bf16 rounding, scores
-1/128 apart flip for 2 to 4 % of the tokens in every layer: small margins, unavoidable. A balancing bias
-that one side does not apply, experts numbered otherwise, choices replayed for the neighbouring token flip
-tokens by margins of 10 roundings and more, in the layers where that happens, and the layers above then
-see other inputs: hence the first divergent one.
+another choice of one expert of 8 changes a token's layer output by about the output's own size. With bf16
+rounding, scores 1/128 apart flip for 2 to 4 % of the tokens in every layer: such flips have small margins
+and cannot be avoided. A balancing bias that one side does not apply, experts numbered otherwise, choices
+replayed for the neighbouring token flip tokens by margins of 10 roundings and more, in the layers where
+that happens, and the layers above then get other inputs. So the rule names the first layer that differs.
 
 **Bad.** `1.8 % of 2,048 tokens choose other experts by margins above 4 times the median difference of 0.004;
 layers.3 is the first`.
@@ -35,7 +35,7 @@ layers.3 is the first`.
   keep the gate unquantised).
 - Same bias: send `expert_bias` (`e_score_correction_bias`) with each weight update.
 - Or replay inference's choices in training (routing replay); then -1 entries must not be replayed.
-- Exploration noise, jitter and dropout off wherever the two are meant to agree (`model.eval()` does not reach a
+- Switch exploration noise, jitter and dropout off wherever the two should agree (`model.eval()` does not reach a
   router that adds its noise under its own flag).
 - -1 for prompts: prefix caching skipped the tokens; record routing with the cache off, or store it with the cache.
 

@@ -19,16 +19,16 @@ constexpr char kPage[] = R"page(
 
 Drift between inference and training grows over the run.
 
-**Why.** Noise that is stable averages out; a cache that goes stale, an engine whose scales age, a policy whose
-entropy falls below the engine's resolution get worse by a few per cent per step: 3 % per step is invisible in a plot of
-20 steps and 19-fold after 100.
+**Why.** Noise of constant size averages out. But the drift grows by a few per cent per step if a cache or the engine's
+scales become out of date, or if the policy's entropy falls below the engine's resolution. A growth of 3 % per step cannot
+be seen in a plot of 20 steps, and is 19-fold after 100 steps.
 
 **Bad.** `since step 31 the mean of min(d^2, 1/4) rose from 6.1e-4 to 1.9e-3 (alarm at step 52)`.
 
 **Good.** `R reached 240 of a million in 400 steps`.
 
-**How to fix it.** By the cause that the finding names. A reset at a restart is a sign of a cache; growth with
-the lag, of `drift/staleness`; growth with the policy's sharpness, of 16-bit logits.
+**How to fix it.** The fix depends on the cause that the finding names. A reset at a restart is a sign of a
+cache; growth with the lag, of `drift/staleness`; growth with the policy's sharpness, of 16-bit logits.
 
 **What it checks.** Two bounded rates of each step, over the tokens of one version lag (the commonest): the share
 with |d| > ln 2, and the mean of min(d², ¼). An e-detector (Shiryaev–Roberts form) accumulates evidence that

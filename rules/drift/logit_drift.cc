@@ -16,8 +16,8 @@ namespace {
 constexpr char kPage[] = R"page(
 # drift/logit-drift
 
-The inference engine and the trainer give one token different probabilities: how different, and is it noise or a
-bias?
+The inference engine and the trainer give one token different probabilities. The rule states how much they differ,
+and whether this is noise or a bias.
 
 **Why.** The ratio e^d weighs every gradient. A trainer at temperature 1.1 against samples at 1.0 has |d| of 0.1 to
 0.5 on ordinary tokens, always in the same direction: each update flattens or sharpens the policy by that much, and
@@ -27,8 +27,8 @@ bias?
 
 **Good.** `k3 6.2e-4 over 65,536 tokens; healthy dense bf16: k3 about 6e-4`.
 
-**How to fix it.** By the cause that the finding names; `unknown` means that two causes have the same effect; the
-text names them.
+**How to fix it.** The fix depends on the cause that the finding names. `unknown` means that two causes have the
+same effect; the text names both.
 
 **What it checks.** d = log π − log μ of every sampled token, trainer less rollout, and, with full logits, both
 divergences of every row. All sums unclamped and in the log domain; tokens that are not finite are counted apart;

@@ -26,7 +26,7 @@ constexpr char kPage[] = R"page(
 A trainer logs that its inference engine gives the same tokens other probabilities than it gives itself.
 
 **Why.** A policy gradient weights each token by the probability with which it was drawn. If the engine drew it with another probability, the gradient is biased, always in the same
-direction, and the reward falls after 100 to 1,000 steps. Frameworks print the difference in every step. It stands there for hours before the reward falls.
+direction, and the reward falls after 100 to 1,000 steps. Frameworks print the difference in every step. The log shows it for hours before the reward falls.
 
 **Bad.** `rollout_corr/k3_kl is 0.61 in step 5, above 0.1 (verl's documentation) from step 1 on`
 

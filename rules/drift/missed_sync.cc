@@ -15,11 +15,12 @@ namespace {
 constexpr char kPage[] = R"page(
 # drift/missed-sync
 
-From one step on, tokens that claim the newest weights drift as if they came from older ones.
+From one step on, tokens that are labelled with the newest weights drift as if older weights had sampled them.
 
 **Why.** A weight update that skips one worker of eight, or one tensor of three hundred (a tied embedding, a new
-quantisation scale), raises no error: the engine answers, labels its tokens with the new version, and the ratio
-e^d quietly pays. In simulation, four versions of 0.03 a logit raise the mean of d² from 6e-4 to 8e-3: 13-fold.
+quantisation scale), raises no error: the engine answers and labels its tokens with the new version, and no
+message shows that the ratio e^d is wrong. In simulation, four versions of 0.03 a logit raise the mean of d² from
+6e-4 to 8e-3: 13-fold.
 
 **Bad.** `at step 412 the drift of lag-0 tokens rose 13-fold (18 standard errors) and stayed`.
 

@@ -20,9 +20,9 @@ constexpr char kPage[] = R"page(
 What was logged is not what was sampled.
 
 **Why.** Policy-gradient ratios divide by mu. With the engine at temperature 0.9 and raw log-probabilities
-logged, the importance weights are wrong by 10 % on average for a token of -ln mu = 1, for one of 5 by 40 %, with the
-sign of a bonus for unlikely tokens, on every update. No k3 or KL threshold distinguishes this from staleness;
-this test does, within 2,000 tokens.
+logged, the importance weights are wrong by 10 % on average for a token with -ln mu = 1, and by 40 % for a token with
+-ln mu = 5. In every update this acts as a bonus for unlikely tokens. No k3 or KL threshold distinguishes this from
+staleness; this test does, within 2,000 tokens.
 
 **Bad.** `mean pi/mu 1.19 over 2,048 tokens where a true record gives at most 1; ln wealth 61, alarm at 24`.
 

@@ -20,9 +20,9 @@ constexpr char kPage[] = R"page(
 
 The sampler is not what the record claims: tokens are likelier, or less likely, than their own distribution has them.
 
-**Why.** Both sides logging raw log-probabilities while the engine samples at temperature 0.7 look perfect: ln pi - ln mu
-is 0 to rounding, k3 is 0, and every importance ratio is 1. But the policy that explores is not the one that
-is learnt: at T = 0.7 a token of probability 0.05 is drawn 0.014 of the time, 3.6 times too seldom, and nothing weighs it back.
+**Why.** If both sides log raw log-probabilities while the engine samples at temperature 0.7, the log looks perfect: ln pi - ln mu
+is 0 to rounding, k3 is 0, and every importance ratio is 1. But the policy that explores is not the one that is learnt: at T = 0.7
+a token of probability 0.05 is drawn 0.014 of the time, 3.6 times too seldom, and no weight corrects this.
 
 **Bad.** `-ln mu - H is -0.31 nats on average over 4,096 tokens: drawn as if at temperature 0.71; ln wealth 84`.
 

@@ -16,8 +16,8 @@ constexpr char kPage[] = R"page(
 
 Most of the drift comes from tokens that older weights drew.
 
-**Why.** An update of 3e-2 on each logit, eight versions ago, has k2 of 4e-3 where numerics alone have 3e-4: nine
-tenths of the drift is then the price of asynchrony, bounded by the lag, and no kernel needs to be hunted.
+**Why.** An update of 3e-2 on each logit, eight versions ago, has k2 of 4e-3 where numerics alone have 3e-4: then
+asynchrony causes nine tenths of the drift, the lag limits it, and it is not necessary to look for a faulty kernel.
 
 **Bad.** `at the median lag of 4 versions staleness adds 2.1e-3 to k2, numerics are 3.2e-4`.
 

@@ -18,10 +18,10 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/accumulation-scale
 
-With several micro-batches per step, the whole mean loss of each one goes into the gradient: nothing divides by their number.
+With several micro-batches per step, the gradients of their mean losses are added up: no code divides by their number.
 
 **Why.** With 4 micro-batches the gradient is 4 times the one that the batch of all of them has. Clipping hides a part of it, Adam
-most of it, and the logged loss is 4 times too large. In transformers 5.24 this is the state of each class whose `forward` takes
+most of it, and the logged loss is 4 times too large. In transformers 5.24 this is true of each class whose `forward` takes
 `**kwargs` and computes its own loss (BERT, T5, BART, Whisper, ...): the trainer takes the loss for one that is divided already.
 
 **Bad.** `backward gets the whole mean of each of 4 micro-batches (5.31 of 5.31), and nothing divides the sum`

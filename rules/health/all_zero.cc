@@ -35,9 +35,9 @@ A gradient, an activation or a weight is zero in every element, step after step.
 **Good.** Heads that are drawn by chance; a hinge loss that is 0; an auxiliary loss that joins at step 60; the last bias of a critic.
 
 **How to fix it.**
-- A gradient: follow the graph from the loss. `detach()`, `no_grad`, a mask that hides everything, a loss weight of 0, a branch that is never taken; in fp16 an underflow that a loss
-  scale would lift (`torch.amp.GradScaler`).
-- An activation: a smaller learning rate or a warm-up keeps ReLUs alive; GELU, SiLU or LeakyReLU have no dead side.
+- A gradient: follow the graph from the loss, and look for `detach()`, `no_grad`, a mask that hides everything, a loss weight of 0, a branch that is never taken; in fp16 an underflow
+  that a loss scale would lift (`torch.amp.GradScaler`).
+- An activation: a smaller learning rate or a warm-up keeps ReLUs alive; GELU, SiLU or LeakyReLU also have a gradient for negative inputs.
 - A weight: look for what resets it (a weight decay of 1/rate, an average that copies zeros, a checkpoint that was loaded in part).
 - Zero on purpose: `--set health/all-zero.zero='adapter.*'` (again for more).
 

@@ -17,7 +17,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/batch-facts
 
-A batch that the model is trained on is malformed: rows without a label, padding that is learned, ids beyond the vocabulary, labels
+A batch that the model is trained on has errors: rows without a label, padding that is learned, ids beyond the vocabulary, labels
 shifted twice, inputs that are not finite.
 
 **Why.** A micro-batch whose labels are all ignored has the loss 0/0: NaN. Padding with labels teaches the model to pad. Labels that

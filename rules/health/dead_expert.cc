@@ -20,8 +20,8 @@ An expert has had almost no tokens for a hundred steps: its parameters use memor
 **Why.** An expert without tokens gets no gradient, and a router without gradient for it does
 not change: dead experts stay dead. With 256 experts and 8,192 choices a step an expert's share is
 3,200 in 100 steps, and chance leaves one with fewer than 320 with probability below 10^-900. With 6 of
-64 experts dead, 9 % of the experts' memory and optimizer state hold nothing, silently. (Single small
-batches differ: of 200 choices a step, a given one of 256 experts gets none in 46 % of the steps by chance.)
+64 experts dead, 9 % of the experts' memory and optimizer state are useless, and no message shows it. (Single
+small batches differ: of 200 choices a step, a given one of 256 experts gets none in 46 % of the steps by chance.)
 
 **Bad.** `experts 3, 11 kept 0.4 % and 1.1 % of the ideal load over steps 900-999`.
 

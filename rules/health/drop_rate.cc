@@ -21,7 +21,7 @@ Full experts refuse too many choices, or refuse those late in the sequence more 
 unchanged. At 10 %, a model of 32 such layers has every token refused 3.2 times on its way. A mean
 hides which tokens are affected: under first come first served in batch order with 4,096 positions, capacity factor 1.0
 and a total of 6 % refused, the first quarter of the queue loses nothing and the last quarter loses 24 %:
-a slope of 25 points. The model learns to read the beginning of its context.
+a slope of 25 points. So the model learns mainly from the beginning of its context.
 
 **Bad.** `12.4 % of 1.6 million choices were refused`; `refusals rise by 21 points along the sequence`.
 
@@ -32,8 +32,8 @@ a slope of 25 points. The model learns to read the beginning of its context.
   Tutel `capacity_factor=0` (as large as needed).
 - Or raise the factor (1.25 to 2.0), and balance the router: see `health/expert-imbalance`.
 - Starvation: the queue is in time order. Random token selection (DeepSpeed `use_rts=True`) or drops by
-  score (Megatron-LM `--moe-token-drop-policy probs`) even it out at the price of a future leak
-  (`causality/moe-future-leak`); dropless routing is the one cure without that.
+  score (Megatron-LM `--moe-token-drop-policy probs`) distribute the drops evenly, but cause a future
+  leak (`causality/moe-future-leak`); only dropless routing has no such disadvantage.
 
 **What it checks.** Over the last 100 recorded steps of a layer, all ranks and micro-batches: the share of
 choices refused; and how that share changes along the sequence. For the second, choices made and refused

@@ -26,8 +26,8 @@ constexpr char kPage[] = R"page(
 
 Rows of a weight, or whole experts, are trained and hold the same bits.
 
-**Why.** Two neurons with the same weights in and out get the same gradient, and stay one neuron for ever: the model pays for two. It comes from weights that were made equal (a constant, one seed for
-every expert, a copy that was to be disturbed) or set equal later (a reset, a merge). Where two of 8 experts are one, an eighth of the experts' parameters is paid for and does nothing.
+**Why.** Two neurons with the same weights in and out get the same gradient, and stay equal: they work as one neuron, at the cost of two. It comes from weights that were made equal (a constant, one
+seed for every expert, a copy to which no noise was added) or set equal later (a reset, a merge). Where two of 8 experts are one, an eighth of the experts' parameters is paid for and does nothing.
 
 **Bad.** `layers.2.mlp.up_proj.weight: 2 rows have the same bits in step 2000 and had other, equal ones in step 1000 (rows 17 and 40)`
 

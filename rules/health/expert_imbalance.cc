@@ -16,11 +16,11 @@ constexpr char kPage[] = R"page(
 
 One expert is wanted far more than its share, for a hundred steps, beyond what chance explains.
 
-**Why.** Chance alone is not even: with 64 experts and 256 choices a step the busiest expert of a perfect
-router holds 2.34 times the mean, so a threshold of "twice the mean" on one batch would fire always. Over
-100 such steps chance gives 1.12. An expert at 3.0 times the mean is then not an accident: every
-expert-parallel step waits for it, so the layer takes 3 times as long, and with capacity factor 1.25 it
-refuses 1 − 1.25/3 = 58 % of the tokens that choose it.
+**Why.** Chance alone gives unequal loads: with 64 experts and 256 choices a step the busiest expert of a
+perfect router holds 2.34 times the mean, so a threshold of "twice the mean" on one batch would fire
+always. Over 100 such steps chance gives 1.12. An expert at 3.0 times the mean is then not an accident:
+every expert-parallel step waits for it, so the layer takes 3 times as long, and with capacity factor 1.25
+it refuses 1 − 1.25/3 = 58 % of the tokens that choose it.
 
 **Bad.** `expert 5 was wanted 3.02 times as often as the mean over steps 0-99; chance gives 1.02`.
 
@@ -32,7 +32,7 @@ what counts is that it is not the same one for 100 steps. `maxvio_batch` shows h
   or balance by bias: `--moe-router-enable-expert-bias --moe-router-bias-update-rate 1e-3`.
 - DeepSpeed, Tutel: add the layer's `l_aux` to the loss, times 1e-2; check that it is not detached.
 - Hugging Face Mixtral: `router_aux_loss_coef` counts only with `output_router_logits=True`.
-- Logits that ran away first: `--moe-z-loss-coeff 1e-3`, and the router in fp32.
+- If the logits grew very large first: `--moe-z-loss-coeff 1e-3`, and the router in fp32.
 
 **What it checks.** The choices of all tokens, over all ranks, micro-batches and the last 100 recorded
 steps of a layer, are counted for each expert. It is the *wanted* load, kept and refused: a capacity makes

@@ -23,11 +23,11 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/gradient-spike
 
-The gradient's norm jumps away from its level, or explodes.
+The gradient's norm jumps far above its usual level, or explodes.
 
 **Why.** A gradient 30 times its usual norm is 30 usual steps in one direction, taken at once, where nothing clips it; Adam's second moment
-remembers it for 1 / (1 - beta2) steps, 1,000 at 0.999, and shortens all of these. The jump is seen here before the loss shows what it did. At 10^6
-a gradient's larger elements no longer fit fp16 (65,504), and become infinite there.
+keeps it for 1 / (1 - beta2) steps (1,000 at 0.999), and makes all these steps shorter. The jump is seen here before the loss shows what it did. At
+10^6 a gradient's larger elements no longer fit fp16 (65,504), and become infinite there.
 
 **Bad.** `grad_norm rose from 0.41 to 13 in step 812 (31 times; 44 scales)`
 

@@ -6,10 +6,10 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/hang-between-steps
 
-The trainer is alive and begins no step.
+The trainer's process runs, but it begins no step.
 
 **Why.** With `for batch in loader: with run.step(i): …` a loader that blocks leaves no open step. Every process lives, no collective
-waits, no time limit of a communication library runs, and the last loss was fine. A loader that blocked for 28 minutes showed as a healthy run.
+waits, no time limit of a communication library runs, and the last loss was fine. A run whose loader blocked for 28 minutes looked healthy.
 
 **Bad.** `No step has begun for 61.2 s after step 412, where a step takes 0.5 s. The process is alive: its heartbeats arrive.`
 

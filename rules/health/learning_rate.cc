@@ -25,9 +25,8 @@ The learning rate is zero, restarts after a resume, advances an integer multiple
 
 **Why.** At a rate of zero each step costs what it always does and changes nothing: a scheduler that was made for 10,000 steps of a run of 100,000
 leaves nine tenths of it at zero, and the loss merely looks as if it had converged. A rate that differs between data-parallel ranks moves their
-weights apart from the first such step on. A rate that a resume puts back to 3e-4, after it had decayed to 5e-5, undoes what the decay had won: the
-loss jumps to where it was tens of thousands of steps ago. And a scheduler that is stepped once a process, on 8 of them, ends a warm-up of 2,000 steps
-after 250.
+weights apart from the first such step on. A rate that a resume puts back to 3e-4, after it had decayed to 5e-5, loses the gain of the decay: the loss jumps
+to its value of tens of thousands of steps ago. And a scheduler that is stepped once a process, on 8 of them, ends a warm-up of 2,000 steps after 250.
 
 **Bad.** `the rate is 0 in steps 10,000 to 10,009, and was 3e-7 before`.
 
@@ -39,7 +38,7 @@ next to others that learn; a resume that continues the rate.
   `scheduler.step()` counts once a process (`split_batches`, `step_with_optimizer`).
 - Megatron-LM: `--lr-decay-iters`, `--min-lr`; DeepSpeed: `total_num_steps` of the scheduler.
 - At zero from the start: `scheduler.step()` is never called, or a warm-up is counted in epochs.
-- Starts again: save and load the scheduler's state with the optimizer's; where one is begun on purpose, let a warm-up lead to it.
+- Starts again: save and load the scheduler's state with the optimizer's; if a new schedule is intended, begin it with a warm-up.
 - Too fast: step the scheduler once an optimizer step. Accelerate steps it once a process (`split_batches`, `step_scheduler_with_optimizer`).
 - Different on ranks: step the scheduler on every rank, on the same condition, with a number that was reduced over them.
 

@@ -23,8 +23,8 @@ constexpr char kPage[] = R"page(
 The loss rises and does not come back.
 
 **Why.** A training loss that is a third above its level after 128 points does not recover by itself: of the divergences in
-published logs of OPT-175B (some 40 restarts) and BLOOM the team went back to an older checkpoint each time. A rise of 0.1
-in 2.3 over some thousand steps is the same run earlier, and it is easily missed in a curve.
+published logs of OPT-175B (some 40 restarts) and BLOOM the team went back to an older checkpoint each time. A rise of 0.1 in
+a loss of 2.3 over some thousand steps is an earlier stage of the same failure, and is easily missed in a curve.
 
 **Bad.** `lm loss` at 2.31 in step 4,209, at 3.2 in step 4,400, at 4.9 in step 4,600.
 
@@ -35,7 +35,7 @@ in 2.3 over some thousand steps is the same run earlier, and it is easily missed
 **How to fix it.**
 - Go back to a checkpoint before the onset; lower the rate or lengthen the warm-up, and clip the gradient norm.
 - Attention logits that grow (QK norm), fp8 or fp16 ranges that overflow (`precision/*`), a wrong epsilon
-  (`precision/epsilon-underflow`): the loss is where they show last.
+  (`precision/epsilon-underflow`): the loss shows these causes last.
 
 **What it checks.** Each series with the word `loss` in its name (not evaluations; auxiliary, load-balancing and z losses
 are apart). Points count, not steps.

@@ -23,8 +23,8 @@ constexpr char kPage[] = R"page(
 A loss or a gradient norm is NaN or infinite, or a loss is exactly 0 where a log hides a NaN.
 
 **Why.** One NaN in a loss makes every gradient of that step NaN, and an optimizer without a check writes it into all
-weights: from the next step on the model is lost, and each hour until a person looks is lost. Adam keeps it, too: its
-second moment is NaN from then on, and a checkpoint of such a run is of no use, 1 step later or 10,000.
+weights: from the next step on the model is useless, and so is each hour until a person notices. Adam keeps it, too:
+its second moment is NaN from then on, and a checkpoint of such a run is of no use, 1 step later or 10,000.
 
 **Bad.** `lm loss: nan` at iteration 4,210, after 2.31 in the one before. `{'loss': 0.0, 'grad_norm': nan}` from the first line on.
 
@@ -34,8 +34,8 @@ Megatron-LM's log states it (`number of skipped iterations`). `grad_norm: inf` i
 **How to fix it.**
 - Go back to the last checkpoint whose weights and optimizer moments are finite (`plumb audit` of it), and skip that
   batch.
-- `precision/non-finite` names the first tensor that was: a softmax over a row that is masked whole, a logarithm of 0,
-  an fp16 activation over 65,504.
+- `precision/non-finite` names the first tensor that was NaN or infinite: a softmax over a row that is masked whole, a
+  logarithm of 0, an fp16 activation over 65,504.
 - An evaluation alone: labels that are all masked, an empty split, fp16 in evaluation.
 - Make the trainer stop or skip: Megatron-LM `--check-for-nan-in-loss-and-grad`, OLMo's check of the loss.
 

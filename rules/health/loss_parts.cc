@@ -21,11 +21,11 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/loss-parts
 
-A part of a loss explodes, or one side of a game is 0 for good, or a detector has no labels, or experts lose their balance.
+A part of a loss explodes, the loss of one side of a game (a discriminator, for example) stays 0, a detector gets no labels, or experts lose their balance.
 
-**Why.** Losses of critics, generators and discriminators rise in healthy runs, so the rules on losses do not judge them. A value loss or a Q loss that grows a
-million times is no game: the critic diverges, and the policy follows it. A discriminator whose loss is 0 for good has won: the generator has no gradient to learn from. A
-detector whose box loss is exactly 0 in each row never saw a box: the labels were not found, and it learns to predict nothing.
+**Why.** Losses of critics, generators and discriminators rise in healthy runs, so the rules on losses do not judge them. A value loss or a Q loss that grows a million
+times is not healthy: the critic diverges, and the policy follows it. If the loss of a discriminator stays 0, the generator gets no gradient to learn from. A detector
+whose box loss is exactly 0 in each row never saw a box: the labels were not found, and it learns to predict nothing.
 
 **Bad.** `losses/qf1_loss` 0.8 in the first rows and 1e11 in the last; `Loss_D` 0.0000 in the last 50 rows while `Loss_G` rises to 40; `box_loss` 0 in each of 20 epochs.
 

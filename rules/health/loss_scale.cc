@@ -24,10 +24,9 @@ constexpr char kPage[] = R"page(
 
 The loss scale keeps falling, is at its floor, or too many steps are skipped: gradients overflow repeatedly.
 
-**Why.** Each halving is a step whose gradients were discarded. A scaler that has found its scale loses one step in 2,000.
-One that halves every 30 steps loses one in 30, and after ten such halvings the scale is a thousandth of what it was: gradients below
-6e-8 over it are 0 in fp16, and more of the small ones with every halving. At 1 there is nothing left to take away, and a run that
-overflows there skips every step.
+**Why.** Each halving is a step whose gradients were discarded. A scaler whose scale is right loses one step in 2,000. One that halves
+every 30 steps loses one in 30, and after ten such halvings the scale is a thousandth of what it was: gradients below 6e-8 over it are 0 in
+fp16, and more of the small ones with every halving. At 1 the scale cannot fall further, and a run that still overflows skips every step.
 
 **Bad.** `loss_scale halved 3 times in points 140 to 191, from 65,536 to 8,192`
 

@@ -17,12 +17,11 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/loss-spike
 
-A loss left its level.
+A loss jumped above its level.
 
-**Why.** A spike that comes back within 20 steps has cost 20 steps; one that stays has cost the run from there on. PaLM's
-540B training met about 20 spikes and went back some 100 steps before each, skipping 200 to 500 batches: if a person
-sees the spike after a day, the run goes back a day. A jump of 10 % in a loss of 2.3 is all that a broken data shard, a bad host or a rate
-that is too high shows at first.
+**Why.** A spike that comes back within 20 steps has cost 20 steps; if the loss stays high, all later steps are lost. PaLM's 540B training
+met about 20 spikes and went back some 100 steps before each, skipping 200 to 500 batches: if a person sees the spike after a day, the run
+goes back a day. A jump of 10 % in a loss of 2.3 is all that a broken data shard, a bad host or a rate that is too high shows at first.
 
 **Bad.** `train_loss`: 2.31 in steps up to 4,209, then 4.87, z = 196, and not below 3.9 in the 128 points that follow.
 
@@ -30,8 +29,8 @@ that is too high shows at first.
 as hard, as others were before it.
 
 **How to fix it.**
-- Go back to a checkpoint before the onset and skip the batches around it; where it comes again at the same batch, look
-  at that data.
+- Go back to a checkpoint before the onset and skip the batches around it; if it occurs again at the same batch, look at
+  the data of that batch.
 - Where it comes again at other batches: lower the rate, lengthen the warm-up, clip the gradient norm, z-loss.
 - Check the verdicts of `health/gradient-spike`, `precision/non-finite` and `drift/*` on the steps before.
 

@@ -15,7 +15,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/loss-stall
 
-The loss does not fall any more, or never did.
+The loss does not fall any more, or has never fallen.
 
 **Why.** A model of 50,000 tokens that learns nothing stays at ln 50,000 = 10.8 from its first step: a frozen parameter
 group, a rate of 0, labels that have nothing to do with the inputs. It costs as much as a good run, and it may take a
@@ -28,7 +28,7 @@ day until a person compares. A run that has learned and stops improving late is 
 **How to fix it.**
 - From the beginning: is the rate above 0 (`health/learning-rate`), do tensors change (`health/unchanged-tensor`), are the
   labels those of these inputs?
-- Late: lower the rate, a larger batch, more data, or an end.
+- Late in the run: lower the rate, use a larger batch or more data, or end the run.
 
 **What it checks.** Each series with the word `loss` in its name (not evaluations), of 500 points or more. The newest half
 of the points is cut into at most 96 blocks; through the medians of ln loss against ln n goes a Theil-Sen line. Where the

@@ -24,8 +24,8 @@ constexpr char kPage[] = R"page(
 Parameters that the optimizer holds have never had a gradient: they keep the values that they began with.
 
 **Why.** A LoRA adapter under reentrant checkpointing gets no gradient if the embedding's output requires none: the loss is
-printed, the run ends with exit status 0, and the adapter is its initialisation. The published MoE runs of a well-known optimizer had the same
-fault in their experts, and it was not seen for months.
+printed, the run ends with exit status 0, and the adapter still has its initial values. The published MoE runs of a well-known optimizer had the
+same fault in their experts, and it was not seen for months.
 
 **Bad.** `8 of 9 trained parameters have had no gradient in 3 optimizer steps, since step 0: blocks.0.lora_A.weight, ...`
 

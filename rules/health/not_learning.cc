@@ -20,8 +20,8 @@ constexpr char kPage[] = R"page(
 The loss stays where it began, though the learning rate is above 0.
 
 **Why.** A run that learns nothing costs what a good one costs, and looks like a plateau. The causes are at its beginning: a clip far below the
-gradient's norm, dead units, gradients that vanish, labels that have nothing to do with the inputs, frozen parameters, bf16 weights that
-swallow updates of under 1/256 of themselves.
+gradient's norm, dead units, gradients that vanish, labels that have nothing to do with the inputs, frozen parameters, bf16 weights that round
+away updates below 1/256 of their value.
 
 **Bad.** `loss` 2.303 = ln 10 over 200 points at a rate of 1e-3.
 

@@ -23,8 +23,8 @@ constexpr char kPage[] = R"page(
 A run continues from a checkpoint, but its optimizer or its schedule does not.
 
 **Why.** Where `optimizer.load_state_dict` is left out, Adam's moments begin at zero again: with β₂ = 0.999 the second one needs some 1,000 steps to
-estimate a gradient's size, and until then steps are of the size of a warm-up's without being warmed up. The loss jumps, comes back after hours,
-and ends higher. Where the schedule is left out, the rate begins at its warm-up again.
+estimate a gradient's size, and until then the steps are too large, because no warm-up makes them smaller. The loss jumps, comes back after hours, and
+ends higher. Where the schedule is left out, the rate begins at its warm-up again.
 
 **Bad.** `the optimizer had taken 12,000 steps in step 12000 and 500 in step 12500`
 
@@ -37,8 +37,8 @@ that are frozen, unused or join later: the largest counts.
   after `optimizer` has all its parameter groups.
 - transformers: `trainer.train(resume_from_checkpoint=True)`, with `optimizer.pt` and `scheduler.pt` in the folder.
 - Megatron-LM: without `--no-load-optim`, `--finetune`; DeepSpeed: `load_optimizer_states=True, load_lr_scheduler_states=True`.
-- Weights that are not their masters: copy the masters to the weights before saving; load both from one checkpoint. Stochastic rounding on purpose:
-  `--set health/optimizer-state.rounding=stochastic`.
+- Weights that differ from their fp32 masters: copy the masters to the weights before saving; load both from one checkpoint. Stochastic rounding on
+  purpose: `--set health/optimizer-state.rounding=stochastic`.
 - A new run from these weights: keep its checkpoints in a folder of their own.
 
 **What it checks.** The counters in the checkpoints of one run: the largest `step` that the optimizer keeps of a parameter (series

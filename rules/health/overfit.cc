@@ -19,7 +19,7 @@ constexpr char kPage[] = R"page(
 An evaluation loss rises above its best while the training loss falls.
 
 **Why.** A model that memorises its training data gets worse at everything else: an evaluation loss of 0.4 that ends at 1.3 is a
-worse model than the one of the best evaluation, and every step since then was paid for nothing. Fine-tunings of a few epochs do it most.
+worse model than the one of the best evaluation, and every later step was useless. This is most frequent in fine-tuning over a few epochs.
 
 **Bad.** `eval_loss` 1.25 in step 200, 3.75 in step 1,600, while the training loss falls from 1.1 to 0.2.
 

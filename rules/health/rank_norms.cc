@@ -22,7 +22,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/rank-norms
 
-Ranks of one run log different gradient norms in the same step, or one rank's loss leaves those of the others.
+Ranks of one run log different gradient norms in the same step, or one rank's loss differs from the losses of the others.
 
 **Why.** A gradient is clipped by the norm over all parameters. If each rank clips by the norm of its own shard or of
 its gradient before the all-reduce, ranks scale
@@ -38,7 +38,7 @@ shards of one model change the update's direction. If the value is only logged, 
 - FSDP: call the model's `clip_grad_norm_` (FSDP1), or `torch.nn.utils.clip_grad_norm_` on DTensors (FSDP2), not one on local tensors.
 - DDP: clip after the backward pass has ended, not within `no_sync()` or before the last all-reduce.
 - Tensor or pipeline parallel: add the squares over all groups, shared parameters once, and take the root.
-- A loss that leaves: compare the checksums of the weights over ranks (a replica that misses the all-reduce), then that rank's shard of the data.
+- A loss that differs: compare the checksums of the weights over ranks (a replica that misses the all-reduce), then that rank's shard of the data.
 - If only the log is local: log what the clip returned, on one rank.
 
 **What it checks.** Logs and tables in which several ranks print a gradient norm (`[rank1]: step: 10 ... grad_norm:

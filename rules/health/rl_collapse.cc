@@ -24,19 +24,19 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/rl-collapse
 
-A policy stops to learn, or leaves its reference: no spread of rewards, an entropy near 0, a KL that grows by e-folds, most tokens clipped.
+A policy stops learning, or moves far from its reference: rewards that do not differ within a group, an entropy near 0, a KL that grows by factors of e, most tokens clipped.
 
-**Why.** A policy gradient comes from differences of rewards within a group. Without them it is exactly 0, and each step costs its full time. An entropy near 0 leaves nothing to explore. A
-KL to the reference that grows by e-folds ends in text that only the reward model likes. The loss shows none of it: a policy's loss is near 0 by construction.
+**Why.** A policy gradient comes from differences of rewards within a group. Without them it is exactly 0, and each step costs its full time. With an entropy near 0 the policy does not explore.
+If the KL to the reference grows by factors of e, the policy produces text that gets a high reward but is not useful. The loss shows none of it: a policy's loss is near 0 by construction.
 
 **Bad.** `entropy was 1.2 in the first ten points and is 0.0011 from step 60 on, while no group has any spread of rewards`
 
-**Good.** An entropy that falls to a third; a KL that rises from 0 to 0.3 and stands; half of the groups without spread.
+**Good.** An entropy that falls to a third; a KL that rises from 0 to 0.3 and then stays there; half of the groups without spread.
 
 **How to fix it.**
 - No spread: harder or easier prompts (verl `algorithm.filter_groups.enable=True`, DAPO's dynamic sampling), more samples per prompt, a reward that is not constant.
 - Entropy: a higher upper clip (`epsilon_high=0.28`), an entropy bonus, a lower rate; sampling at temperature 1.
-- Reference: a larger KL coefficient (TRL `beta`, verl `actor.kl_loss_coef`), a lower rate, a look at what the reward pays for.
+- Reference: a larger KL coefficient (TRL `beta`, verl `actor.kl_loss_coef`), a lower rate, a check of what gets a high reward.
 - Exactly 0: the reference is the policy itself: load it anew, or do not disable the adapter on both sides.
 
 **What it checks.** Series of reinforcement learning and preference training, known by their names (docs/scalars.md), if the run has a reward, a clip share or a step KL.

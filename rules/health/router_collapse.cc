@@ -17,20 +17,20 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/router-collapse
 
-The router is all but certain of every token, and more and more tokens go to the same expert.
+The router is almost certain of its choice for every token, and more and more tokens go to the same expert.
 
-**Why.** Either half alone is innocent: a trained router may be certain and balanced, and loads move. Both
-together feed on each other: certain means no gradient to the others, more load means more certain. At
-H/ln E = 0.1 with 64 experts the router behaves as if it had 64^0.1 = 1.5 experts to choose from. A
-collapse that began at step 1,000 is complete (all tokens at k experts) within a few hundred steps,
-and training on from there does not undo it.
+**Why.** Each of the two alone is harmless: a trained router may be certain and balanced, and loads change.
+Together they make each other stronger: a certain router passes no gradient to the other experts, and an
+expert with more load makes the router more certain. At H/ln E = 0.1 with 64 experts the router behaves as
+if it had 64^0.1 = 1.5 experts to choose from. A collapse that began at step 1,000 is complete (all tokens
+at k experts) within a few hundred steps, and training on from there does not undo it.
 
 **Bad.** `entropy 0.06 of ln E, largest load / mean load rose from 2.1 to 5.8 in 100 steps`.
 
 **Good.** Entropy above 0.1, or load that does not rise.
 
 **How to fix it.**
-- Go back to a checkpoint before the onset; afterwards nothing pulls the router apart again.
+- Go back to a checkpoint before the onset; later training does not spread the choices again.
 - Keep logits small: Megatron-LM `--moe-z-loss-coeff 1e-3`; router in fp32 (`--moe-router-dtype fp32`,
   Tutel `fp32_gate=True`).
 - Balance: Megatron-LM `--moe-aux-loss-coeff 1e-2` or `--moe-router-bias-update-rate 1e-3`; DeepSpeed and

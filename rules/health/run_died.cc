@@ -8,7 +8,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/run-died
 
-A process of the run ended by an exception, by a signal, or without a word.
+A process of the run ended by an exception, by a signal, or without a message.
 
 **Why.** When one rank of 1,024 dies, the other 1,023 raise communication errors minutes later, and their
 1,023 stack traces hide the one that shows the cause.

@@ -27,9 +27,9 @@ constexpr char kPage[] = R"page(
 
 Two data-parallel ranks have the same gradients, step after step: they read the same batch.
 
-**Why.** Of 8 ranks that read one batch, 7 are paid for and learn nothing: the run sees an eighth of its
-data, its gradients are as noisy as one rank's, and an epoch shows every example 8 times. No curve shows it: the
-loss is that of a healthy run with an eighth of the batch.
+**Why.** If 8 ranks read the same batch, 7 of them add nothing: the run sees an eighth of its data, its gradients
+are as noisy as one rank's, and an epoch shows every example 8 times. No curve shows this, because the loss is that
+of a healthy run with an eighth of the batch.
 
 **Bad.** `ranks 0, 4 passed the same 256 of 256 values in steps 12, 13, 14`.
 

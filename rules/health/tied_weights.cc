@@ -24,7 +24,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/tied-weights
 
-Two weights that were one (an embedding and the head over its words) are two now.
+Two weights that shared one tensor (an embedding and the output head) are two tensors now.
 
 **Why.** A model of 124 million parameters whose embedding of 50,257 by 768 is tied has 39 million fewer than it would have without. If loading
 or wrapping makes two tensors of them, nothing fails: the loss continues, each of the two gets half of the gradient,

@@ -22,10 +22,10 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/unchanged-tensor
 
-A weight has a gradient, the rate is not zero, and the weight keeps its bits.
+A weight does not change, although it has a gradient and the learning rate is not zero.
 
-**Why.** The optimizer does not hold it: it was made before a layer was added, replaced or moved, or from a list that leaves the layer out. The backward pass still pays for its
-gradient. An untrained head of 50,000 by 4,096 is 200 million parameters of noise that the rest of the model learns to live with: the loss falls, and ends higher.
+**Why.** The optimizer does not hold the weight: the optimizer was made before a layer was added, replaced or moved, or from a list that leaves the layer out. The backward pass still
+computes its gradient. An untrained head of 50,000 by 4,096 is 200 million random parameters, to which the rest of the model adapts: the loss falls, and ends higher.
 
 **Bad.** `head.weight: the same bits over 3 updates (steps 4 to 16), gradient up to 0.02, rate 0.001; of the others 23 change`.
 

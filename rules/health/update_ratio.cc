@@ -28,8 +28,8 @@ constexpr char kPage[] = R"page(
 A step changes the weights by far too little or far too much, relative to their size.
 
 **Why.** A step of the optimizer usually changes a weight matrix by about a thousandth of its norm. At 10^-7 a run of 100,000 steps moves the weights by a hundredth,
-if all its steps point in one direction: the rate is a thousand times too small, and the loss falls as slowly as if the data were hard. At 0.3 three steps replace
-what the weights held, and nothing that was learned stays.
+if all its steps point in one direction: the rate is a thousand times too small, and the loss falls as slowly as if the data were hard. At 0.3, three steps replace the
+values of the weights, and the model loses what it learned.
 
 **Bad.** `update_ratio was below 10^-4 in 100 points in a row (steps 30 to 129), 10^-6.8 on average, at a rate of 3e-8`
 

@@ -6,10 +6,10 @@ namespace {
 constexpr char kPage[] = R"page(
 # ledger/evaluation-leak
 
-A change that lowers the loss on the evaluation set and not, or less, on a second one.
+A change lowers the loss on the evaluation set, but lowers it less, or not at all, on a second set.
 
 **Why.** 0.1 % of an evaluation set in the training data lowers its loss by more than most changes do. A gain of 0.6 %
-in loss on one set and 0.1 % on the other is a multiplier of x1.16 on paper and of x1.02 in truth.
+in loss on one set and 0.1 % on the other is a claimed multiplier of x1.16, but a real one of x1.02.
 
 **Bad.** `d`: loss falls by 1.2 %, `other` by 0.5 %, alike in four pairs: 7.4 standard deviations, threshold 3.7.
 

@@ -9,7 +9,7 @@ constexpr char kPage[] = R"page(
 A kept change that was never removed from the run with all changes.
 
 **Why.** Two changes that do the same thing are each worth x1.10 alone and x1.10 together, not x1.21. Ablations on the
-baseline cannot see that, however many there are.
+baseline cannot show this, however many there are.
 
 **Bad.** Four changes, each measured on the baseline, and no run of all four.
 

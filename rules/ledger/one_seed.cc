@@ -9,7 +9,8 @@ constexpr char kPage[] = R"page(
 A change whose largest scale was run with one seed only, or with no seed that both sides have.
 
 **Why.** Two seeds of one model differ by 0.2 to 0.4 % in loss. At G = 16.8 that is a factor of 1.05 in compute for
-a pair: as much as most changes are worth. With two pairs the ledger sees how far seeds part; with one it believes.
+a pair: as much as most changes are worth. With two pairs the ledger can measure how much seeds differ; with one pair
+it cannot check the claim.
 
 **Bad.** `c` x1.20, from one run of 3.449 against 3.496 at 1e19 FLOPs.
 

@@ -9,7 +9,7 @@ constexpr char kPage[] = R"page(
 A multiplier that rests on a run whose audit found something on causality or precision.
 
 **Why.** A router that sees the next token is worth 0.03 nats, and each of ten changes measured on top of it is
-measured with the leak. The product of the ten then has one cause, and it is not the ten changes.
+measured with the leak. Then the leak, not the ten changes, explains the product of the ten.
 
 **Bad.** A baseline run's report has `causality/moe-future-leak`, error: every multiplier of the ledger rests on it.
 

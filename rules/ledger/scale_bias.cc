@@ -8,7 +8,7 @@ constexpr char kPage[] = R"page(
 
 From small scales to large ones the multipliers shrink, or grow, all together.
 
-**Why.** Changes differ: some fade with scale and some gain. What makes all of them fade is something that small runs
+**Why.** With scale, some changes gain and others lose. If all of them lose, the cause is something that small runs
 have in common. 0.5 % of loss that every small ablation gains by a bug is x1.09 a change, and x1.4 for four of them.
 
 **Bad.** Six changes are each worth x1.25 at 1e19 FLOPs and x1.08 at 1e20.

@@ -18,9 +18,9 @@ constexpr char kPage[] = R"page(
 
 Evidence was measured, or due, and could not be kept, or not be judged with the rest of its step.
 
-**Why.** A verdict over what is left can be wrong in one direction: the steps that were lost are the
-busy ones. If 1 % of a site is lost, a fault that shows on one step in a hundred is missed on average
-once in every 37 % of runs; so more than 1 % is an error, anything less a warning.
+**Why.** A verdict over the remaining evidence can be wrong in one direction, because evidence is lost
+in the busiest steps. If 1 % of a site is lost, a fault that shows on one step in a hundred is missed
+on average once in every 37 % of runs; so more than 1 % is an error, anything less a warning.
 
 **Bad.** 120 of 1,000 items of `layers.3/routing` lost, cause `queue-full`: the server was away for
 longer than the agent's queue could hold.
@@ -37,7 +37,7 @@ longer than the agent's queue could hold.
   into memory is lost. Free space there.
 - `spool-damaged`: what was read back from the spool fails its checksum: suspect that disk. What an
   ended process left there counts as at least one.
-- `ring-full`: the drain thread was starved of CPU; leave it a core, or sample less often.
+- `ring-full`: the agent's drain thread got too little CPU time; reserve a core for it, or sample less often.
 - `record-write`: the record's file system is full or missing.
 - `late-rank-slow`: a rank that was connected, with nothing in its queue, was 64 steps later than
   the others (`ingest.window_steps`): find out why it is slow.
@@ -50,15 +50,16 @@ longer than the agent's queue could hold.
 - `late-next-attempt`: the next attempt of the run had begun when the last steps of a killed process
   arrived. They are before its first step, so they are judged; nothing has to be done.
 - `late`: steps were closed before all had come, as in a record that was put together by hand.
-- `quarantined`: plumbd died over this run's evidence, or had no memory to judge it; it is kept, and not
-  judged until `plumb runs --retry`.
+- `quarantined`: plumbd died over this run's evidence, or had too little memory to judge it. The evidence
+  is kept, and not judged until `plumb runs --retry`.
 - `superseded`: a later attempt of the run had begun at or before these steps when they arrived, and its
   evidence of them counts. Steps before its first one are not superseded.
 - `engine-refused`: plumbd acknowledged them and then could not judge or store them. This is a fault of
   plumbd; its log states the reason. It is reported at once.
 - `rejected`: agent and server disagree on a message; compare their versions.
-- `sample-queue-full`, `sample-spool-full`, `sample-spool-write`: raw rows were given up, their
-  summaries arrived; as without `sample-`. A spool gives its last quarter to summaries alone.
+- `sample-queue-full`, `sample-spool-full`, `sample-spool-write`: raw rows were lost, but their
+  summaries arrived; the fix is that of the cause without `sample-`. A spool gives its last
+  quarter to summaries alone.
 - `invalid`: the observation's tensors do not fit together; the trainer's log names the first.
 - `device-kernels-not-loaded`: tensors are on a GPU that cannot be used; the trainer's log has the reason
   (`libplumbline_cuda.so` missing, a driver older than it, no such device).

@@ -13,10 +13,10 @@ namespace {
 constexpr char kPage[] = R"page(
 # meta/probe-coverage
 
-The probes are there, but they show nothing.
+Probes are installed, but they deliver no evidence.
 
-**Why.** Silence looks like health. A hook on a module that is bypassed in training mode has been seen
-to watch 0 of 10,000 steps without a word.
+**Why.** A run without evidence looks like a healthy run. A hook on a module that is not called in
+training mode once observed 0 of 10,000 steps, and no message showed it.
 
 **Bad.** `run.observe_routing("layers.3", ...)` is in a branch that `torch.compile` removed: the
 site is declared in step 0 and never seen again.

@@ -10,8 +10,8 @@ constexpr char kPage[] = R"page(
 
 A suppression that matched nothing, or has expired.
 
-**Why.** A suppression is written for one finding and outlives it. One that matched nothing for 90 days
-is hiding the next bug of its kind, not the one it was written for.
+**Why.** A suppression is written for one finding and outlives it. If it matched nothing for 90 days, it
+can only hide the next fault of this kind.
 
 **Bad.** `rule = "causality/*"`, `layer = "layers.3"`, and the layer is called `layers.03` since
 the model was renamed: the leak is reported again, and the entry has no effect.

@@ -15,7 +15,7 @@ constexpr char kPage[] = R"page(
 
 The GPU waits for checkpoints.
 
-**Why.** A checkpoint that holds the run for 60 s every 10 minutes costs 9 % of the cluster: of 512 GPUs 46.
+**Why.** A checkpoint that stops the run for 60 s every 10 minutes costs 9 % of the cluster: 46 of 512 GPUs.
 
 **Bad.** `5 checkpoint spans take 12 % of the time, 12 % with the GPU idle`.
 

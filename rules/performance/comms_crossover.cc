@@ -22,8 +22,8 @@ A GPU gets too few tokens per step to hide the network transfers.
 
 **Why.** A sharded model transfers its weights and gradients once per step, for any batch. 100 B parameters on 64 H100
 in domains of 8, at 50 GB/s per GPU out of the domain, need 1.5 s
-for that, and 40 % of the peak computes 989 tokens per GPU in 1.5 s: at 500 tokens per GPU, half of each step is a
-wait for the network, however well the code overlaps.
+for that, and 40 % of the peak computes 989 tokens per GPU in 1.5 s: at 500 tokens per GPU, each GPU waits for the
+network for half of each step, even if the code overlaps as much as possible.
 
 **Bad.** `a GPU gets 500 tokens per step; below 989 the network takes longer than the computation`.
 

@@ -17,11 +17,11 @@ namespace {
 constexpr char kPage[] = R"page(
 # performance/critical-batch
 
-The batch is far past the size from which on more of it buys no progress, or smaller than the cluster.
+The batch is so large that a larger one hardly speeds up the training, or has fewer sequences than the cluster has GPUs.
 
 **Why.** At B = B_simple a step makes half of the progress that an infinite batch would make. At 8·B_simple it makes 89 % of it with eight
-times the tokens: of 64 GPUs some 56 work for the last 39 points. Other way round: under FSDP a step of fewer
-sequences than GPUs leaves GPUs without work.
+times the tokens: of 64 GPUs some 56 work only for the last 39 points. The opposite case: under FSDP a step of fewer sequences than GPUs
+leaves GPUs without work.
 
 **Bad.** `the batch of 4096 is 12 times the critical one, 341 (S = 0.0683, |G|² = 0.0002, 128 steps)`.
 

@@ -17,7 +17,7 @@ and from then on 5 % of every step, on every rank: the slowest loader of 64 dete
 
 **Bad.** `40 data-loading spans take 22 % of the time, 21 % with the GPU idle`.
 
-**Good.** `40 data-loading spans take 12 % of the time, 0.3 % with the GPU idle`: the GPU has enough to do meanwhile.
+**Good.** `40 data-loading spans take 12 % of the time, 0.3 % with the GPU idle`: the GPU works during the loading.
 
 **How to fix it.** More workers, `pin_memory=True`, `persistent_workers=True`, a larger `prefetch_factor`; copy with
 `non_blocking=True`; decode and tokenise ahead of the run; look at the file system (many small files, a cold cache).

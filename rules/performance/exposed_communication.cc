@@ -16,7 +16,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # performance/exposed-communication
 
-The GPU communicates, and nothing computes meanwhile.
+The GPU communicates and computes nothing during this time.
 
 **Why.** Of 100 B parameters on 64 GPUs a step moves 75 GB to and from each GPU: 1.5 s at 50 GB/s. Hidden by
 computation it costs nothing; exposed it is 1.5 s of every step.

@@ -26,13 +26,13 @@ backend: 4,096 GPUs that wait so long cost 683 GPU hours, and their utilisation 
 **Bad.** Ranks 0, 1 and 3 are in step 20 and rank 2 is in step 19, for 12 s where a step takes .5 s. Of dumps: `rank 5 has not launched all_reduce
 1,204 of group default_pg; 7 ranks wait for it`.
 
-**Good.** A checkpoint of two minutes inside `run.span("checkpoint")`; the first three steps of a process, whatever they compile; a pause half as long
-again as one that the run came back from.
+**Good.** A checkpoint of two minutes inside `run.span("checkpoint")`; the first three steps of a process, whatever they compile; a pause 1.5 times as
+long as an earlier one after which the run continued.
 
-**How to fix it.** `not-launched`: that rank's stack (`py-spy dump`), its log, its host. `not-completed`: its GPU and its links. `mismatched`: code
-that runs on some ranks only; `TORCH_DISTRIBUTED_DEBUG=DETAIL`. `stuck`: take the stacks of the named ranks (`py-spy dump`, `gdb`), and the flight
-recorder with NCCL. `process-gone`: the exit status and the kernel's log (out of memory); the others wait forever, so restart. `network-lost`: the
-host and its network. A stage that is long on purpose: declare it with `run.span("checkpoint")`, `"evaluation"` or `"compile"`.
+**How to fix it.** `not-launched`: that rank's stack (`py-spy dump`), its log, its host. `not-completed`: its GPU and its links. `mismatched`: look
+for code that runs on some ranks only; set `TORCH_DISTRIBUTED_DEBUG=DETAIL`. `stuck`: take the stacks of the named ranks (`py-spy dump`, `gdb`), and
+the flight recorder with NCCL. `process-gone`: the exit status and the kernel's log (out of memory); the others wait forever, so restart.
+`network-lost`: the host and its network. A stage that is long on purpose: declare it with `run.span("checkpoint")`, `"evaluation"` or `"compile"`.
 
 **What it checks.** Every agent sends a heartbeat each half second from a thread of its own, which states how long its trainer has been in the same
 step, or that it is between two steps and within no span: a notebook between two cells, a loop that has ended, a pause of the user. If all are in this

@@ -28,7 +28,7 @@ and no single step looks slow.
 - `data-loading`: more workers, `pin_memory=True`, `prefetch_factor`; decode and tokenise ahead of the run.
 - `checkpoint`: save asynchronously (`torch.distributed.checkpoint.async_save`), or less often.
 - `garbage-collection`: `gc.disable()` and `gc.collect()` at the same step on all ranks.
-- `synchronisation`: take out `.item()`, `.cpu()`, prints of a loss in each step; log each n-th step.
+- `synchronisation`: remove `.item()`, `.cpu()` and prints of the loss from each step; log every n-th step.
 - `compilation`: mark what changes its shape as dynamic, or pad.
 - `communication`: see `performance/exposed-communication`.
 - `unknown`: record with `with_stack=True`, and look at the host's thread in the gap that the witness names.

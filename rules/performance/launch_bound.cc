@@ -13,7 +13,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # performance/launch-bound
 
-The GPU has nothing to do because the host has not launched it yet.
+The GPU waits, because the host has not launched the next kernels yet.
 
 **Why.** A launch costs the host some 5 µs, and Python around it 20: a step of 2,000 kernels of 4 µs takes 40 ms to launch and
 8 ms to compute. The GPU idles 80 % of the time, and a faster GPU changes nothing.

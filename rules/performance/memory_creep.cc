@@ -31,9 +31,9 @@ ends out of memory at step 10,000, and the error names an unrelated allocation.
 
 **Good.** `memory.allocated does not grow (99 % interval -310 to 290 a step)`.
 
-**How to fix it.** Host references to tensors that have a graph: `.item()` or `.detach()` before anything is kept; metrics that gather; hooks that
-store activations; caches by shape (`torch.compile` with dynamic shapes). `torch.cuda.memory._record_memory_history()` and `_dump_snapshot()` list the
-code that allocated the memory. If `allocated` is flat and `reserved` grows it is fragmentation: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
+**How to fix it.** Host references to tensors that have a graph: `.item()` or `.detach()` before anything is kept; metrics that keep their inputs; hooks
+that store activations; caches by shape (`torch.compile` with dynamic shapes). `torch.cuda.memory._record_memory_history()` and `_dump_snapshot()` list
+the code that allocated the memory. If `allocated` is flat and `reserved` grows it is fragmentation: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
 
 **What it checks.** Series of memory (`memory.allocated`, `memory.reserved`, ...; not peaks), of each rank: the smallest value of each step, which
 remains when activations are freed; the first 10 points of an attempt do not count. A finding where

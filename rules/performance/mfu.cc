@@ -27,12 +27,11 @@ namespace {
 constexpr char kPage[] = R"page(
 # performance/mfu
 
-A utilisation that cannot be, one that is not what its own facts make it, or one that fell.
+A logged utilisation is impossible, or differs from the one that its own numbers give, or fell.
 
 **Why.** MFU decides about purchases and tuning, and its usual errors are factors of two: an H100 has 989 TFLOP/s in
-bf16 and 1,979 in fp8 or in bf16 with sparsity, so
-a run at 40 % reads 20 % by the data sheet's larger number; a mixture of 671 B parameters of which a token uses 37 B
-reads 18 times too high by the total.
+bf16 and 1,979 in fp8 or in bf16 with sparsity, so a run at 40 % is logged as 20 % with the data sheet's larger
+number; a mixture of 671 B parameters of which a token uses 37 B reads 18 times too high by the total.
 
 **Bad.** `mfu is 1.31 in step 40: more than 100 % of the peak`; `mfu is half of the value computed from 12,000
 tokens/s: a peak with sparsity, or of half the width`; `mfu fell from .41 to .33 at step 5,120`.

@@ -16,7 +16,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # performance/pipeline-bubble
 
-A pipeline's stages wait longer than its schedule makes them.
+A pipeline's stages wait longer than its schedule requires.
 
 **Why.** A pipeline of p stages and m micro-batches idles (p − 1)/(m + p − 1) of each step, whatever is done: 16 %
 with 4 stages and 16 micro-batches. Where one stage

@@ -20,7 +20,7 @@ constexpr char kPage[] = R"page(
 One rank makes the others wait.
 
 **Why.** A collective ends when its last rank has arrived. One GPU of 512 that runs at three quarters of its clock makes 511
-others idle a quarter of every step: 128 GPUs' worth, and each of the 511 shows the waiting as communication.
+others wait for a quarter of every step. This costs as much as 128 GPUs, and each of the 511 shows the wait as communication.
 
 **Bad.** `rank 5 takes 1.62 times as long as the others for what it does itself; 7 ranks wait`.
 

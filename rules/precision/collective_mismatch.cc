@@ -18,7 +18,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # precision/collective-mismatch
 
-The ranks of one collective disagree on what they reduce: dtype, number of elements, operation or root.
+The ranks call one collective with different dtypes, numbers of elements, operations or roots.
 
 **Why.** NCCL does not compare the calls of the ranks. A rank that reduces 1,000,000 elements with another's
 999,936 either hangs, or adds memory that belongs to something else; a rank that sends bf16 where the others send

@@ -18,11 +18,11 @@ namespace {
 constexpr char kPage[] = R"page(
 # precision/collective-overflow
 
-A sum overflows on the way though its result fits: inputs and exact result are finite, the output is not.
+A partial sum overflows, though the result fits in the dtype: inputs and exact result are finite, the output is not.
 
 **Why.** fp16 ends at 65,504. With a loss scale of 2^16 and gradients of 0.02, 64 ranks sum to 83,886: infinite, while
 the average is 1,311. The loss scaler then halves its scale, again and again, and gradients fall below the smallest
-subnormal instead: the overflow is invisible, what it costs is not.
+subnormal instead: the overflow itself is not visible, but the training gets worse.
 
 | the largest sum or partial sum | level | what it means for the run |
 |---|---|---|

@@ -21,14 +21,14 @@ constexpr char kPage[] = R"page(
 
 An all-reduce or reduce-scatter sums over ranks in too few bits, and the sum is biased.
 
-**Why.** Noise dithers rounding away; what the ranks share does not. A bf16 ring of gradients c(1 + 0.3 normal)
-shows nothing at 64 ranks, is 2.7 % too large at 256, 13 % too small at 512 and loses half at 1,024. The loss curve
-shows none of it: it is a learning rate that differs from element to element.
+**Why.** Noise makes rounding errors average out; the part that all ranks share does not. A bf16 ring of gradients
+c(1 + 0.3 normal) shows nothing at 64 ranks, is 2.7 % too large at 256, 13 % too small at 512 and loses half at
+1,024. The loss curve shows none of it: it is a learning rate that differs from element to element.
 
 **Bad.** `rank 11: element 175774 is -96.5, its 16 inputs sum to 1.537, and no order is off by more than 0.132`. `bf16
 ring starting at rank 3: 64 of 64 samples; sums over 512 ranks are 13 % too small`.
 
-**Good.** `fp32 accumulation, rounded once: 256 of 256 samples`, or a 16-bit tree with the note's blessing.
+**Good.** `fp32 accumulation, rounded once: 256 of 256 samples`, or a 16-bit tree that is reported as a note only.
 
 **How to fix it.**
 - PyTorch DDP: reduce in fp32 (no `fp16_compress_hook` or `bf16_compress_hook` over many ranks).

@@ -23,8 +23,7 @@ A matrix product is computed by another arithmetic than before: at another step,
 **Why.** A library update, another GPU in the pool, an environment variable, a kernel chosen by timing: the
 product is then summed in another order or in fewer bits, and a run that was reproducible is not: of 1,000 f32 dot
 products of 4,096 normal factors, 977 change when eight lanes replace one, by 1.2e-6 of the result. Ranks that
-differ drift apart where replicas should be equal; a restart on other hardware moves the loss by more than its
-seed does.
+differ drift apart where replicas should be equal; a restart on other hardware changes the loss by more than another seed does.
 
 **Bad.** `step 400: aligned blocks of 32, 13 fraction bits; held since step 0: aligned blocks of 16, 25 bits`.
 

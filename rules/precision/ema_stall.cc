@@ -20,12 +20,12 @@ namespace {
 constexpr char kPage[] = R"page(
 # precision/ema-stall
 
-A moving average of the weights cannot move: each step towards the weights rounds back to where it was.
+A moving average of the weights cannot change: each step towards the weights is rounded back to the old value.
 
 **Why.** In bf16 an average with decay d moves only where |p−e| is above 2⁻⁹/(1−d) of |e|: with d = 0.999, 195 %
 of the weight itself; with d = 0.9999, twenty times it. With weights that have moved by 5 % since
-the average was set up, none of a million elements can move at 0.99 or above (58 % at 0.9), and the "average" that is evaluated and shipped is
-the checkpoint it was started from. In fp32 the limit is 6e-5 of the weight at d = 0.999.
+the average was set up, none of a million elements can move at 0.99 or above (58 % at 0.9), and the "average" that is evaluated and published is
+the checkpoint from which it was started. In fp32 the limit is 6e-5 of the weight at d = 0.999.
 
 **Bad.** `0 of 4,096 sampled elements can move`: an EMA of a bf16 model, kept in bf16.
 

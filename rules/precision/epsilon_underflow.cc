@@ -17,7 +17,7 @@ constexpr char kPage[] = R"page(
 # precision/epsilon-underflow
 
 The epsilon that keeps a denominator from being zero is zero in its dtype, or the second moment has
-underflowed and left the denominator to it alone.
+underflowed, so that the denominator is epsilon alone.
 
 **Why.** The smallest positive fp16 is 6e-8: the customary 1e-8 is 0 there, and so is every g² below
 3e-8/(1−β2), that is |g| < 5.4e-3 at β2 = 0.999. Then m/(sqrt(0) + 0) is infinite; with eps in fp32 it is
@@ -33,7 +33,7 @@ long, in the elements with the least signal.
   DeepSpeed `fp16: {enabled: true}` without `fp16_master_weights_and_gradients`; Megatron-LM
   `--exp-avg-sq-dtype fp32`.
 - Pure fp16 or 8-bit state: raise eps (`torch.optim.Adam(eps=1e-4)`) and know that it then bounds the step.
-- Norms in fp16: an eps of 1e-5 is there, 1e-8 and BERT's 1e-12 are 0; compute them in fp32.
+- Norms in fp16: an eps of 1e-5 is above 0, but 1e-8 and BERT's 1e-12 are 0; compute norms in fp32.
 
 **What it checks.** Two things, each enough. (1) `eps`, rounded once to the dtype in which it is added
 (`eps_dtype`, else the dtype of the moments), is 0. (2) A sampled element has v = 0 after a step with g ≠ 0,

@@ -22,9 +22,9 @@ constexpr char kPage[] = R"page(
 More than one value in a hundred does not fit the format that the tensor is declared to be stored in: it
 becomes zero, or it is beyond the largest finite value.
 
-**Why.** e4m3 ends at 448 and below at 2e-3. Of normal values with a deviation of 0.01, 7.8 % become 0 in
-e4m3 as they are; with a scale per block of 32, fewer than one in 100,000. Of gradients with a deviation of
-1e-8, ordinary late in training, 99.7 % are 0 in fp16. Flushed values are not noise: each of them errs towards zero.
+**Why.** The largest e4m3 value is 448 and the smallest positive one 2e-3. Of normal values with a deviation of 0.01,
+7.8 % become 0 in e4m3 as they are; with a scale per block of 32, fewer than one in 100,000. Of gradients with a deviation
+of 1e-8, ordinary late in training, 99.7 % are 0 in fp16. Flushed values are not noise: each of them errs towards zero.
 
 **Bad.** `12 % of the values become 0 in e4m3`.
 
@@ -36,7 +36,7 @@ e4m3 as they are; with a scale per block of 32, fewer than one in 100,000. Of gr
 - fp16 gradients: `torch.cuda.amp.GradScaler`, DeepSpeed `fp16.initial_scale_power`, Megatron-LM
   `--initial-loss-scale`.
 - Gradients have wide ranges: `Format.HYBRID` (e4m3 forward, e5m2 backward), or bf16.
-- The tensor is scaled later? Pass the values as they are stored, after the scale.
+- If the tensor is scaled later, pass the values as they are stored, after the scale.
 
 **What it checks.** Over the whole tensor (of more than 4,194,304 elements: over tiles of 2,048 that a fixed hash draws, one of each
 32 neighbours), each finite non-zero value rounded once to nearest even in `target_format`: the share that becomes 0

@@ -22,8 +22,8 @@ constexpr char kPage[] = R"page(
 A matrix product accumulates in fewer bits than was promised.
 
 **Why.** An 8-bit tensor core that keeps 13 fraction bits loses every product below 2^-13 of the largest. With
-K = 4,096 and normal e4m3 factors its results err by 0.13 % (rms), one in 23 by more than a hundredth of itself;
-with positive factors all are 7 % too small (0.06 % when promoted every 128 products), and a sum of ones
+K = 4,096 and normal e4m3 factors its results err by 0.13 % (rms), and one in 23 by more than a hundredth of its
+value; with positive factors all are 7 % too small (0.06 % when promoted every 128 products), and a sum of ones
 stops at 16,384. The loss curve shows noise.
 
 **Bad.** `64 of 64 elements: aligned blocks of 32, 13 fraction bits, f32 toward zero`.

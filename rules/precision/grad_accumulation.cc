@@ -21,10 +21,10 @@ constexpr char kPage[] = R"page(
 
 A running sum of gradients is kept in too few bits, so that late micro-batches are lost.
 
-**Why.** A sum stops taking in addends below half its last place: ones stop at 256 in bf16, at 2,048 in fp16.
-Gradients of mean 1 and spread 0.5 in bf16: 256 micro-batches -0.1 %, 512 -1.4 %, 1,024 -45 %. Elements whose
-means differ lose 39 % at 1,024. The loss curve shows nothing: a gradient that is 45 % too small in every
-element is a learning rate that is too small, until it is not the same in every element.
+**Why.** A sum does not change if the addend is below half of its last place: a sum of ones stops at 256 in bf16
+and at 2,048 in fp16. Gradients of mean 1 and spread 0.5 in bf16: 256 micro-batches -0.1 %, 512 -1.4 %,
+1,024 -45 %. Elements whose means differ lose 39 % at 1,024. The loss curve shows nothing: a gradient that is
+45 % too small in every element acts as a learning rate that is too small; it is worse if the elements' errors differ.
 
 **Bad.** `sums of 1,024 addends kept in bf16 are 45 % too small; 83 % of the additions changed nothing`.
 

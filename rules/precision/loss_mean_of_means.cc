@@ -23,11 +23,11 @@ constexpr char kPage[] = R"page(
 # precision/loss-mean-of-means
 
 The ranks, or the micro-batches, average their own means although they hold different numbers of tokens: the
-loss that is logged, and usually the gradient with it, weighs tokens by where they happened to land.
+loss that is logged, and usually the gradient with it, weighs each token by the rank or micro-batch that holds it.
 
 **Why.** Two ranks with 100 and 900 tokens of mean loss 4 and 2: the mean over tokens is 2.2, the mean of
-means 3.0. Every token of the first counts nine times. It biases by length, is invisible in any
-one curve, and changes with the batch size, so runs of different sizes are not comparable.
+means 3.0. Every token of the first counts nine times. This is a bias by length, which no single curve
+shows and which changes with the batch size, so runs of different sizes are not comparable.
 
 **Bad.** `logged 3.0 is the mean of 2 ranks' means; over the tokens it is 2.2`.
 

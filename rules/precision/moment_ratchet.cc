@@ -18,12 +18,12 @@ namespace {
 constexpr char kPage[] = R"page(
 # precision/moment-ratchet
 
-Adam's second moment can rise and cannot fall: its decay is below half the spacing of its dtype.
+Adam's second moment can rise, but cannot fall: its decay is below half the spacing of its dtype.
 
 **Why.** With β2 = 0.999 the largest decay is 0.1 % of v; bf16 rounds away anything below 0.2 to 0.4 %. So v
 rises with every large gradient and never falls: from 0, with normal gradients of variance one, it is 2.5
 after 30,000 steps (fused; 4.0 when .999·v is rounded first), and higher the longer it runs. The step is
-1/sqrt(v): a learning rate that decays by itself, 37 % down and 50 % down, and never recovers after a spike.
+1/sqrt(v): this is a learning rate that falls by itself (by 37 % and by 50 %) and never recovers after a spike.
 
 **Bad.** `0 of 2,793 elements fell where g² < v/2; bf16, β2 = 0.999`.
 

@@ -21,8 +21,8 @@ constexpr char kPage[] = R"page(
 The first NaN or infinity: in which step, which operation and on which rank it appeared, and what
 that rank had seen right before.
 
-**Why.** One infinity in one element of one rank is all NaN everywhere two steps later: attention mixes
-it over the sequence, the all-reduce over the ranks, the optimizer into the weights. The loss shows it
+**Why.** Two steps after one infinity in one element of one rank, all values on all ranks are NaN: attention
+mixes it over the sequence, the all-reduce over the ranks, the optimizer into the weights. The loss shows it
 later, when its origin is not visible any more. fp16 ends at 65,504: an activation of 256 squared is beyond it.
 
 **Bad.** `step 812, rank 3: layers.17.mlp/activation has 2 infinities; before it, layers.17.norm reached
@@ -34,7 +34,7 @@ later, when its origin is not visible any more. fp16 ends at 65,504: an activati
 - The operation before it was near the dtype's maximum: bf16 or fp32 there, a clamp, QK-norm, a smaller
   initialisation; PyTorch `torch.autocast` keeps softmax, norms and losses in fp32.
 - A gradient under fp16: `torch.cuda.amp.GradScaler`, DeepSpeed `fp16.loss_scale_window`, Megatron-LM
-  `--loss-scale-window`; those back off by design and are a note here.
+  `--loss-scale-window`; these lower their scale by design, so the finding is a note here.
 - The first is on one rank alone, with the same inputs elsewhere: test that device.
 - Find the operation itself with `torch.autograd.set_detect_anomaly(True)` from a checkpoint of this step.
 

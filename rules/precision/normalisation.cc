@@ -16,12 +16,12 @@ namespace {
 constexpr char kPage[] = R"page(
 # precision/normalisation
 
-Rows of probabilities do not sum to one: what they were divided by, or their logarithms, were kept in too few
-bits.
+Rows of probabilities do not sum to one: their denominators, or their logarithms, were kept in too few bits.
 
 **Why.** A sum of equal addends stops at 256 in bf16 and at 2,048 in fp16. A uniform attention row over
 4,096 keys summed in bf16 is divided by 256: its probabilities sum to 16, and the layer's output with them.
-Random rows are milder and as silent: over 4,096 keys with normal logits, Σp is 2.5 in bf16. With V = 1 the output O must be 1.
+In random rows the error is smaller, and no message shows it either: over 4,096 keys with normal logits, Σp is 2.5 in bf16. With
+V = 1 the output O must be 1.
 
 | rows sum to | level | what it means for the run |
 |---|---|---|

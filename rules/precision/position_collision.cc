@@ -21,9 +21,9 @@ constexpr char kPage[] = R"page(
 Two positions of one sequence have the same value in their dtype: the model cannot distinguish the places of
 those tokens.
 
-**Why.** bf16 has 8 bits: from 256 on positions go in steps of 2, from 2,048 in steps of 16. Of the positions
-0 to 4,095 it holds 769. fp16 holds every position to 2,048. RoPE in bf16 turns runs of 16 tokens
-by one angle; the loss at short contexts shows nothing, and long ones fail to extrapolate.
+**Why.** bf16 has 8 bits: above 256 it has every second position, above 2,048 every 16th. It has 769 of the
+positions 0 to 4,095. fp16 holds every position to 2,048. RoPE in bf16 turns runs of 16 tokens by one angle;
+the loss at short contexts shows nothing, and long ones fail to extrapolate.
 
 **Bad.** `4,096 positions have 769 values in bf16: 256 and 257 are both 256`.
 

@@ -21,7 +21,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # precision/replica-divergence
 
-Copies of one tensor that must be the same bits on several ranks are not.
+Copies of one tensor on several ranks must have the same bits, but they differ.
 
 **Why.** Data-parallel ranks apply one update to one set of weights, and nothing compares them again. One
 flipped bit of 2^34 on one of 64 ranks (bit 30 turns 0.02 into 6.8e36, bit 22 turns it into 0.0278) never

@@ -19,13 +19,14 @@ namespace {
 constexpr char kPage[] = R"page(
 # precision/router-dtype
 
-The router's scores are kept in 16 bits, so that experts tie and something other than the scores decides.
+The router's scores are kept in 16 bits, so several experts have equal scores, and the scores do not decide between them.
 
 **Why.** bf16 keeps 8 bits: between 1 and 2 scores are 1/128 apart. With 256 experts, k = 8 and standard
 normal logits, the 8th and the 9th are *equal* in bf16 for 7.6 % of the tokens (4.3 % with 64 experts,
 0.4 % with 8 and k = 2), within 2 ulp for 33 %. Which expert then gets the token is decided by the order
 of a library's top-k: lower numbers first on one backend, anything on another. Rounding alone gives 4 %
-of the tokens other experts than fp32 would; training and inference round differently, and part there.
+of the tokens other experts than fp32 would; training and inference round differently, so they choose
+different experts there.
 
 | scores | tokens that a library's order decides | level | what it means for the run |
 |---|---|---|---|

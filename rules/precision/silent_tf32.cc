@@ -17,8 +17,8 @@ The factors of an f32 product are cut to 11 bits (tf32) or 8 (bf16) before they 
 
 **Why.** tf32 keeps three decimal digits. A product of normal factors with K = 4,096 is then right to 17 bits of
 sum|ab|, and errs by 0.03 % of the result, where f32 keeps 24 bits: harmless for most weights, not for a loss, a router, a normalisation, rotary
-positions, or a Gram matrix that is inverted. Whether it is on depends on the library's version, on the
-environment, and on the GPU; the code always states f32.
+positions, or a Gram matrix that is inverted. The library's version, the environment and the GPU decide whether tf32 is used; the code states f32
+in all cases.
 
 **Bad.** `64 of 64 elements: inputs cut to tf32-nearest-away`.
 

@@ -23,9 +23,9 @@ constexpr char kPage[] = R"page(
 The gradients are never cleared: each step adds its own to the gradient that the previous step has already used.
 
 **Why.** Without `zero_grad` the optimizer follows the sum of all gradients of the run. After 100 steps whose
-gradients agree it is 100 times too large; where they do not, the newest one is a hundredth of what moves the
-weights. That is momentum without decay: the loss falls at first, then swings wider and wider, and looks like a
-learning rate that is too high. Gradient clipping hides the size and leaves the direction wrong.
+gradients agree it is 100 times too large; if they do not agree, the newest gradient is only a hundredth of the
+sum. This is momentum without decay: the loss falls at first, then oscillates more and more, and looks like a
+learning rate that is too high. Gradient clipping hides the size of the error, but the direction stays wrong.
 
 **Bad.** `step 41 begins with the gradient that step 40 left: 128 of 128 elements that are not zero have the same bits`.
 
