@@ -71,7 +71,7 @@ def test_live_an_exception_is_reported_at_once_and_a_new_attempt_closes_it(tmp_p
         assert wait(first)[0] == 1
         # The grace is long, so silent ranks do not count as gone yet. A rank that has reported its end is named at once.
         incident = server.incident()
-        assert "rank 0 ended: ValueError at train.py" in json.dumps(incident)
+        assert "rank 0 ended: ValueError: batch 12: 3 != 4 at train.py" in json.dumps(incident)
         second.terminate()
         wait(second)
         server.over()
