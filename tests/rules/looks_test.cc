@@ -81,6 +81,18 @@ TEST(Looks, TheLastTenthDecides) {
   EXPECT_FALSE(Looked({0}, 10).overdue.empty());
 }
 
+TEST(Looks, ASeriesOfAHundredPointsHasItsVerdict) {
+  for (const auto& [points, overdue] : {std::pair(99u, 1u), std::pair(100u, 0u)}) {
+    for (const char* rule : {"health/loss-spike", "health/gradient-spike"}) {
+      Report report;
+      report.Add(PassAt(0, points - 1, rule));
+      RunSummary run = RunOf(0, 999);
+      run.sites[{"w", "weight"}].evidence = points;
+      EXPECT_EQ(report.NotLookedAtSince(run).size(), overdue) << rule << points;
+    }
+  }
+}
+
 TEST(Looks, NoLookIsDueWhereLooksAreFartherApart) {
   EXPECT_TRUE(Looked({0, 25, 50}, 60).overdue.empty());
   EXPECT_TRUE(Looked({0, 1000, 2000}, 2900).overdue.empty());
