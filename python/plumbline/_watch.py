@@ -22,7 +22,7 @@ from ._watching.ddp import Hook, around
 from ._watching.frames import Framed, FrameworkSteps
 from ._watching.gradients import Gradients
 from ._watching.kept import Kept
-from ._watching.leftover import Leftover
+from ._gradients.leftover import Leftover
 from ._watching.light import Light
 from ._watching.light_when import is_plain
 from ._watching.modes import Modes

@@ -5,7 +5,7 @@ factor."""
 import math
 import sys
 
-from .leftover import few
+from .._gradients.leftover import few
 
 # Number of first steps, which are all measured; a later step is measured only if it has several micro-batches, or if a
 # factor was found before.

@@ -7,11 +7,11 @@ is updated once in a step.
 import math
 import sys
 
+from .._gradients.leftover import few
 from .._kinds import KIND_TENSOR
 from .._library import CAPTURING, NO_STEP
 from .._screen import look
 from .graph import Tokens
-from .leftover import few
 from .losses import Losses, numbered
 from .restarts import Restarts
 from .scaling import Scaling

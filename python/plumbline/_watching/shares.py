@@ -4,8 +4,8 @@ health/accumulation-scale, from the model's own logits and labels."""
 import math
 import sys
 
+from .._gradients.leftover import few
 from .._routers import after_forward
-from .leftover import few
 from .scaling import Scaling
 
 _ENOUGH, _FIRST = 4, 16  # steps that are recomputed; then one each time the number of steps has doubled

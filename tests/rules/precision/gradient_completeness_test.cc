@@ -52,7 +52,8 @@ AppliedSpec Varied(const std::string& fault, uint64_t seed) {
   return spec;
 }
 
-// Of 500 of each fault at least 475 are found (another parameter's gradient: 450), and none at another parameter or with another cause.
+// Of 500 of each fault at least 475 are found (another parameter's gradient: 450), and none at
+// another parameter or with another cause.
 TEST(GradientCompleteness, FindsEachFault) {
   const std::map<std::string, std::string> faults = {{"left-out", "rank-left-out"},
                                                      {"left-out-shared", "rank-left-out"},
