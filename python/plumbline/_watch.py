@@ -6,6 +6,7 @@ from threading import get_ident
 from time import thread_time_ns
 
 from ._compiled import compiles
+from ._gradients.leftover import Leftover
 from ._library import NO_STEP
 from ._optimizer_hooks import hook
 from ._pace import Pace
@@ -22,7 +23,6 @@ from ._watching.ddp import Hook, around
 from ._watching.frames import Framed, FrameworkSteps
 from ._watching.gradients import Gradients
 from ._watching.kept import Kept
-from ._gradients.leftover import Leftover
 from ._watching.light import Light
 from ._watching.light_when import is_plain
 from ._watching.modes import Modes
