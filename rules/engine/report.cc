@@ -71,8 +71,17 @@ void CountLook(const v1::Verdict& pass, bool fresh, v1::Verdict* line) {
   }
 }
 
-// Returns true if the steps after the last look are a tenth of the run or more, and more than two
-// looks are apart on average.
+// Returns the largest distance from the last look to the next one that its schedule allows: the
+// mean distance; as many steps as so far if each doubling of the steps had one look or two.
+uint64_t NextLookWithin(uint64_t span, uint64_t looks) {
+  const double doublings = std::log2(static_cast<double>(span) + 1);
+  const auto n = static_cast<double>(looks);
+  const bool doubling = n >= doublings - 1 && n <= 2 * doublings + 4;
+  return doubling ? span : span / (looks - 1);
+}
+
+// Returns true if the steps after the last look are a tenth of the run or more, and another look
+// was due in them.
 bool IsOverdue(const v1::Verdict& pass, uint64_t looks, int64_t run_last) {
   // Of a series with 100 points or more these rules always have a verdict.
   constexpr uint64_t kSeriesDecides = 100;
@@ -85,7 +94,7 @@ bool IsOverdue(const v1::Verdict& pass, uint64_t looks, int64_t run_last) {
   const uint64_t tenth = pass.run_steps() / 10;
   if (tenth == 0 || since < tenth) return false;
   if (looks < 2) return true;
-  return since > (StepsOf(site.step_first(), site.step_last()) - 1) / (looks - 1);
+  return since > NextLookWithin(StepsOf(site.step_first(), site.step_last()) - 1, looks);
 }
 
 std::pair<int64_t, uint32_t> PlaceOf(const v1::FindingSite& site) {

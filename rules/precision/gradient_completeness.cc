@@ -44,7 +44,8 @@ parameter that differs is explained by the simplest relation: ranks with weight 
 a factor, or the own gradients of another parameter of the same size.
 
 **Strength.** `proved`: every element that is not zero agrees with the explanation within four times the largest error that the complete sums of that step show (at least 8 unit roundoffs), and a quarter
-of them or more violate the reference by twice that. Two steps must show it. The number of ranks as a factor is a warning: a trainer may scale gradients on purpose.
+of them or more violate the reference by twice that. Two steps must show it. The number of ranks as a factor is a warning: a trainer may scale gradients on purpose. In simulation (2 to 16 ranks; `PLUMB_LONG=1 training_faults_test`) none of 4,500
+trainers of nine kinds that change gradients on purpose, or compress them, was accused; of 500 faults each 466 (another parameter), 477, 491, 492 and 499 were found, all with the right parameter.
 
 **Inconclusive when** fewer than 3 parameters agree (`no-majority`, `no-gradients`), gradients hold NaN or infinities (`poisoned`), a rank reported no elements, others or twice (`no-sample`,
 `other-elements`, `reported-twice`, `malformed`), no rank reported an applied gradient (`not-applied`), there are fewer elements than distinct own gradients + 2 (`few-elements`), no other

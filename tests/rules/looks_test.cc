@@ -97,7 +97,9 @@ TEST(Looks, NoLookIsDueWhereLooksAreFartherApart) {
   EXPECT_TRUE(Looked({0, 25, 50}, 60).overdue.empty());
   EXPECT_TRUE(Looked({0, 1000, 2000}, 2900).overdue.empty());
   EXPECT_FALSE(Looked({0, 1000, 2000}, 3002).overdue.empty());
-  EXPECT_FALSE(Looked({0, 1, 2, 4, 8, 16, 32}, 60).overdue.empty()) << "they were closer before";
+  EXPECT_TRUE(Looked({0, 1, 2, 4, 8, 16, 32}, 60).overdue.empty()) << "the next one is due at 64";
+  EXPECT_FALSE(Looked({0, 1, 2, 4, 8, 16, 32}, 66).overdue.empty());
+  EXPECT_FALSE(Looked({0, 100, 200, 300, 400, 500}, 1000).overdue.empty());
 }
 
 TEST(Looks, RangesCountNoLooksAndUseTheEvidenceOfTheSite) {
