@@ -82,18 +82,20 @@ uint64_t NextLookWithin(uint64_t span, uint64_t looks) {
 
 // Returns true if the steps after the last look are a tenth of the run or more, and another look
 // was due in them.
-bool IsOverdue(const v1::Verdict& pass, uint64_t looks, int64_t run_last) {
+bool IsOverdue(const v1::Verdict& pass, int64_t run_last) {
+  const uint64_t looks = pass.looks();
   // Of a series with 100 points or more these rules always have a verdict.
   constexpr uint64_t kSeriesDecides = 100;
   const bool series =
       pass.rule().starts_with("health/loss-") || pass.rule() == "health/gradient-spike";
-  if (series && looks >= kSeriesDecides) return false;
   const v1::FindingSite& site = pass.site();
+  if (series && std::max(looks, StepsOf(site.step_first(), site.step_last())) >= kSeriesDecides)
+    return false;
   if (site.step_last() >= run_last) return false;
   const uint64_t since = StepsOf(site.step_last(), run_last) - 1;
   const uint64_t tenth = pass.run_steps() / 10;
   if (tenth == 0 || since < tenth) return false;
-  if (looks < 2) return true;
+  if (looks == 1) return true;
   return since > NextLookWithin(StepsOf(site.step_first(), site.step_last()) - 1, looks);
 }
 
@@ -176,12 +178,8 @@ std::vector<v1::Verdict> Report::NotLookedAtSince(const analysis::RunSummary& ru
     const v1::FindingSite& site = line.site();
     if (line.kind() != v1::Verdict::KIND_PASS || site.run() != run.run) continue;
     line.set_run_steps(StepsOf(run.step_first, run.step_last));
-    const auto counted = run.sites.find({site.layer(), site.op()});
-    const uint64_t items = counted == run.sites.end() ? 0 : counted->second.evidence;
-    const uint64_t ranks = std::max<uint64_t>(1, run.ranks.size());
-    const uint64_t looks = line.looks() > 0 ? line.looks() : items / ranks;
     if (line.rule().starts_with("meta/") || line.rule() == kRunDiedRule ||
-        !IsOverdue(line, looks, run.step_last))
+        !IsOverdue(line, run.step_last))
       continue;
     v1::Verdict& verdict = out.emplace_back(line);
     verdict.set_kind(v1::Verdict::KIND_INCONCLUSIVE);

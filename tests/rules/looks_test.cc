@@ -82,13 +82,14 @@ TEST(Looks, TheLastTenthDecides) {
 }
 
 TEST(Looks, ASeriesOfAHundredPointsHasItsVerdict) {
-  for (const auto& [points, overdue] : {std::pair(99u, 1u), std::pair(100u, 0u)}) {
+  for (const auto& [points, overdue] : {std::pair(99, 1u), std::pair(100, 0u)}) {
     for (const char* rule : {"health/loss-spike", "health/gradient-spike"}) {
       Report report;
-      report.Add(PassAt(0, points - 1, rule));
-      RunSummary run = RunOf(0, 999);
-      run.sites[{"w", "weight"}].evidence = points;
-      EXPECT_EQ(report.NotLookedAtSince(run).size(), overdue) << rule << points;
+      for (int64_t step = 0; step < points; ++step) report.Add(PassAt(step, step, rule));
+      EXPECT_EQ(report.NotLookedAtSince(RunOf(0, 999)).size(), overdue) << rule << points;
+      Report range;
+      range.Add(PassAt(0, points - 1, rule));
+      EXPECT_EQ(range.NotLookedAtSince(RunOf(0, 999)).size(), overdue) << rule << points;
     }
   }
 }
@@ -102,16 +103,16 @@ TEST(Looks, NoLookIsDueWhereLooksAreFartherApart) {
   EXPECT_FALSE(Looked({0, 100, 200, 300, 400, 500}, 1000).overdue.empty());
 }
 
-TEST(Looks, RangesCountNoLooksAndUseTheEvidenceOfTheSite) {
-  Report report;
-  report.Add(PassAt(0, 50));
-  RunSummary run = RunOf(0, 59);
-  EXPECT_EQ(report.NotLookedAtSince(run).size(), 1u);
-  run.sites[{"w", "weight"}].evidence = 3;  // one in 25 steps
-  EXPECT_TRUE(report.NotLookedAtSince(run).empty());
-  run.ranks = {0, 1, 2};  // one a rank
-  EXPECT_EQ(report.NotLookedAtSince(run).size(), 1u);
-  EXPECT_THAT(report.NotLookedAtSince(run).at(0).reason(), HasSubstr("steps 0 to 50 passed"));
+TEST(Looks, RangesCountNoLooksAndMayBeContinuedUpToTwiceTheirSteps) {
+  for (const auto& [last, overdue] : {std::pair(50, 0u), std::pair(30, 0u), std::pair(29, 1u)}) {
+    Report report;
+    report.Add(PassAt(0, last));
+    const std::vector<v1::Verdict> found = report.NotLookedAtSince(RunOf(0, 60));
+    ASSERT_EQ(found.size(), overdue) << last;
+    if (overdue > 0) {
+      EXPECT_THAT(found[0].reason(), HasSubstr("steps 0 to 29 passed"));
+    }
+  }
 }
 
 TEST(Looks, OtherVerdictsAndRunsStay) {
