@@ -142,6 +142,19 @@ double RoseBy(const LossSeries& series, int64_t onset) {
   return end - end * std::exp(-rise);
 }
 
+// Returns true if a positive loss ends more than ten times above its highest level up to a step.
+// Neither other data nor a weight that is logged explains that.
+bool BeyondExplanation(const LossSeries& series, int64_t onset) {
+  constexpr double kMost = 10;
+  if (series.detector.linear()) return false;
+  double before = -HUGE_VAL;
+  const auto& blocks = series.detector.course().blocks();
+  for (const auto& block : blocks)
+    before = block.step <= onset ? std::max(before, block.median) : before;
+  return !blocks.empty() && std::isfinite(before) &&
+         blocks.back().median - before > std::log(kMost);
+}
+
 constexpr char kOtherData[] =
     " changes in the row in which the loss rises: other data may be the cause, as in a curriculum";
 
@@ -165,6 +178,7 @@ void LossRule::SoftenExplained(const LossSeries& series, FindingBuilder* found) 
   if (at == fields.end() || found->finding().level() == v1::LEVEL_NOTE) return;
   const auto onset = static_cast<int64_t>(at->second.number_value());
   if (SoftenSwitchedOn(series, onset, RoseBy(series, onset), found)) return;
+  if (BeyondExplanation(series, onset)) return;
   std::optional<std::string> phase, weight, better;
   if (known != shared_.run().companions().end()) {
     const Companions& companions = known->second;

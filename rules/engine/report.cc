@@ -72,8 +72,10 @@ void CountLook(const v1::Verdict& pass, bool fresh, v1::Verdict* line) {
 }
 
 // Returns the largest distance from the last look to the next one that its schedule allows: the
-// mean distance; as many steps as so far if each doubling of the steps had one look or two.
+// mean distance; as many steps as so far if each doubling of the steps had one look or two, or if
+// the number of looks is not known (0).
 uint64_t NextLookWithin(uint64_t span, uint64_t looks) {
+  if (looks == 0) return span;
   const double doublings = std::log2(static_cast<double>(span) + 1);
   const auto n = static_cast<double>(looks);
   const bool doubling = n >= doublings - 1 && n <= 2 * doublings + 4;

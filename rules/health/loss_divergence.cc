@@ -78,6 +78,7 @@ are apart). Points count, not steps.
   onset; if a weight (`kl_weight`, `beta`, `mixup`) has moved by a fifth of its span since; or if an evaluation loss or an accuracy improves from the onset
   to the end (by 3 standard errors). It is a note if a part of the loss falls to its end, and a weight moves, or an auxiliary term (`vq_loss`) grew by half of the rise;
   and if another loss leaves exactly 0, or begins, within two rows of the onset, and its first 5 values reach half of the rise (a term that is switched on).
+  A loss that ends more than ten times above its highest level before is explained by a term that is switched on alone.
 - An evaluation that rises while the training loss falls is `health/overfit`'s. One that jumped, and ends at twice its beginning or its
   lowest level or more, is a warning here.
 - *Two levels.* A loss that rose from its level to its peak (each to a quarter) three times before, and came back each time, and whose newest

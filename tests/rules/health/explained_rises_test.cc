@@ -94,6 +94,23 @@ std::vector<Family> Families() {
 
 uint64_t Seeds() { return std::getenv("PLUMB_LONG") != nullptr ? 60 : 4; }
 
+// A rise to a thousand times the loss and more is none that such a series explains.
+TEST(ExplainedRises, ExplosionsAreErrorsAllTheSame) {
+  for (Family& family : Families()) {
+    for (const double factor : {1e3, 1e6}) {
+      family.with["loss"] = [=](double done, Draws& draws) {
+        return draws.Near(Falling(done) * std::pow(factor, Ramp(done, 0.5, 0.6)), 0.02);
+      };
+      for (const int points : {20, 60, 200}) {
+        for (uint64_t seed = 0; seed < Seeds(); ++seed) {
+          EXPECT_EQ(LevelOf(family.with, points, seed), v1::LEVEL_ERROR)
+              << family.name << ", " << points << " points, " << factor;
+        }
+      }
+    }
+  }
+}
+
 TEST(ExplainedRises, AreNoErrorsAndTheirTwinsAre) {
   for (Family& family : Families()) {
     family.with["loss"] = family.without["loss"] = Loss;
