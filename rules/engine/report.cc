@@ -72,33 +72,32 @@ void CountLook(const v1::Verdict& pass, bool fresh, v1::Verdict* line) {
 }
 
 // Returns the largest distance from the last look to the next one that its schedule allows: the
-// mean distance; as many steps as so far if each doubling of the steps had one look or two, or if
-// the number of looks is not known (0).
-uint64_t NextLookWithin(uint64_t span, uint64_t looks) {
-  if (looks == 0) return span;
+// mean distance; as many steps as the run had until then if each doubling of the steps had one look
+// or two, or if the number of looks is not known (0).
+uint64_t NextLookWithin(const v1::Verdict& pass, int64_t run_first) {
+  const v1::FindingSite& site = pass.site();
+  const uint64_t until = StepsOf(run_first, site.step_last()) - 1;
+  if (pass.looks() <= 1) return until;
+  const uint64_t span = StepsOf(site.step_first(), site.step_last()) - 1;
   const double doublings = std::log2(static_cast<double>(span) + 1);
-  const auto n = static_cast<double>(looks);
-  const bool doubling = n >= doublings - 1 && n <= 2 * doublings + 4;
-  return doubling ? span : span / (looks - 1);
+  const auto looks = static_cast<double>(pass.looks());
+  const bool doubling = looks >= doublings - 1 && looks <= 2 * doublings + 4;
+  return doubling ? until : span / (pass.looks() - 1);
 }
 
 // Returns true if the steps after the last look are a tenth of the run or more, and another look
 // was due in them.
-bool IsOverdue(const v1::Verdict& pass, int64_t run_last) {
-  const uint64_t looks = pass.looks();
+bool IsOverdue(const v1::Verdict& pass, int64_t run_first, int64_t run_last) {
   // Of a series with 100 points or more these rules always have a verdict.
   constexpr uint64_t kSeriesDecides = 100;
   const bool series =
       pass.rule().starts_with("health/loss-") || pass.rule() == "health/gradient-spike";
   const v1::FindingSite& site = pass.site();
-  if (series && std::max(looks, StepsOf(site.step_first(), site.step_last())) >= kSeriesDecides)
-    return false;
-  if (site.step_last() >= run_last) return false;
+  const uint64_t points = std::max(pass.looks(), StepsOf(site.step_first(), site.step_last()));
+  if ((series && points >= kSeriesDecides) || site.step_last() >= run_last) return false;
   const uint64_t since = StepsOf(site.step_last(), run_last) - 1;
   const uint64_t tenth = pass.run_steps() / 10;
-  if (tenth == 0 || since < tenth) return false;
-  if (looks == 1) return true;
-  return since > NextLookWithin(StepsOf(site.step_first(), site.step_last()) - 1, looks);
+  return tenth > 0 && since >= tenth && since > NextLookWithin(pass, run_first);
 }
 
 std::pair<int64_t, uint32_t> PlaceOf(const v1::FindingSite& site) {
@@ -181,7 +180,7 @@ std::vector<v1::Verdict> Report::NotLookedAtSince(const analysis::RunSummary& ru
     if (line.kind() != v1::Verdict::KIND_PASS || site.run() != run.run) continue;
     line.set_run_steps(StepsOf(run.step_first, run.step_last));
     if (line.rule().starts_with("meta/") || line.rule() == kRunDiedRule ||
-        !IsOverdue(line, run.step_last))
+        !IsOverdue(line, run.step_first, run.step_last))
       continue;
     v1::Verdict& verdict = out.emplace_back(line);
     verdict.set_kind(v1::Verdict::KIND_INCONCLUSIVE);

@@ -80,8 +80,12 @@ TEST_F(Trainer, WithoutAGpuIsReportedOnce) {
   ExpectUnharmed();
 }
 
+// The only line of a trainer without a problem.
+constexpr char kRecorded[] = "plumbline: recorded in .*. To judge it: plumb audit .*\n";
+
 TEST_F(Trainer, ThatExitsGetsWhatTheDeviceFinishesInTime) {
-  EXPECT_EQ(Run("exit", "PLUMBLINE_CUDA_LIBRARY=" FAKE_DEVICE), "");
+  EXPECT_THAT(Run("exit", "PLUMBLINE_CUDA_LIBRARY=" FAKE_DEVICE),
+              ::testing::MatchesRegex(kRecorded));
   const Account account = Recorded();
   EXPECT_EQ(account.items, 3u);
   EXPECT_EQ(account.lost, 0u);
@@ -90,7 +94,8 @@ TEST_F(Trainer, ThatExitsGetsWhatTheDeviceFinishesInTime) {
 }
 
 TEST_F(Trainer, ThatForksLosesNothing) {
-  EXPECT_EQ(Run("fork", "PLUMBLINE_CUDA_LIBRARY=" FAKE_DEVICE), "");
+  EXPECT_THAT(Run("fork", "PLUMBLINE_CUDA_LIBRARY=" FAKE_DEVICE),
+              ::testing::MatchesRegex(kRecorded));
   const Account account = Recorded();
   EXPECT_EQ(account.items, 6u);
   EXPECT_EQ(account.lost, 0u);
