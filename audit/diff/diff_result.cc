@@ -160,12 +160,19 @@ bool BeyondNoise(const AlongAxis& axis) {
   return !axis.few || axis.few->points < 8 || axis.few->apart;
 }
 
+// Returns true if a tenth of the common values or more have no logarithm: a loss around zero, as of
+// a policy, is not higher by a share.
+bool HasSigns(const SeriesDiff& series) {
+  return 10 * series.by_step->comparison.points < 9 * series.common;
+}
+
 }  // namespace
 
 std::vector<EndAbove> EndsAbove(const DiffResult& result, double margin) {
   std::vector<EndAbove> above;
   for (const SeriesDiff& series : result.series) {
-    if (!series.by_step || series.by_step->end.points == 0 || !BeyondNoise(*series.by_step))
+    if (!series.by_step || series.by_step->end.points == 0 || HasSigns(series) ||
+        !BeyondNoise(*series.by_step))
       continue;
     const double share = std::expm1(series.by_step->end.size);
     if (share > margin) above.push_back({series.name, share, series.by_step->end.points});

@@ -71,6 +71,21 @@ TEST_F(DiffRewards, SignsAndZerosNeedNoLogarithm) {
   EXPECT_EQ(Gate(zero, b), 1);
 }
 
+// A policy's loss around zero fails no gate, whatever the few values are that have a logarithm.
+TEST_F(DiffRewards, LossesAroundZeroFailNoGate) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const auto table = [&](uint64_t s) {
+      std::mt19937_64 random(s);
+      std::normal_distribution<double> normal;
+      std::string text = "step,loss\n";
+      for (int step = 0; step < 20; ++step)
+        text += std::to_string(step) + "," + std::to_string(0.01 * normal(random)) + "\n";
+      return dir_.Write(s % 2 == 0 ? "a.csv" : "b.csv", text);
+    };
+    EXPECT_EQ(Gate(table(2 * seed), table(2 * seed + 1)), 0) << seed;
+  }
+}
+
 // Seeds whose noise overlaps, and runs of fewer than eight steps, are not called apart.
 TEST_F(DiffRewards, OverlappingEndsAreAlike) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
