@@ -11,18 +11,22 @@
 namespace plumbline::analysis {
 namespace {
 
-bool IsVector(const v1::Tensor& tensor, size_t size) {
+// Returns true for a floating tensor [size], or [rows, size] if there are rows.
+bool HasShape(const v1::Tensor& tensor, size_t rows, size_t size) {
   const auto dtype = static_cast<DType>(tensor.dtype());
-  return IsFloating(dtype) && tensor.shape_size() == 1 &&
-         tensor.shape(0) == static_cast<int64_t>(size) &&
-         tensor.data().size() == size * DTypeSize(dtype);
+  const bool shaped =
+      rows == 0 ? tensor.shape_size() == 1
+                : tensor.shape_size() == 2 && tensor.shape(0) == static_cast<int64_t>(rows);
+  return IsFloating(dtype) && shaped &&
+         tensor.shape(tensor.shape_size() - 1) == static_cast<int64_t>(size) &&
+         tensor.data().size() == std::max<size_t>(rows, 1) * size * DTypeSize(dtype);
 }
 
-GradientValues ValuesIn(const v1::Tensor& tensor, size_t size) {
+GradientValues ValuesIn(const v1::Tensor& tensor, size_t row, size_t size) {
   GradientValues values(std::min(size, AppliedGradient::kMostElements));
   for (size_t i = 0; i < values.size(); ++i)
     values[i] = LoadDouble(tensor.data().data(), static_cast<DType>(tensor.dtype()),
-                           static_cast<int64_t>(i));
+                           static_cast<int64_t>(row * size + i));
   return values;
 }
 
@@ -66,19 +70,27 @@ class AppliedDecoder {
     if (!reduction.has_sample())
       return Refuse(absl::StrCat("no-sample: rank ", rank, " reported no elements"));
     const v1::ReductionSample& sample = reduction.sample();
-    const size_t size =
-        sample.inputs().shape_size() == 1 ? static_cast<size_t>(sample.inputs().shape(0)) : 0;
-    const bool holds = sample.has_output();
+    const v1::Tensor& inputs = sample.inputs();
+    // One record may hold all ranks: [N, m].
+    const bool whole = inputs.shape_size() == 2 && inputs.shape(0) > 0 && out_.ranks.empty();
+    const size_t rows = whole ? static_cast<size_t>(inputs.shape(0)) : 0;
+    const size_t size = inputs.shape_size() == (whole ? 2 : 1)
+                            ? static_cast<size_t>(inputs.shape(inputs.shape_size() - 1))
+                            : 0;
     std::vector<uint64_t> places = PlacesIn(sample, size);
-    if (size == 0 || !IsVector(sample.inputs(), size) || places.empty() ||
-        (holds && !IsVector(sample.output(), size)))
+    const bool one_output = sample.output().shape_size() == 1;
+    if (rows > AppliedGradient::kMostRows)
+      return Refuse("malformed: one record holds more than 1,024 ranks");
+    if (size == 0 || places.empty() || !HasShape(inputs, rows, size) ||
+        (sample.has_output() && !HasShape(sample.output(), one_output ? 0 : rows, size)))
       return Refuse(absl::StrCat("malformed: the tensors of rank ", rank,
                                  " are not floating-point vectors of one length"));
     if (!out_.ranks.empty() && places != out_.elements)
       return Refuse(absl::StrCat("other-elements: rank ", rank,
                                  " reported other elements: shards need names of their own"));
-    Add(rank, reduction, sample, size);
     out_.elements = std::move(places);
+    for (size_t row = 0; row < std::max<size_t>(rows, 1); ++row)
+      Add(whole ? static_cast<uint32_t>(row) : rank, reduction, row, one_output ? 0 : row, size);
   }
 
   AppliedGradient Result() { return std::move(out_); }
@@ -86,14 +98,15 @@ class AppliedDecoder {
  private:
   void Refuse(std::string why) { out_.problem = std::move(why); }
 
-  void Add(uint32_t rank, const v1::Reduction& reduction, const v1::ReductionSample& sample,
+  void Add(uint32_t rank, const v1::Reduction& reduction, size_t row, size_t output_row,
            size_t size) {
+    const v1::ReductionSample& sample = reduction.sample();
     out_.ranks.push_back(rank);
-    out_.own.push_back(ValuesIn(sample.inputs(), size));
+    out_.own.push_back(ValuesIn(sample.inputs(), row, size));
     out_.unit = std::max(out_.unit, UnitOf(sample.inputs()));
     out_.applied.emplace_back();
     if (sample.has_output()) {
-      out_.applied.back() = ValuesIn(sample.output(), size);
+      out_.applied.back() = ValuesIn(sample.output(), output_row, size);
       out_.unit = std::max(out_.unit, UnitOf(sample.output()));
     }
     const v1::ReductionCall& call = reduction.call();

@@ -20,6 +20,7 @@ inline constexpr char kAppliedGradient[] = "applied-gradient";
 
 struct AppliedGradient {
   static constexpr size_t kMostElements = 256;
+  static constexpr size_t kMostRows = 1024;  // ranks in one record
 
   std::string layer, op;                // the parameter
   std::vector<uint32_t> ranks;          // those that reported, ascending

@@ -84,14 +84,17 @@ class GradientJudge {
 
   // Judges gradients of which most are a rank's own alone. Returns false if they are not.
   bool JudgeOwnOnly() {
-    size_t own = 0;
-    const HeldGradient* first = nullptr;
+    size_t own = 0, parameters = 0;
+    const HeldGradient *first = nullptr, *last = nullptr;
     for (const HeldGradient& held : held_) {
+      if (last != nullptr && last->number == held.number) continue;  // each parameter counts once
+      last = &held;
+      ++parameters;
       if (!OwnWeight(held)) continue;
       ++own;
       if (first == nullptr) first = &held;
     }
-    const double share = static_cast<double>(own) / static_cast<double>(held_.size());
+    const double share = static_cast<double>(own) / static_cast<double>(parameters);
     if (own < ReferenceWeights::kFewest || !(share >= ReferenceWeights::kMajority)) return false;
     if (!first->parameter->declared) {
       out_.reason =

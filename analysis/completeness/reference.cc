@@ -81,8 +81,12 @@ double LargestError(const HeldGradient& held, const std::vector<double>& weights
 
 ReferenceWeights::ReferenceWeights(const std::vector<HeldGradient>& held) {
   std::map<std::vector<RankSet>, Group> groups;
+  const HeldGradient* last = nullptr;
   for (const HeldGradient& one : held) {
-    if (one.fit && one.fit->residual <= kGoodFit) groups[one.columns].push_back(&one);
+    // Each parameter counts once, however many ranks applied something else.
+    const bool first = last == nullptr || last->number != one.number;
+    last = &one;
+    if (first && one.fit && one.fit->residual <= kGoodFit) groups[one.columns].push_back(&one);
     slack_ = std::max(slack_, 8 * one.parameter->unit);
   }
   std::vector<const Group*> largest;

@@ -226,7 +226,8 @@ class GradientCompleteness : public Rule {
             RankWords(fault.holders), name, fault.factor, parameter.ranks.size(), others);
       case GradientFault::Kind::kOtherParameter:
         return absl::StrFormat(
-            "The gradient that %s applied to %s contains that of %s (%s, %s times its weight). %s",
+            "The gradient that %s applied to %s contains that of %s on %s, with %s times its "
+            "weight. %s",
             RankWords(fault.holders), name, fault.other, RankWords(fault.of_ranks),
             absl::StrJoin(
                 fault.weights, ", ",

@@ -116,6 +116,21 @@ TEST(GradientCompleteness, HealthyRunsPass) {
   }
 }
 
+// On many ranks the one parameter that none sums has as many applied gradients as ranks.
+TEST(GradientCompleteness, OneParameterThatIsNotSummed) {
+  for (const int ranks : {2, 4, 8, 16}) {
+    const Verdicts verdicts = Judge({.ranks = ranks, .fault = "one-not-summed"});
+    ASSERT_EQ(Causes(verdicts), std::vector<std::string>{"not-summed layers.2.weight"}) << ranks;
+  }
+}
+
+TEST(GradientCompleteness, OneRecordOfAllRanks) {
+  AppliedSpec spec{.fault = "left-out", .whole = true};
+  EXPECT_EQ(Causes(Judge(spec)), std::vector<std::string>{"rank-left-out layers.2.weight"});
+  spec.fault = "";
+  EXPECT_EQ(testing::Outcome(Judge(spec).back()), "pass");
+}
+
 TEST(GradientCompleteness, TwoStepsAreNeeded) {
   AppliedSpec spec{.fault = "left-out", .first = 1, .last = 1};
   EXPECT_TRUE(Causes(Judge(spec)).empty());

@@ -84,7 +84,8 @@ class GradientMaker {
   }
 
   double Sum(int p, int holder, size_t i, bool faulty) const {
-    const bool alone = s_.fault == "local" || s_.fault == "not-summed";
+    const bool alone = s_.fault == "local" || s_.fault == "not-summed" ||
+                       (s_.fault == "one-not-summed" && p == s_.parameter);
     if (alone && step_ >= s_.first) return Own(p, holder)[i];
     if (s_.fault == "compressed" && std::fabs(Own(p, 0)[i]) < Scale(p)) return 0;
     double sum = 0;
@@ -115,21 +116,22 @@ void Set(AppliedSpec& spec, const std::string& key, const std::string& value) {
     spec.seed = std::stoull(value);
     return;
   }
-  SetField({.whole = {{"ranks", &spec.ranks},
-                      {"parameters", &spec.parameters},
-                      {"steps", &spec.steps},
-                      {"samples", &spec.samples},
-                      {"parameter", &spec.parameter},
-                      {"rank", &spec.rank},
-                      {"first", &spec.first},
-                      {"last", &spec.last},
-                      {"absent_rank", &spec.absent_rank},
-                      {"twins", &spec.twins}},
-            .number = {{"alike", &spec.alike}, {"clip", &spec.clip}},
-            .flag = {{"tokens", &spec.tokens}, {"declared", &spec.declared}},
-            .text = {{"fault", &spec.fault}, {"poison", &spec.poison}},
-            .dtype = {{"dtype", &spec.dtype}, {"sum", &spec.sum}}},
-           key, value);
+  SetField(
+      {.whole = {{"ranks", &spec.ranks},
+                 {"parameters", &spec.parameters},
+                 {"steps", &spec.steps},
+                 {"samples", &spec.samples},
+                 {"parameter", &spec.parameter},
+                 {"rank", &spec.rank},
+                 {"first", &spec.first},
+                 {"last", &spec.last},
+                 {"absent_rank", &spec.absent_rank},
+                 {"twins", &spec.twins}},
+       .number = {{"alike", &spec.alike}, {"clip", &spec.clip}},
+       .flag = {{"tokens", &spec.tokens}, {"declared", &spec.declared}, {"whole", &spec.whole}},
+       .text = {{"fault", &spec.fault}, {"poison", &spec.poison}},
+       .dtype = {{"dtype", &spec.dtype}, {"sum", &spec.sum}}},
+      key, value);
 }
 
 v1::Batch AppliedGradients(const AppliedSpec& spec) {
@@ -150,8 +152,17 @@ v1::Batch AppliedGradients(const AppliedSpec& spec) {
                                                        : v1::ReductionCall::OP_UNSPECIFIED);
         reduction.mutable_call()->set_count(100000);
         v1::ReductionSample& sample = *reduction.mutable_sample();
-        *sample.mutable_inputs() = TensorOf(maker.Own(p, r), spec.dtype, {spec.samples});
-        *sample.mutable_output() = TensorOf(maker.Applied(p, r), spec.dtype, {spec.samples});
+        Values own = maker.Own(p, r), applied = maker.Applied(p, r);
+        std::vector<int64_t> shape = {spec.samples};
+        for (int other = 1; spec.whole && other < spec.ranks; ++other) {
+          const Values more = maker.Own(p, other), more_applied = maker.Applied(p, other);
+          own.insert(own.end(), more.begin(), more.end());
+          applied.insert(applied.end(), more_applied.begin(), more_applied.end());
+        }
+        if (spec.whole) shape = {spec.ranks, spec.samples};
+        *sample.mutable_inputs() = TensorOf(own, spec.dtype, shape);
+        *sample.mutable_output() = TensorOf(applied, spec.dtype, shape);
+        if (spec.whole) break;
       }
     }
   }

@@ -22,7 +22,7 @@ struct AppliedSpec {
   bool declared = true;       // as an average
   // One parameter: "left-out", "left-out-shared" (the others divide by their own number),
   // "doubled", "scaled" (summed, not averaged), "other" (contains the next parameter's gradient of
-  // the last rank). All: "not-summed". Healthy or unknown: "masked" (elements are set to 0),
+  // the last rank), "one-not-summed". All: "not-summed". Healthy or unknown: "masked" (elements are set to 0),
   // "clamped" (clipped by element), "decay" (a term is added to half of the parameters),
   // "clip-each" (each parameter has a coefficient), "halved" (one is scaled on purpose), "noise",
   // "local" (each rank keeps its own, undeclared), "compressed" (the largest elements are sent).
@@ -33,6 +33,7 @@ struct AppliedSpec {
   int last = 1 << 30;    // the last one
   std::string poison;    // "one": NaN in one parameter; "all"
   int absent_rank = -1;  // has no gradient of the faulty parameter (zeros)
+  bool whole = false;    // one record contains all ranks
   int twins = 0;         // this many ranks have the data of rank 0
   uint64_t seed = 1;
 };
