@@ -20,7 +20,7 @@ struct AverageFollow {
   uint64_t checkpoints = 0;
   uint64_t still = 0;    // intervals in which only the weight changed, since it moved last
   uint64_t longest = 0;  // most of these before it moved again
-  uint64_t equal = 0;  // consecutive checkpoints in which it equals the weight, with other values
+  uint64_t equal = 0;    // consecutive checkpoints in which it equals the weight, with other values
   int64_t step_first = 0, step = 0, still_first = 0;
   void Persist(Archive& a) {
     a(average, weight, checkpoints, still, longest, equal, step_first, step, still_first);
