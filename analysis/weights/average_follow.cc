@@ -1,5 +1,6 @@
 #include "analysis/weights/average_follow.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -89,8 +90,7 @@ bool AverageFollows::AtRest(const StepEnd& step, uint32_t rank) {
   return is_new || count->second <= before->second || before->second <= 0;
 }
 
-void AverageFollows::Close(const StepEnd& step, VerdictSink& out) {
-  std::map<uint32_t, std::vector<std::pair<const std::string*, AverageFollow*>>> found;
+void AverageFollows::Close(const StepEnd& step) {
   for (const auto& [place, open] : open_) {
     if (open.weight.empty() || !IsFloating(open.dtype)) continue;
     const Key key{step.role, place.first, place.second};
@@ -111,7 +111,10 @@ void AverageFollows::Close(const StepEnd& step, VerdictSink& out) {
     const bool wide = open.dtype == DType::kF32 || open.dtype == DType::kF64;
     const bool still = usable && moved && average == follow.average && 2 * far >= finite && wide &&
                        !AtRest(step, place.first);
-    if (!still) {
+    const bool rests = usable && !first && !moved && average == follow.average;
+    if (!still && !rests) {
+      // An average that is updated every k steps stands for a while, and moves again.
+      if (average != follow.average) follow.longest = std::max(follow.longest, follow.still);
       follow.still = 0;
       follow.still_first = step.step;
     }
@@ -125,28 +128,27 @@ void AverageFollows::Close(const StepEnd& step, VerdictSink& out) {
     follow.average = average;
     follow.weight = weight;
     follow.step = step.step;
-    if (follow.still >= kStillIntervals && !follow.reported)
-      found[place.first].emplace_back(&place.second, &follow);
-  }
-  for (const auto& [rank, averages] : found) {
-    out.Add(FollowFound(false, *averages[0].first, *averages[0].second, rank, averages.size() - 1));
-    for (const auto& [name, follow] : averages) follow->reported = true;
   }
   for (const auto& [rank, count] : counts_) counters_[{step.role, rank}] = count;
   open_.clear();
   counts_.clear();
 }
 
-// Reports averages that are copies of their weights to the end. Before its first update, an average
-// may be one, too.
+// Reports averages that stand, or are copies of their weights, to the end. Before its first update,
+// an average may do so, too.
 void AverageFollows::Rest(VerdictSink& out) const {
-  std::map<uint32_t, std::vector<std::pair<const std::string*, const AverageFollow*>>> found;
+  using Averages = std::vector<std::pair<const std::string*, const AverageFollow*>>;
+  std::map<std::pair<bool, uint32_t>, Averages> found;  // by kind (equal) and rank
   for (const auto& [key, follow] : follows_) {
-    if (follow.equal >= kEqualCheckpoints)
-      found[std::get<1>(key)].emplace_back(&std::get<2>(key), &follow);
+    const std::pair<const std::string*, const AverageFollow*> one{&std::get<2>(key), &follow};
+    if (follow.equal >= kEqualCheckpoints) found[{true, std::get<1>(key)}].push_back(one);
+    if (follow.still >= kStillIntervals && follow.still > follow.longest)
+      found[{false, std::get<1>(key)}].push_back(one);
   }
-  for (const auto& [rank, averages] : found)
-    out.Add(FollowFound(true, *averages[0].first, *averages[0].second, rank, averages.size() - 1));
+  for (const auto& [place, averages] : found) {
+    out.Add(FollowFound(place.first, *averages[0].first, *averages[0].second, place.second,
+                        averages.size() - 1));
+  }
 }
 
 }  // namespace plumbline::analysis

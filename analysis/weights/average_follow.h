@@ -18,19 +18,19 @@ namespace plumbline::analysis {
 struct AverageFollow {
   uint64_t average = 0, weight = 0;  // hashes of the sampled elements
   uint64_t checkpoints = 0;
-  uint64_t still = 0;  // consecutive intervals in which only the weight changed
-  uint64_t equal = 0;  // consecutive checkpoints in which it equals the weight, with other values
+  uint64_t still = 0;    // intervals in which only the weight changed, since it moved last
+  uint64_t longest = 0;  // most of these before it moved again
+  uint64_t equal = 0;    // consecutive checkpoints in which it equals the weight, with other values
   int64_t step_first = 0, step = 0, still_first = 0;
-  bool reported = false;
   void Persist(Archive& a) {
-    a(average, weight, checkpoints, still, equal, step_first, step, still_first, reported);
+    a(average, weight, checkpoints, still, longest, equal, step_first, step, still_first);
   }
 };
 
 class AverageFollows {
  public:
   void Take(const SiteStep& step);
-  void Close(const StepEnd& step, VerdictSink& out);
+  void Close(const StepEnd& step);
   void Rest(VerdictSink& out) const;
 
   // Between steps open_ and counts_ are empty.

@@ -1,5 +1,7 @@
 #include "analysis/weights/kept_state.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_format.h"
 
 namespace plumbline::analysis {
@@ -72,6 +74,8 @@ v1::Verdict StateLost(uint32_t rank, int64_t lost, const StateCounts& now) {
   return found.Take();
 }
 
+namespace {
+
 v1::Verdict StateAnew(uint32_t rank, const StateCounts& before, const StateCounts& now) {
   return Begin(v1::LEVEL_ERROR, rank, kOptimizerStep, before, now)
       .Title("the optimizer's state was reset within a run")
@@ -86,6 +90,45 @@ v1::Verdict StateAnew(uint32_t rank, const StateCounts& before, const StateCount
       .Fix(
           "Continue from the previous checkpoint, and load the optimizer's state too "
           "(optimizer.load_state_dict).")
+      .Take();
+}
+
+enum class FallenState { kAnew, kOlder, kOfOthers };
+
+FallenState FallenStateOf(const StateCounts& before, const StateCounts& now) {
+  const bool apart = !before.moments.empty() && !now.moments.empty() &&
+                     std::none_of(now.moments.begin(), now.moments.end(),
+                                  [&](const auto& name) { return before.moments.contains(name); });
+  if (apart || (now.named && !(*now.named > 0))) return FallenState::kOfOthers;
+  // A step of the run may be several of the optimizer (an epoch).
+  const double pace = before.step > 0 ? *before.optimizer / static_cast<double>(before.step) : 1;
+  const double most = static_cast<double>(now.step - before.step) * std::max(1.0, pace);
+  return *now.optimizer > 1.01 * most + 1 ? FallenState::kOlder : FallenState::kAnew;
+}
+
+}  // namespace
+
+v1::Verdict StateFell(uint32_t rank, const StateCounts& before, const StateCounts& now) {
+  const FallenState how = FallenStateOf(before, now);
+  if (how == FallenState::kAnew) return StateAnew(rank, before, now);
+  const bool older = how == FallenState::kOlder;
+  return Begin(v1::LEVEL_WARNING, rank, kOptimizerStep, before, now)
+      .Title("the optimizer's state is an older or another one")
+      .Explain(absl::StrFormat(
+          "The optimizer's step count was %.0f in step %d and %.0f in step %d: %s",
+          *before.optimizer, before.step, *now.optimizer, now.step,
+          older ? "more steps than the run made in between. The state is an older or another one."
+                : "the state may be a new one, an older one, or that of other parameters (their "
+                  "names are not known, or differ)."))
+      .Cause(older ? "older-state" : "other-state", 0.8)
+      .Measured("lost optimizer steps", *before.optimizer - *now.optimizer, "steps")
+      .Threshold(0, "the optimizer's step count rises with that of the run")
+      .Witness("optimizer_step_before", *before.optimizer)
+      .Witness("optimizer_step", *now.optimizer)
+      .Fix(older ? "If the run was rolled back on purpose, do nothing. Otherwise load weights and "
+                   "optimizer from one checkpoint."
+                 : "If a new stage trains other parameters, do nothing. Otherwise load the "
+                   "optimizer's state too (optimizer.load_state_dict).")
       .Take();
 }
 

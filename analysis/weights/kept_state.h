@@ -25,14 +25,17 @@ struct StateCounts {
   std::set<std::string> odd;   // parameters with a non-finite moment, about which nothing is known
   std::set<std::string> held;  // parameters listed by a group
   std::map<std::string, std::map<std::string, double>> masters;  // of this step only
-  // Not masters: they are judged in their own step.
+  std::optional<double> named;  // share of the optimizer's parameters that have names
+  // Not masters and named: they are judged in their own step.
   void Persist(Archive& a) { a(step, optimizer, scheduler, parameters, moments, odd, held); }
 };
 
 // Each but StateLost of two checkpoints of `rank` that follow one another.
 
-// For falling optimizer steps.
-v1::Verdict StateAnew(uint32_t rank, const StateCounts& before, const StateCounts& now);
+// For falling optimizer steps. If the count is larger than the number of steps since the checkpoint
+// before, or if the parameters are others or have no names, the moments may not have restarted at
+// zero: a warning.
+v1::Verdict StateFell(uint32_t rank, const StateCounts& before, const StateCounts& now);
 // `gone` is a non-empty subset of before.moments. If both checkpoints have the optimizer's steps,
 // it is an error.
 v1::Verdict MomentsGone(uint32_t rank, const std::vector<std::string>& gone,

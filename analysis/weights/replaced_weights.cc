@@ -27,8 +27,8 @@ bool IsRenewed(const std::string& layer) {
 
 class Replaced {
  public:
-  Replaced(int64_t step, int64_t step_before, SavedRank& rank)
-      : step_(step), before_(step_before), rank_(rank) {}
+  Replaced(int64_t step, const SavedCourse& before, SavedRank& rank)
+      : step_(step), before_(before), rank_(rank) {}
 
   std::vector<v1::Verdict> Judge() {
     std::vector<SavedPair*> suspects, zeroed, turned;
@@ -116,13 +116,34 @@ class Replaced {
     return square != nullptr && square->look->mean_abs < 0.5 * square->past->mean_abs;
   }
 
+  // Returns true if the second moment of the weight went on from its earlier values. For new
+  // values, which may be a reset on purpose, each element must be above what decay leaves of it,
+  // and decay must leave at least half.
+  bool IsTrainedOn(const SavedPair& pair, Replacement how) const {
+    const SavedPair* square = rank_.Find(pair.layer, "exp_avg_sq");
+    if (square == nullptr || square->change != Change::kNew || IsReset(pair)) return false;
+    if (how != Replacement::kAnew) return true;
+    const auto beta = rank_.betas.find(pair.layer);
+    if (beta == rank_.betas.end() || !rank_.steps || !before_.steps) return false;
+    const std::vector<float>&was = square->past->last, &is = square->look->values;
+    if (square->past->which != square->look->which || was.size() != is.size()) return false;
+    const double left = std::pow(beta->second, *rank_.steps - *before_.steps);
+    if (!(*rank_.steps > *before_.steps) || !(left >= 0.5)) return false;
+    size_t above = 0;
+    for (size_t i = 0; i < is.size(); ++i) above += is[i] >= 0.99 * left * was[i] ? 1 : 0;
+    return is.size() >= kFewestCompared &&
+           static_cast<double>(above) >= 0.99 * static_cast<double>(is.size());
+  }
+
   void Report(SavedPair& pair, Replacement how, double r, const SavedPair* other) {
     if (pair.past->reported) return;
     pair.past->reported = true;
-    out_.push_back(ReplacedFound(how, before_, step_, pair, r, other, rank_.rank));
+    out_.push_back(ReplacedFound(how, before_.step, step_, pair, r, other, rank_.rank,
+                                 IsTrainedOn(pair, how)));
   }
 
-  int64_t step_, before_;
+  int64_t step_;
+  const SavedCourse& before_;
   SavedRank& rank_;
   std::vector<v1::Verdict> out_;
 };
@@ -140,8 +161,8 @@ bool IsGain(const SavedPair& pair) {
 
 }  // namespace
 
-std::vector<v1::Verdict> JudgeReplaced(int64_t step, int64_t step_before, SavedRank& rank) {
-  return Replaced(step, step_before, rank).Judge();
+std::vector<v1::Verdict> JudgeReplaced(int64_t step, const SavedCourse& before, SavedRank& rank) {
+  return Replaced(step, before, rank).Judge();
 }
 
 std::vector<v1::Verdict> JudgeGains(int64_t step, SavedRank& rank) {

@@ -85,22 +85,26 @@ v1::Verdict StandstillFound(int64_t step, int64_t before, uint32_t rank) {
       .Take();
 }
 
-v1::Verdict CopyFound(int64_t step, int64_t before, uint32_t rank, uint32_t other, size_t tensors) {
-  return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_PROVED)
+v1::Verdict CopyFound(const CopiedRank& copied, uint32_t rank, bool parted) {
+  return FindingBuilder(parted ? v1::LEVEL_NOTE : v1::LEVEL_WARNING, v1::STRENGTH_PROVED)
       .Title("the shards of a rank are those of another rank")
       .Explain(absl::StrFormat(
           "In step %d all %d matrices of rank %d have the bits of those of rank %d. In step %d "
-          "each of them differed, and their values were unrelated.",
-          step, tensors, rank, other, before))
-      .Cause("copied-rank", 0.9)
-      .Measured("matrices with the bits of another rank", static_cast<double>(tensors), "matrices")
+          "each of them differed, and their values were unrelated.%s",
+          copied.step, copied.tensors, rank, copied.other, copied.before,
+          parted ? " In the next checkpoint they differ again, and go on from these values." : ""))
+      .Cause("copied-rank", parted ? 0.3 : 0.9)
+      .Measured("matrices with the bits of another rank", static_cast<double>(copied.tensors),
+                "matrices")
       .Threshold(2, "shards of one tensor have different values")
-      .Fix(
-          "Do not resume from this checkpoint. Check the file names of the ranks and the copy that "
-          "wrote them.")
-      .Samples(tensors)
-      .Witness("other_rank", static_cast<double>(other))
-      .At(PlaceOfRank(rank), "weight", before, step, Only(rank))
+      .Fix(parted
+               ? "If ranks are members of a population that take over the best one's weights, do "
+                 "nothing."
+               : "Do not resume from this checkpoint. Check the file names of the ranks and the "
+                 "copy that wrote them.")
+      .Samples(copied.tensors)
+      .Witness("other_rank", static_cast<double>(copied.other))
+      .At(PlaceOfRank(rank), "weight", copied.before, copied.step, Only(rank))
       .Take();
 }
 
@@ -196,16 +200,20 @@ ReplacementWords WordsOf(Replacement how) {
 }  // namespace
 
 v1::Verdict ReplacedFound(Replacement how, int64_t before, int64_t step, const SavedPair& tensor,
-                          double correlation, const SavedPair* other, uint32_t rank) {
+                          double correlation, const SavedPair* other, uint32_t rank,
+                          bool trained_on) {
   const ReplacementWords words = WordsOf(how);
   const bool exact = how == Replacement::kZero;
-  FindingBuilder found(v1::LEVEL_WARNING, exact ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
+  FindingBuilder found(exact || trained_on ? v1::LEVEL_WARNING : v1::LEVEL_NOTE,
+                       exact ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
   found.Title(words.title)
       .Explain(absl::StrFormat(
           "%s: %s in step %d%s (from step %d on; correlation %.2f over %d sampled elements). At "
-          "least three other weights of the run changed only a little.",
+          "least three other weights of the run changed only a little. %s",
           tensor.layer, words.sentence, step, other ? absl::StrCat(": ", other->layer) : "", before,
-          correlation, tensor.look->values.size()))
+          correlation, tensor.look->values.size(),
+          trained_on ? "Its second moment was not reset."
+                     : "Whether the optimizer's state of it was reset is not known."))
       .Cause(words.cause, 0.8)
       .Measured("correlation", correlation)
       .Threshold(how == Replacement::kAnew ? 0.2 : 0.8,

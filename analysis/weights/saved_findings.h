@@ -20,14 +20,16 @@ v1::Verdict ContentFound(int64_t step, double content, const std::string& file, 
 v1::Verdict ReturnFound(ReturnKind kind, int64_t step, int64_t back,
                         const std::vector<const SavedPair*>& tensors, uint32_t rank);
 v1::Verdict StandstillFound(int64_t step, int64_t before, uint32_t rank);
-v1::Verdict CopyFound(int64_t step, int64_t before, uint32_t rank, uint32_t other, size_t tensors);
+// `parted`: the rank went on from the copied values, apart from the other rank.
+v1::Verdict CopyFound(const CopiedRank& copied, uint32_t rank, bool parted);
 v1::Verdict AdapterFound(bool zero, int64_t first, int64_t step,
                          const std::vector<const SavedPair*>& tensors, uint32_t rank);
 v1::Verdict EmptyFound(int64_t step, const std::vector<const SavedPair*>& tensors, size_t weights,
                        uint32_t rank);
 v1::Verdict MomentsFound(int64_t step, int64_t before, const SavedPair& tensor, uint32_t rank);
 v1::Verdict ReplacedFound(Replacement how, int64_t before, int64_t step, const SavedPair& tensor,
-                          double correlation, const SavedPair* other, uint32_t rank);
+                          double correlation, const SavedPair* other, uint32_t rank,
+                          bool trained_on);
 v1::Verdict GrowthFound(int64_t step, const SavedPair& tensor, double rate, uint32_t rank);
 
 }  // namespace plumbline::analysis

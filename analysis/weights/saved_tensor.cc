@@ -28,6 +28,8 @@ void SavedLook::Take(const v1::TensorState& state, bool sampled) {
   zeros = s.zero();
   finite = s.nan() + s.pos_inf() + s.neg_inf() == 0;
   varied = s.min() < s.max();
+  floating =
+      state.dtype() == v1::DTYPE_UNSPECIFIED || IsFloating(static_cast<DType>(state.dtype()));
   mean_abs = count > 0 ? s.l1() / static_cast<double>(count) : 0;
   shape.assign(state.shape().begin(), state.shape().end());
   matrix = std::count_if(shape.begin(), shape.end(), [](int64_t n) { return n > 1; }) >= 2;

@@ -18,10 +18,12 @@ struct SavedLook {
   Digest digest;
   uint64_t count = 0, zeros = 0;
   bool finite = false;
-  bool varied = false;  // has two different elements
-  double mean_abs = 0;  // over all elements
+  bool floating = false;  // integers are counters
+  bool varied = false;    // has two different elements
+  double mean_abs = 0;    // over all elements
   std::vector<int64_t> shape;
   std::vector<float> values;      // up to about kMostKept sampled elements of a weight
+                                  // or a second moment
   std::vector<uint64_t> offsets;  // their indices in C order
   uint64_t which = 0;             // hash of `offsets`
   bool matrix = false;            // has at least two axes longer than 1
@@ -47,6 +49,7 @@ struct GainGrowth {
 struct SavedTensor {
   std::vector<std::pair<Digest, int64_t>> past;  // contents and their steps, newest last
   std::vector<float> last;                       // sampled elements of the newest checkpoint
+  std::vector<float> older;  // those of the checkpoint before, if the newest is another rank's
   uint64_t which = 0;
   std::vector<int64_t> shape;
   uint64_t count = 0, zeros = 0;
@@ -63,7 +66,7 @@ struct SavedTensor {
   // Returns the step of an earlier content with these bits that was followed by another content.
   std::optional<int64_t> StepOf(const Digest& digest) const;
   void Persist(Archive& a) {
-    a(past, last, which, shape, count, zeros, mean_abs, varied, finite, moved, steady,
+    a(past, last, older, which, shape, count, zeros, mean_abs, varied, finite, moved, steady,
       without_moments, growth, reported);
   }
 };

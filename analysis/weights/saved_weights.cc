@@ -15,6 +15,7 @@ namespace {
 using Change = SavedPair::Change;
 
 constexpr std::string_view kMark = "optimizer.named", kContent = "content.step", kHeldBy = "held";
+constexpr std::string_view kBeta = "held.beta2", kSteps = "optimizer.step";
 constexpr size_t kMostSaved = size_t{1} << 18;
 constexpr uint64_t kFewestElements = 64;  // of a tensor whose bits are compared with earlier ones
 constexpr size_t kFewestChanged = 16;     // of its sampled elements
@@ -22,6 +23,10 @@ constexpr size_t kFewestChanged = 16;     // of its sampled elements
 bool IsFollowed(std::string_view op, const v1::TensorState& state) {
   return (op == "weight" && state.role() == "weight") || op == "exp_avg" || op == "exp_avg_sq" ||
          op == "momentum_buffer" || op == "average";
+}
+
+bool IsRateOf(std::string_view op) {
+  return op == "lr" || op.starts_with("lr.") || op == "learning_rate";
 }
 
 // Returns true for tables that are computed, and may return to earlier values.
@@ -56,13 +61,15 @@ const SavedPair* SavedRank::Find(std::string_view layer, std::string_view op) co
 
 bool SavedRank::AnyNewWeight() const {
   return std::any_of(tensors.begin(), tensors.end(), [this](const SavedPair& pair) {
-    return pair.weight() && pair.change == Change::kNew && IsTrained(pair);
+    return pair.weight() && pair.change == Change::kNew && !pair.returned && pair.look->floating &&
+           IsTrained(pair);
   });
 }
 
 bool SavedWeights::ReadsScalar(const v1::Site& site) {
-  return site.op() == kMark || site.op() == kContent || site.op() == kHeldBy || site.op() == "lr" ||
-         site.op().starts_with("lr.");
+  const std::string& op = site.op();
+  return op == kMark || op == kContent || op == kHeldBy || op == kBeta || op == kSteps ||
+         IsRateOf(op);
 }
 
 // Collects a checkpoint. Sites are sorted by name, so its mark comes before its tensors.
@@ -71,6 +78,12 @@ void SavedWeights::Take(const SiteStep& step) {
     const v1::Evidence& evidence = *item.evidence;
     const uint32_t rank = item.source->rank();
     const std::string& op = step.site.op();
+    // The name of a rate comes before that of the mark.
+    if (evidence.has_scalar() && IsRateOf(op)) {
+      const double value = evidence.scalar().value();
+      std::optional<double>& rate = rates_[rank];
+      rate = std::min(rate.value_or(value), value);
+    }
     if (evidence.has_scalar() && op == kMark)
       open_[rank].all_named = evidence.scalar().value() >= 1;
     const auto at = open_.find(rank);
@@ -80,9 +93,11 @@ void SavedWeights::Take(const SiteStep& step) {
       const double value = evidence.scalar().value();
       if (op == kContent) open.contents[step.site.layer()] = value;
       if (op == kHeldBy) open.rates[step.site.layer()] = value;
-      if (op.starts_with("lr")) open.rate = std::min(open.rate.value_or(value), value);
+      if (op == kBeta) open.betas[step.site.layer()] = value;
+      if (op == kSteps) open.steps = value;
     } else if (evidence.has_tensor() && evidence.call() == 0 && IsFollowed(op, evidence.tensor())) {
-      open.tensors[{step.site.layer(), op}].Take(evidence.tensor(), op == "weight");
+      open.tensors[{step.site.layer(), op}].Take(evidence.tensor(),
+                                                 op == "weight" || op == "exp_avg_sq");
     }
   }
 }
@@ -98,6 +113,7 @@ SavedRank SavedWeights::Compare(const StepEnd& step, uint32_t rank, Open& open) 
     if (!past.past.empty()) {
       const std::optional<int64_t> back = past.StepOf(look.digest);
       pair.back_step = back.value_or(0);
+      pair.returned = back.has_value();
       pair.change = past.past.back().first == look.digest ? Change::kStill
                     : back && DiffersMuch(pair)           ? Change::kBack
                                                           : Change::kNew;
@@ -106,25 +122,28 @@ SavedRank SavedWeights::Compare(const StepEnd& step, uint32_t rank, Open& open) 
   }
   out.rates = std::move(open.rates);
   out.contents = std::move(open.contents);
-  out.rate = open.rate;
+  out.betas = std::move(open.betas);
+  out.steps = open.steps;
+  out.rate = rates_[rank];
   out.all_named = open.all_named;
   return out;
 }
 
 void SavedWeights::Close(const StepEnd& step, VerdictSink& out) {
-  if (open_.empty()) return;
+  if (open_.empty()) return rates_.clear();
   std::vector<SavedRank> ranks;
   for (auto& [rank, open] : open_) ranks.push_back(Compare(step, rank, open));
   for (SavedRank& rank : ranks) JudgeContents(step, rank, out);
   JudgeReturns(step, ranks, out);
   JudgeStandstill(step, ranks, out);
-  JudgeCopies(step, ranks, out);
+  JudgeCopied(step, ranks, out);
+  JudgeCopies(step, ranks);
   for (SavedRank& rank : ranks) {
     SavedCourse& course = CourseOf(step, rank.rank);
-    JudgeAdapters(step, rank, out);
+    TakeAdapters(step, rank);
     JudgeEmpty(step, rank, out);
     JudgeMoments(step, rank, out);
-    for (v1::Verdict& found : JudgeReplaced(step.step, course.step, rank))
+    for (v1::Verdict& found : JudgeReplaced(step.step, course, rank))
       Add(std::move(found), step, rank.rank, out);
     for (v1::Verdict& found : JudgeGains(step.step, rank))
       Add(std::move(found), step, rank.rank, out);
@@ -133,10 +152,12 @@ void SavedWeights::Close(const StepEnd& step, VerdictSink& out) {
     SavedCourse& course = CourseOf(step, rank.rank);
     if (course.checkpoints++ == 0) course.step_first = step.step;
     course.step = step.step;
+    course.steps = rank.steps;
     course.moved = rank.AnyNewWeight();
     for (const SavedPair& pair : rank.tensors) pair.past->Keep(*pair.look, step.step);
   }
   open_.clear();
+  rates_.clear();
 }
 
 void SavedWeights::Add(v1::Verdict verdict, const StepEnd& step, uint32_t rank, VerdictSink& out) {
@@ -241,79 +262,6 @@ void SavedWeights::JudgeStandstill(const StepEnd& step, std::vector<SavedRank>& 
   }
 }
 
-// Finds ranks whose matrices are those of another rank, although they differed before.
-void SavedWeights::JudgeCopies(const StepEnd& step, std::vector<SavedRank>& ranks,
-                               VerdictSink& out) {
-  std::map<std::vector<Digest>, const SavedRank*> seen;
-  for (const SavedRank& rank : ranks) {
-    std::vector<Digest> digests;
-    for (const SavedPair& pair : rank.tensors) {
-      if (pair.weight() && pair.look->matrix && pair.look->comparable())
-        digests.push_back(pair.look->digest);
-    }
-    if (digests.size() < 2) continue;
-    const auto [at, is_new] = seen.try_emplace(std::move(digests), &rank);
-    if (is_new) continue;
-    const SavedRank& other = *at->second;
-    size_t pairs = 0, apart = 0;
-    double own = 0, others = 0;
-    for (const SavedPair& pair : rank.tensors) {
-      const SavedPair* twin = other.Find(pair.layer, pair.op);
-      if (!pair.weight() || !pair.look->matrix || twin == nullptr) continue;
-      if (pair.change == Change::kFirst || pair.past->last.size() != twin->past->last.size())
-        continue;
-      ++pairs;
-      // Shards are unrelated. Copies that had drifted apart are not.
-      apart += std::fabs(CorrelationOf(pair.past->last, twin->past->last)) < 0.5 ? 1 : 0;
-      own += CorrelationOf(pair.past->last, pair.look->values);
-      others += CorrelationOf(twin->past->last, pair.look->values);
-    }
-    if (pairs < 2 || apart != pairs) continue;
-    const uint32_t copy = own < others ? rank.rank : other.rank;
-    Add(CopyFound(step.step, CourseOf(step, copy).step, copy,
-                  copy == rank.rank ? other.rank : rank.rank, pairs),
-        step, copy, out);
-  }
-}
-
-// Finds adapters that have no effect or do not change.
-void SavedWeights::JudgeAdapters(const StepEnd& step, const SavedRank& rank, VerdictSink& out) {
-  constexpr uint64_t kCheckpoints = 3;
-  SavedCourse& course = CourseOf(step, rank.rank);
-  std::vector<const SavedPair*> all, second;
-  size_t zero = 0, still = 0, others = 0, held = 0;
-  for (const SavedPair& pair : rank.tensors) {
-    if (!pair.weight()) continue;
-    const bool adapter = pair.layer.find("lora_") != std::string::npos;
-    others += !adapter && pair.change == Change::kNew ? 1 : 0;
-    if (!adapter || pair.look->count == 0) continue;
-    all.push_back(&pair);
-    still += pair.change == Change::kStill ? 1 : 0;
-    if (pair.layer.find("lora_B") == std::string::npos) continue;
-    second.push_back(&pair);
-    held += rank.rates.contains(pair.layer) ? 1 : 0;
-    zero += pair.look->all_zero() ? 1 : 0;
-  }
-  if (all.empty() || course.adapters_reported) return;
-  const bool at_rest = rank.rate && !(*rank.rate > 0);
-  course.adapters_moved |= still < all.size() && course.checkpoints > 0;
-  // If other weights are trained, the adapters may not be in use.
-  const bool used = others == 0 || held > 0;
-  const bool zeros = !second.empty() && zero == second.size() && step.step > 0 && !at_rest && used;
-  course.zero_adapters = zeros ? course.zero_adapters + 1 : 0;
-  // The first checkpoint begins the row. If they changed before, they may be trained to the end.
-  const bool stand = still == all.size() && others == 0 && !at_rest &&
-                     (rank.rate.has_value() || !course.adapters_moved);
-  course.still_adapters = stand ? course.still_adapters + 1 : 1;
-  if (course.zero_adapters <= 1 && course.still_adapters <= 1) course.adapters_first = step.step;
-  const bool found_zero = course.zero_adapters >= kCheckpoints;
-  if (!found_zero && course.still_adapters < kCheckpoints) return;
-  course.adapters_reported = true;
-  Add(AdapterFound(found_zero, course.adapters_first, step.step, found_zero ? second : all,
-                   rank.rank),
-      step, rank.rank, out);
-}
-
 // Finds weights without elements.
 void SavedWeights::JudgeEmpty(const StepEnd& step, const SavedRank& rank, VerdictSink& out) {
   SavedCourse& course = CourseOf(step, rank.rank);
@@ -356,7 +304,8 @@ void SavedWeights::JudgeMoments(const StepEnd& step, SavedRank& rank, VerdictSin
 void SavedWeights::Rest(VerdictSink& out) const {
   constexpr uint64_t kFewest = 3;
   for (const auto& [key, course] : courses_) {
-    if (course.reported) continue;
+    const bool copied = ReportCopied(key.second, course, out);
+    if (ReportAdapters(key, course, out) || copied || course.reported) continue;
     google::protobuf::Struct details;
     Put(details, "checkpoints", static_cast<double>(course.checkpoints));
     v1::Verdict verdict =

@@ -24,6 +24,7 @@ struct SavedPair {
   SavedTensor* past = nullptr;
   enum class Change { kFirst, kStill, kBack, kNew } change = Change::kFirst;
   int64_t back_step = 0;  // for kBack: the step with the same bits
+  bool returned = false;  // has earlier bits, for kBack or with few elements
   bool weight() const { return op == "weight"; }
 };
 
@@ -32,7 +33,9 @@ struct SavedRank {
   uint32_t rank = 0;
   std::vector<SavedPair> tensors;          // by (layer, op)
   std::map<std::string, double> rates;     // of the weights that an optimizer holds
+  std::map<std::string, double> betas;     // decay of the second moments
   std::optional<double> rate;              // smallest of all groups
+  std::optional<double> steps;             // largest step count of the optimizer
   std::map<std::string, double> contents;  // steps that files state, by file name
   bool older = false;                      // a file's content states an earlier step than its name
   bool all_named = false;                  // the optimizer's parameters all have names
@@ -53,6 +56,14 @@ struct ContentCourse {
   void Persist(Archive& a) { a(equal, last, odd_step, reported); }
 };
 
+// A rank whose matrices were those of another one in the newest checkpoint.
+struct CopiedRank {
+  int64_t step = 0, before = 0;
+  uint32_t other = 0;
+  uint64_t tensors = 0;
+  void Persist(Archive& a) { a(step, before, other, tensors); }
+};
+
 // What is kept of one rank.
 struct SavedCourse {
   uint64_t checkpoints = 0;
@@ -62,12 +73,14 @@ struct SavedCourse {
   bool moved = false;            // its weights changed in the newest checkpoint
   uint64_t zero_adapters = 0, still_adapters = 0;  // consecutive checkpoints
   int64_t adapters_first = 0;
-  bool adapters_moved = false, adapters_reported = false;
+  bool adapters_moved = false;
   bool empty_reported = false, reported = false;
   std::map<std::string, ContentCourse> contents;
+  std::optional<double> steps;  // of the optimizer
+  std::optional<CopiedRank> copied;
   void Persist(Archive& a) {
     a(checkpoints, step_first, step, stood, stood_before, moved, zero_adapters, still_adapters,
-      adapters_first, adapters_moved, adapters_reported, empty_reported, reported, contents);
+      adapters_first, adapters_moved, empty_reported, reported, contents, steps, copied);
   }
 };
 
@@ -79,15 +92,16 @@ class SavedWeights {
   void Close(const StepEnd& step, VerdictSink& out);
   void Rest(VerdictSink& out) const;
 
-  // Between steps open_ is empty.
+  // Between steps open_ and rates_ are empty.
   void Persist(Archive& a) { a(tensors_, courses_); }
 
  private:
   using Key = std::tuple<v1::Role, uint32_t, std::string, std::string>;  // rank, layer, op
+  using Place = std::pair<v1::Role, uint32_t>;                           // rank
   struct Open {
     std::map<std::pair<std::string, std::string>, SavedLook> tensors;  // by layer and op
-    std::map<std::string, double> rates, contents;
-    std::optional<double> rate;
+    std::map<std::string, double> rates, betas, contents;
+    std::optional<double> steps;
     bool all_named = false;
   };
 
@@ -96,20 +110,24 @@ class SavedWeights {
   void JudgeContents(const StepEnd& step, SavedRank& rank, VerdictSink& out);
   void JudgeReturns(const StepEnd& step, std::vector<SavedRank>& ranks, VerdictSink& out);
   void JudgeStandstill(const StepEnd& step, std::vector<SavedRank>& ranks, VerdictSink& out);
-  void JudgeCopies(const StepEnd& step, std::vector<SavedRank>& ranks, VerdictSink& out);
-  void JudgeAdapters(const StepEnd& step, const SavedRank& rank, VerdictSink& out);
+  void JudgeCopies(const StepEnd& step, std::vector<SavedRank>& ranks);
+  void JudgeCopied(const StepEnd& step, std::vector<SavedRank>& ranks, VerdictSink& out);
+  static bool ReportCopied(uint32_t rank, const SavedCourse& course, VerdictSink& out);
+  void TakeAdapters(const StepEnd& step, const SavedRank& rank);
+  bool ReportAdapters(const Place& place, const SavedCourse& course, VerdictSink& out) const;
   void JudgeEmpty(const StepEnd& step, const SavedRank& rank, VerdictSink& out);
   void JudgeMoments(const StepEnd& step, SavedRank& rank, VerdictSink& out);
   void Add(v1::Verdict verdict, const StepEnd& step, uint32_t rank, VerdictSink& out);
 
   std::map<Key, SavedTensor> tensors_;
-  std::map<std::pair<v1::Role, uint32_t>, SavedCourse> courses_;
-  std::map<uint32_t, Open> open_;  // of this step, by rank
+  std::map<Place, SavedCourse> courses_;
+  std::map<uint32_t, Open> open_;                    // of this step, by rank
+  std::map<uint32_t, std::optional<double>> rates_;  // the same
 };
 
 // Finds weights of one rank that were replaced since the checkpoint before: by zeros, by their
 // transpose, by another weight, or by new values; and gains that grow by one factor per step.
-std::vector<v1::Verdict> JudgeReplaced(int64_t step, int64_t step_before, SavedRank& rank);
+std::vector<v1::Verdict> JudgeReplaced(int64_t step, const SavedCourse& before, SavedRank& rank);
 std::vector<v1::Verdict> JudgeGains(int64_t step, SavedRank& rank);
 
 // Returns up to eight names, separated by spaces.

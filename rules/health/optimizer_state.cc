@@ -43,7 +43,8 @@ that are frozen, unused or join later: the largest counts.
 
 **What it checks.** The counters in the checkpoints of one run: the largest `step` that the optimizer keeps of a parameter (series
 `optimizer.step`) and the schedule's `last_epoch` (`scheduler.step`), against the checkpoint before. The optimizer's step falls while the checkpoint's
-rises: error. The schedule's falls while the optimizer's does not, or while the checkpoint's rises where the optimizer
+rises: error; a warning where it is above what the run can have made since (an older state: a run that was rolled back), or
+where no parameter has a name, or none the same (a next stage). The schedule's falls while the optimizer's does not, or while the checkpoint's rises where the optimizer
 keeps no steps (SGD): warning. The
 whole number of schedule's steps an optimizer's step changes: warning. The optimizer's step is the number of steps since an earlier checkpoint of at
 least step 8 that has no optimizer state: error, `heuristic`.
@@ -145,6 +146,7 @@ class OptimizerState : public ScalarRule {
       const double value = item.evidence->scalar().value();
       if (step.site.op() == kStateNamed) {
         checkpoints_.insert(item.source->rank());
+        counts.named = value;
         continue;
       }
       if (step.site.op() == kParameters) {
@@ -270,7 +272,7 @@ class OptimizerState : public ScalarRule {
     }
     if (counted && *now.optimizer < *before.optimizer) {
       course.ratio = 0;
-      if (!std::exchange(course.reported, true)) out.Add(StateAnew(rank, before, now));
+      if (!std::exchange(course.reported, true)) out.Add(StateFell(rank, before, now));
       return;
     }
     CompareMoments(rank, before, now, course, out);

@@ -50,14 +50,15 @@ the optimizer stepped, by the rate of the weight's own parameter group. Three ch
 
 *A folder of checkpoints* also shows tensors that are not what was trained. Each of these is a warning:
 - *earlier bits*: tensors return to the digest of an earlier checkpoint after other contents (A B C B'), and at least 16 of their sampled elements differ from the checkpoint before, while other
-  weights are new. If no weight of the checkpoint is new, its best weights may have been restored: a note, unless its content states the earlier step, too.
+  weights are new. If no floating-point weight of the checkpoint is new, whatever its counters, its best weights may have been restored: a note, unless its content states the earlier step, too.
 - *a rank's file of the checkpoint before*: all of its tensors stand while those of the same names change on other ranks, and they go on afterwards, or the content states the earlier step.
-- *a copied rank*: all matrices of two ranks are equal, and in the checkpoint before their values were unrelated.
+- *a copied rank*: all matrices of two ranks are equal, and in the checkpoint before their values were unrelated. A note if the rank goes on from these values, apart from the other, in the next one (population-based training).
 - *another step inside*: the content of one file states an earlier step, and in the checkpoints before and after it the right one. (Counters that begin again at a resume stay silent.)
 - *a replaced weight*: a matrix of steady correlation (above 0.8 from checkpoint to checkpoint) becomes zero, its own transpose, another matrix of its shape, its negative, or values unrelated to it
-  (below 0.2), while three others at least are steady and at most a quarter is suspect. Silent: heads and factors of LoRA that begin anew, a weight whose second moment was reset with it, masks of pruning.
+  (below 0.2), while three others at least are steady and at most a quarter is suspect. Silent: heads and factors of LoRA that begin anew, a weight whose second moment was reset with it, masks of pruning. Unless it became zero, a note where the second moment does not show
+  that training went on: it changed and did not fall; for unrelated values, each element also is at least what beta2 leaves of it, and beta2 leaves half of it (an interval of up to 690 steps at 0.999).
 - *a gain that grows* by one factor per step (even within 12 %) over six checkpoints, 5 % in each at least.
-- *adapters* without effect (all `lora_B` are zero) or with the same bits in three checkpoints, unless the rate is 0.
+- *adapters* without effect (all `lora_B` are zero) or that never changed, in three checkpoints or more whose rate is not 0, to the newest one.
 - *a weight that changes beyond decay* while both of its moments are zero in three checkpoints, from the first on.
 - *weights without elements*: half of them, or those that had elements before (ZeRO-3 saved without gathering).
 

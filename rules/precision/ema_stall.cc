@@ -48,7 +48,7 @@ side of it in all checkpoints, so far away that an average of decay 0.9999 (opti
 last place. A finding needs three checkpoints, 1,000 due elements of which fewer than 10 % ever moved, and 16 bits; it is `heuristic`.
 A cast of an fp32 average moves its due elements, and passes.
 
-**An average that is never updated**, in fp32, keeps its bits over four checkpoints while its weights change and half of its sampled elements are far from them (64 units in the last place):
+**An average that is never updated**, in fp32, keeps its bits over four checkpoints, to the newest one, while its weights change and half of its sampled elements are far from them (64 units in the last place):
 warning, `proved`. One that equals its weights in each of three checkpoints or more, while they change, to the end is a copy of them: warning. A counter next to the averages (`n_averaged`) that
 does not rise shows that averaging has not begun.
 
@@ -170,7 +170,7 @@ class EmaStall : public ScalarRule {
 
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     courses_.Close(step, out);
-    follows_.Close(step, out);
+    follows_.Close(step);
   }
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     courses_.Rest(out);

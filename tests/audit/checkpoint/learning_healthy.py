@@ -275,6 +275,55 @@ def late_average(seed):
     return healthy(run, plant)
 
 
+def rare_average(seed):
+    """An average without a counter that is updated every few saves, or from a late save on."""
+    run = Run("torch", seed, saves=12, ema=True)
+    every, begin = run.draw.choice([2, 4, 5]), run.draw.randrange(4, 9)
+
+    def plant(states):
+        kept = [copy.deepcopy(state[0]["ema"]) for state in states]
+        for save, state in enumerate(states):
+            state[0]["ema"] = kept[save - save % every if seed % 2 else save if save >= begin else 0]
+
+    return healthy(run, plant)
+
+
+def late_adapters(seed):
+    """Adapters that stand for some saves, by a recorded rate of 0 or frozen, and move later."""
+    run = Run("lora", seed, saves=8)
+    begin, rate = run.draw.randrange(3, 6), run.rate
+    if seed % 3:
+        run.rate = 0
+    else:
+        run.frozen = set(run.ranks[0].named)
+
+    def live(run, save):
+        if save + 1 >= begin:
+            run.rate, run.frozen = rate, set()
+
+    def files(saves):
+        for contents in saves if seed % 3 == 2 else []:
+            for path in [path for path in contents if path.endswith("optimizer.pt")]:
+                del contents[path]
+
+    return healthy(run, files=files, live=live)
+
+
+def rolled_back(seed):
+    """Weights and optimizer of an earlier save, with counters and a buffer of the newest one."""
+    run = Run("torch", seed, saves=7)
+    at = run.draw.randrange(3, 7)
+
+    def plant(states):
+        for save, state in enumerate(states):
+            state[0]["model"]["gate.scale"] = torch.arange(8) + 1.0 * save
+        states[at] = [{**copy.deepcopy(state), "step": run.step(at)} for state in states[run.draw.randrange(0, at - 1)]]
+        for save, state in enumerate(states):
+            state[0]["model"]["norm.num_batches_tracked"] = torch.tensor(run.step(save))
+
+    return healthy(run, plant, resets=True)
+
+
 def average_of_frozen(seed):
     run = Run("torch", seed, saves=7, ema=True)
     run.frozen = {n for n in run.ranks[0].named if "layers.0" in n}
@@ -363,4 +412,4 @@ def another_run(seed):
 
 
 HEALTHY = [plain, frozen, fresh_head, a_layer_begins_anew, a_layer_is_reset, saved_by_turns, adapters_not_in_use, lora_at_step_0, merged_lora, unused_adapters, pruned, pruned_folder, still_written, another_world,
-           rate_zero, best_restored, resumed, other_counts, late_average, average_of_frozen, dead_experts, growing, tied, buffers, bf16, another_run]  # fmt: skip
+           rate_zero, best_restored, resumed, other_counts, late_average, rare_average, late_adapters, rolled_back, average_of_frozen, dead_experts, growing, tied, buffers, bf16, another_run]  # fmt: skip
