@@ -22,8 +22,8 @@ struct AppliedSpec {
   bool declared = true;       // as an average
   // One parameter: "left-out", "left-out-shared" (the others divide by their own number),
   // "doubled", "scaled" (summed, not averaged), "other" (contains the next parameter's gradient of
-  // the last rank), "one-not-summed". All: "not-summed". Healthy or unknown: "masked" (elements are set to 0),
-  // "clamped" (clipped by element), "decay" (a term is added to half of the parameters),
+  // the last rank), "one-not-summed". All: "not-summed". Healthy or unknown: "masked" (elements are
+  // set to 0), "clamped" (clipped by element), "decay" (a term is added to half of the parameters),
   // "clip-each" (each parameter has a coefficient), "halved" (one is scaled on purpose), "noise",
   // "local" (each rank keeps its own, undeclared), "compressed" (the largest elements are sent).
   std::string fault;
