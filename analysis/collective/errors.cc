@@ -9,6 +9,7 @@
 namespace plumbline::analysis {
 namespace {
 
+// The addends of one element, as they enter the wire: their exact sum and sum of squares.
 struct ExactColumn {
   ExactSum sum;
   double squares = 0;
@@ -39,6 +40,8 @@ SumError Judged(double y, const ExactColumn& exact, DType result, uint32_t divis
   return error;
 }
 
+// What an arithmetic would do: the mean error of elements whose bias is judged, and the root mean
+// square of all that are not set aside.
 class ErrorMean {
  public:
   void Take(const SumError& error) {

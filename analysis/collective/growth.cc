@@ -41,6 +41,7 @@ class Normals {
   double other_ = 0;
 };
 
+// Mean and standard deviation of one element over the ranks.
 struct Spread {
   double mean = 0;
   double sd = 0;

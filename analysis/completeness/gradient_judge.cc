@@ -159,7 +159,6 @@ class GradientJudge {
     if (rest.empty()) return Unknown(held.number, "unexplained: no own gradient has its weight");
     const auto [least, most] = std::minmax_element(rest.begin(), rest.end());
     const double low = *least, high = *most;
-    std::vector<double> weights = reference;
     const bool one_factor = high - low <= 2 * same * high;
     if (!(same <= kMostError)) return JudgeOther(held, reference);
     if (one_factor && none.empty())
@@ -167,6 +166,7 @@ class GradientJudge {
     if (one_factor) return JudgeLeftOut(held, reference, none, (low + high) / 2, std::move(fault));
     if (!none.empty()) return JudgeOther(held, reference);
     fault.kind = GradientFault::Kind::kDoubled;
+    std::vector<double> weights = reference;
     for (size_t k = 0; k < reference.size(); ++k) {
       const double share = held.fit->weight[k] / reference[k];
       const bool twice = std::fabs(share - 2) <= 2 * same;

@@ -33,18 +33,11 @@ void AverageCourses::Take(const SiteStep& step) {
     if (!average && (evidence.tensor().role() != "weight" || step.site.op() != "weight")) continue;
     const auto sample = DecodeTensor(evidence.tensor());
     if (!sample.ok() || sample->offsets.empty()) continue;
-    // Sites are sorted by name, so the average comes before its weight.
     const auto place = std::pair(item.source->rank(), step.site.layer());
     if (!average && !open_.contains(place)) continue;
     Open& open = open_[place];
     for (const double value : sample->values) open.poisoned |= !std::isfinite(value);
-    if (average) {
-      open.dtype = sample->dtype;
-      open.indices = sample->offsets;
-      open.average = sample->values;
-    } else if (sample->offsets == open.indices) {
-      open.weight = sample->values;
-    }
+    open.Take(average, *sample);
   }
 }
 

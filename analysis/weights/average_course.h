@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analysis/frame/frame.h"
+#include "analysis/weights/average_pair.h"
 #include "base/dtype.h"
 
 namespace plumbline::analysis {
@@ -55,10 +56,7 @@ class AverageCourses {
 
  private:
   using Key = std::tuple<v1::Role, uint32_t, std::string>;  // rank, layer
-  struct Open {
-    DType dtype = DType::kUnspecified;  // of the average
-    std::vector<uint64_t> indices;      // of the average
-    std::vector<double> average, weight;
+  struct Open : AveragePair {
     bool poisoned = false;
   };
   struct Counts {

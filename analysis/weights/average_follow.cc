@@ -72,14 +72,7 @@ void AverageFollows::Take(const SiteStep& step) {
     if (!average && !open_.contains(place)) continue;  // sites are sorted by name
     const auto sample = DecodeTensor(evidence.tensor());
     if (!sample.ok() || sample->offsets.size() < kFewestSampled) continue;
-    Open& open = open_[place];
-    if (average) {
-      open.dtype = sample->dtype;
-      open.indices = sample->offsets;
-      open.average = sample->values;
-    } else if (sample->offsets == open.indices) {
-      open.weight = sample->values;
-    }
+    open_[place].Take(average, *sample);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analysis/frame/frame.h"
+#include "analysis/weights/average_pair.h"
 
 namespace plumbline::analysis {
 
@@ -38,19 +39,14 @@ class AverageFollows {
 
  private:
   using Key = std::tuple<v1::Role, uint32_t, std::string>;  // rank, layer
-  struct Open {
-    std::vector<uint64_t> indices;
-    std::vector<double> average, weight;
-    DType dtype = DType::kUnspecified;  // of the average
-  };
 
   // Returns true if the counter of updates shows that there were none since the checkpoint before.
   bool AtRest(const StepEnd& step, uint32_t rank);
 
   std::map<Key, AverageFollow> follows_;
-  std::map<std::pair<v1::Role, uint32_t>, double> counters_;  // n_averaged
-  std::map<std::pair<uint32_t, std::string>, Open> open_;     // of this step
-  std::map<uint32_t, double> counts_;                         // of this step
+  std::map<std::pair<v1::Role, uint32_t>, double> counters_;      // n_averaged
+  std::map<std::pair<uint32_t, std::string>, AveragePair> open_;  // of this step
+  std::map<uint32_t, double> counts_;                             // of this step
 };
 
 }  // namespace plumbline::analysis

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/sample/sample.h"
+#include "analysis/weights/upper_median.h"
 
 namespace plumbline::analysis {
 namespace {
@@ -17,12 +18,6 @@ uint64_t HashOf(const std::vector<uint64_t>& indices) {
   uint64_t state = 0xcbf29ce484222325ull;
   for (const uint64_t index : indices) state = (state ^ index) * 0x100000001b3ull;
   return state;
-}
-
-double MedianOf(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 // Returns log10 of |after - before| over |before|. If nothing changed, or there is nothing to
@@ -118,13 +113,13 @@ void ChangeCourses::CloseRank(const StepEnd& step, uint32_t rank, std::vector<Wa
   shown.weights = ways.size();
   shown.unchanged = unchanged;
   ++shown.intervals;
-  shown.median = MedianOf(ratios);
+  shown.median = UpperMedian(ratios);
   shown.low = low->log_ratio;
   shown.high = high->log_ratio;
   shown.lowest = std::get<2>(*low->key);
   shown.highest = std::get<2>(*high->key);
   // Find weights that move differently from the others.
-  const double median = MedianOf(compared);
+  const double median = UpperMedian(compared);
   for (const Way& way : ways) {
     ChangeCourse& course = *way.course;
     ++course.intervals;

@@ -4,6 +4,7 @@
 
 #include "analysis/weights/saved_findings.h"
 #include "analysis/weights/saved_weights.h"
+#include "analysis/weights/upper_median.h"
 #include "analysis/weights/weight_names.h"
 
 namespace plumbline::analysis {
@@ -148,12 +149,6 @@ class Replaced {
   std::vector<v1::Verdict> out_;
 };
 
-double MedianRate(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 bool IsGain(const SavedPair& pair) {
   return pair.weight() && !pair.look->matrix && pair.look->finite && pair.look->mean_abs > 0.05 &&
          (Has(pair.layer, "norm") || IsOneAxisByName(pair.layer)) && !Has(pair.layer, "bias");
@@ -190,7 +185,7 @@ std::vector<v1::Verdict> JudgeGains(int64_t step, SavedRank& rank) {
     growth.step = step;
   }
   if (gains.size() <= kFewestPeers) return out;
-  const double usual = MedianRate(grown);
+  const double usual = UpperMedian(grown);
   for (SavedPair* pair : gains) {
     const GainGrowth& growth = pair->past->growth;
     if (growth.rates.size() < kIntervals || pair->past->reported) continue;

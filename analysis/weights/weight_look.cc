@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/weights/upper_median.h"
 #include "base/half.h"
 
 namespace plumbline::analysis {
@@ -21,10 +22,7 @@ constexpr size_t kFewestOthers = 4;  // gradients that have a median
 constexpr double kRounding = 0x1p-20, kRounding16 = 0x1p-12;
 
 double MedianOfMany(std::vector<double> values) {
-  if (values.size() < kFewestOthers) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return values.size() < kFewestOthers ? 0 : UpperMedian(std::move(values));
 }
 
 bool IsFinite(const v1::TensorSummary& s) { return s.nan() + s.pos_inf() + s.neg_inf() == 0; }

@@ -33,12 +33,6 @@ RewardCurve MeanOf(const DiffSide& side, const std::string& name) {
   return curve;
 }
 
-double MedianOf(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 std::optional<RewardDiff> EndsOf(const std::string& name, const RewardCurve& a,
                                  const RewardCurve& b) {
   std::vector<double> of_a, of_b;
@@ -56,7 +50,7 @@ std::optional<RewardDiff> EndsOf(const std::string& name, const RewardCurve& a,
   const auto [least_a, most_a] = std::minmax_element(of_a.begin(), of_a.end());
   const auto [least_b, most_b] = std::minmax_element(of_b.begin(), of_b.end());
   const bool apart = newest >= kFewestApart && (*most_a < *least_b || *most_b < *least_a);
-  return RewardDiff{name, newest, MedianOf(of_a), MedianOf(of_b), apart};
+  return RewardDiff{name, newest, analysis::MedianOf(of_a), analysis::MedianOf(of_b), apart};
 }
 
 }  // namespace

@@ -74,13 +74,12 @@ constexpr size_t kMostGradientValues = size_t{4} << 20;
 
 // One parameter over the steps.
 struct GradientCourse {
-  uint64_t complete = 0;
   uint64_t faulty = 0;
   int kind = 0;  // of the newest fault
   int64_t step_first = 0, step_last = 0;
   bool reported = false;
   std::string reason;  // of the newest step that could not be judged
-  void Persist(Archive& a) { a(complete, faulty, kind, step_first, step_last, reported, reason); }
+  void Persist(Archive& a) { a(faulty, kind, step_first, step_last, reported, reason); }
 };
 
 const char* CauseOf(GradientFault::Kind kind) {

@@ -89,6 +89,8 @@ void Count(const ReductionValues<T>& values, int enough, CompensatedSum& sum) {
   }
 }
 
+// Both methods in both directions from each rank; from the first and the last one if there are
+// many.
 std::vector<CompensatedSum> All(int ranks) {
   constexpr int kMostStarts = 64;
   std::vector<CompensatedSum> all;

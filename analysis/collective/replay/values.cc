@@ -48,6 +48,7 @@ void ReductionValues<T>::Load(const ReductionCase& c, std::span<const int32_t> c
   }
 }
 
+// Adds the ranks of a group in their order, as one node does before the sum over nodes.
 template <typename T>
 void ReductionValues<T>::SumGroup(const ReductionCase& c, std::span<const int32_t> columns,
                                   int group) {
@@ -68,6 +69,7 @@ void ReductionValues<T>::SumGroup(const ReductionCase& c, std::span<const int32_
     acc[i] = static_cast<T>(RoundToFormat(static_cast<double>(acc[i]), a_.partial));
 }
 
+// `|` in place of `||`: the loop has no branch, so it vectorises.
 template <typename T>
 SampleMask ReductionValues<T>::Compare(const T* acc, int first, int n) const {
   SampleMask mask = 0;
@@ -123,6 +125,7 @@ SampleMask ReductionValues<T>::Rings(const std::vector<std::span<const int32_t>>
   return Compare(acc.data(), first, n);
 }
 
+// The tree's code is postfix: a row is pushed, kAdd adds the top block to the one below it.
 template <typename T>
 SampleMask ReductionValues<T>::Tree(const SumTree& tree, int first, int n) {
   stack_.resize(static_cast<size_t>(tree.depth) * kBlockSamples);
