@@ -26,7 +26,7 @@ constexpr char kTooFew[] =
 
 class GradientJudge {
  public:
-  explicit GradientJudge(const std::vector<AppliedGradient>& parameters) : parameters_(parameters) {
+  explicit GradientJudge(const std::vector<AppliedGradient>& parameters) {
     for (size_t p = 0; p < parameters.size(); ++p) {
       if (!parameters[p].problem.empty()) {
         Unknown(p, parameters[p].problem);
@@ -301,7 +301,6 @@ class GradientJudge {
                     4 * violated >= fault->compared;
   }
 
-  const std::vector<AppliedGradient>& parameters_;
   std::vector<HeldGradient> held_;
   const ReferenceWeights* reference_ = nullptr;
   GradientJudgement out_;

@@ -109,12 +109,11 @@ v1::Verdict RankLossFinding(const std::string& layer, const std::string& op,
       .Explain(
           absl::StrFormat("%s is %.4g on rank %d and %.4g on the median rank in step %d. ", op,
                           losses.value(), losses.rank(), losses.others(), losses.last()) +
-          absl::StrFormat(stands  ? "It has had this value since step %d, while the others move."
-                          : above ? "It was near the others in the first steps, and has been a "
-                                    "fifth above them since step %d."
-                                  : "It was near the others in the first steps, and has been a "
-                                    "sixth below them since step %d.",
-                          losses.onset()))
+          (stands ? absl::StrFormat("It has had this value since step %d, while the others move.",
+                                    losses.onset())
+                  : absl::StrFormat("It was near the others in the first steps, and has been a %s "
+                                    "them since step %d.",
+                                    above ? "fifth above" : "sixth below", losses.onset())))
       .Cause(stands ? "rank-stands" : "rank-loss", 0.7)
       .Measured(stands ? "newest steps with one value" : "loss / median of the ranks",
                 stands ? static_cast<double>(losses.same()) : losses.value() / losses.others(),
