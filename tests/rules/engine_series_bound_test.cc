@@ -17,8 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-size_t HeapBytes() { return mallinfo2().uordblks + mallinfo2().hblkhd; }
-
 v1::Batch Losses(int64_t step, int first, int count, double value = 1.0) {
   v1::Batch batch = test::BatchOf(test::SourceOf("run"));
   for (int i = first; i < first + count; ++i)
@@ -37,6 +35,8 @@ std::unique_ptr<Engine> Hosted(std::vector<v1::Verdict>* verdicts = nullptr) {
 }
 
 #ifndef PLUMBLINE_SANITIZED  // mallinfo2 does not see the allocators of sanitizers
+size_t HeapBytes() { return mallinfo2().uordblks + mallinfo2().hblkhd; }
+
 // Regression test: a series of one point used 8,088 bytes, and 26,975 in a checkpoint.
 TEST(SeriesBound, ALossOfFewPointsCostsLittle) {
   constexpr int kLosses = 5000;
