@@ -96,7 +96,8 @@ TEST_F(CapsuleTest, ABrowserKeepsItAsATarThatIsJudgedTheSame) {
   const Ended unpacked =
       RunToEnd({"/bin/tar", "xf", folder_.File("capsule.tar"), "--strip-components=1", "-C", out_});
   ASSERT_EQ(unpacked.status, 0) << unpacked.errors;
-  for (const json& file : Manifest()["files"]) {
+  const json manifest = Manifest();
+  for (const json& file : manifest["files"]) {
     const std::string bytes = ReadFile(out_ + "/" + std::string(file["name"]));
     EXPECT_EQ(HexText(Sha256Of(bytes)), file["sha256"]);
   }
