@@ -54,11 +54,11 @@ TEST(TraceMutation, FlightDumps) {
   json += "]}";
   // Python's pickle of {"entries": [{"profiling_name": "nccl:send 0->1", "state": "started",
   // "is_p2p": True}]}.
-  const std::string pickle = std::string(
+  constexpr char kPickle[] =
       "\x80\x02}X\x07\0\0\0entries](}(X\x0e\0\0\0profiling_nameX\x0e\0\0\0nccl:send "
       "0->1X\x05\0\0\0state"
-      "X\x07\0\0\0startedX\x06\0\0\0is_p2p\x88uees.",
-      103);
+      "X\x07\0\0\0startedX\x06\0\0\0is_p2p\x88uees.";
+  const std::string pickle(kPickle, sizeof kPickle - 1);  // it has bytes of 0
   const FuzzRounds rounds(2000);
   for (int i = 0; rounds.Due(i); ++i) {
     Audit(Mutate(json, random), "flight-recorder");

@@ -22,16 +22,17 @@ except ImportError:
 from files import InAFolder, PLUMB, audit, notes, problems, train
 
 LONG = bool(os.environ.get("PLUMB_LONG"))
+MEMORY_FACTOR = 4 if os.environ.get("PLUMBLINE_SANITIZED") else 1  # of a sanitizer: redzones, freed memory that it keeps
 
 
 def measured(*arguments):
-    """(exit status, kilobytes, seconds) of plumb, in a child of a separate process: a direct child would start with the
+    """(exit status, kilobytes without a sanitizer's, seconds) of plumb, in a child of a separate process: a direct child would start with the
     memory of this process."""
     request = ("import resource, subprocess, sys, time; start = time.time(); done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL);"
            "print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, time.time() - start)")
     done = subprocess.run([sys.executable, "-c", request, PLUMB, *map(str, arguments)], capture_output=True, text=True)
     status, kilobytes, seconds = done.stdout.split()
-    return int(status), int(kilobytes), float(seconds)
+    return int(status), int(kilobytes) // MEMORY_FACTOR, float(seconds)
 
 
 class Case(InAFolder):
