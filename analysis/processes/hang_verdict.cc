@@ -116,12 +116,12 @@ const char* CauseId(const v1::RanksHung& h) {
 
 // Draws the waits: ranks that have reached a later step wait for those that have not.
 void DrawWaits(const v1::RanksHung& h, v1::Finding& finding) {
-  constexpr int kMostRanks = 64;  // per node, by number
+  constexpr int kMostOfNode = 64;  // per node, by number
   google::protobuf::Struct& waits = PutStruct(*finding.mutable_witness(), "waits");
   auto& nodes = *(*waits.mutable_fields())["nodes"].mutable_list_value();
   const auto add = [&](const auto& ranks, const std::string& at, bool culprit) {
     google::protobuf::Struct& node = *nodes.add_values()->mutable_struct_value();
-    std::vector<double> named(ranks.begin(), ranks.begin() + std::min(ranks.size(), kMostRanks));
+    std::vector<double> named(ranks.begin(), ranks.begin() + std::min(ranks.size(), kMostOfNode));
     Put(node, "count", ranks.size());
     Put(node, "at", at);
     PutFlag(node, "culprit", culprit);

@@ -107,7 +107,7 @@ class Replaced {
     for (const float x : pair.past->last) was += double{x} * x;
     for (const float x : pair.look->values) is += double{x} * x;
     if (is > 2.25 * was) return;
-    Report(pair, Replacement::kAnew, CorrelationOf(pair.past->last, pair.look->values), nullptr);
+    Report(pair, Replacement::kDrawnAnew, CorrelationOf(pair.past->last, pair.look->values), nullptr);
   }
 
   // Returns true if the optimizer's state of the weight was reset along with it: its second moment
@@ -123,7 +123,7 @@ class Replaced {
   bool IsTrainedOn(const SavedPair& pair, Replacement how) const {
     const SavedPair* square = rank_.Find(pair.layer, "exp_avg_sq");
     if (square == nullptr || square->change != Change::kNew || IsReset(pair)) return false;
-    if (how != Replacement::kAnew) return true;
+    if (how != Replacement::kDrawnAnew) return true;
     const auto beta = rank_.betas.find(pair.layer);
     if (beta == rank_.betas.end() || !rank_.steps || !before_.steps) return false;
     const std::vector<float>&was = square->past->last, &is = square->look->values;

@@ -190,7 +190,7 @@ ReplacementWords WordsOf(Replacement how) {
               "it has the values of another weight"};
     case Replacement::kNegated:
       return {"a weight was negated between two checkpoints", "negated", "its sign is reversed"};
-    case Replacement::kAnew:
+    case Replacement::kDrawnAnew:
       break;
   }
   return {"a weight was replaced between two checkpoints", "initialised-anew",
@@ -216,7 +216,7 @@ v1::Verdict ReplacedFound(Replacement how, int64_t before, int64_t step, const S
                      : "Whether the optimizer's state of it was reset is not known."))
       .Cause(words.cause, 0.8)
       .Measured("correlation", correlation)
-      .Threshold(how == Replacement::kAnew ? 0.2 : 0.8,
+      .Threshold(how == Replacement::kDrawnAnew ? 0.2 : 0.8,
                  "customary: weights that are trained on stay above 0.8")
       .Fix(
           "Compare the two checkpoints (plumb diff), and check what happened between them: a "

@@ -14,7 +14,7 @@ enum class ReturnKind {
   kFile,   // the content states an earlier step, too
   kWhole,  // all weights returned: a trainer may restore its best ones
 };
-enum class Replacement { kZero, kTransposed, kSwapped, kOther, kNegated, kAnew };
+enum class Replacement { kZero, kTransposed, kSwapped, kOther, kNegated, kDrawnAnew };
 
 v1::Verdict ContentFound(int64_t step, double content, const std::string& file, uint32_t rank);
 v1::Verdict ReturnFound(ReturnKind kind, int64_t step, int64_t back,

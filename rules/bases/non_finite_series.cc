@@ -131,8 +131,8 @@ bool NonFiniteSeries::StandsFarFromZero() const {
   constexpr double kNoise = 0.15, kLeft = 0.5;
   if (newest.size() < kNewest) return false;
   const double slope = analysis::TheilSen({}, newest).slope;
-  std::vector<double> values = newest;
-  const double level = std::fabs(analysis::MedianOf(values));
+  std::vector<double> sorted = newest;
+  const double level = std::fabs(analysis::MedianOf(sorted));
   const auto lowest = std::min_element(
       newest.begin(), newest.end(), [](double a, double b) { return std::fabs(a) < std::fabs(b); });
   const double next = std::fabs(newest.back() + slope);

@@ -1,6 +1,7 @@
 // Chooses the ranks that are requested for a capsule, and the step.
 
 #include <algorithm>
+#include <limits>
 #include <random>
 #include <set>
 #include <utility>
@@ -223,8 +224,10 @@ void CapsuleKeeper::SampleDensely(const v1::Finding& finding) {
   v1::Directive directive;
   *directive.mutable_sample()->mutable_site() = SiteOf(finding);
   directive.mutable_sample()->set_every(1);
-  const int64_t newest = known_(finding.site().run()).newest_step;
-  directive.mutable_sample()->set_until_step(newest + kFirstMargin + options_.dense_steps);
+  const int64_t margin = kFirstMargin + options_.dense_steps;
+  const int64_t newest = std::min(known_(finding.site().run()).newest_step,
+                                  std::numeric_limits<int64_t>::max() - margin);
+  directive.mutable_sample()->set_until_step(newest + margin);
   for (const uint64_t id : run_processes_.StreamsOf(finding.site().run())) Direct(id, directive);
 }
 

@@ -151,7 +151,8 @@ void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, bool backlog,
     run.reborn |= run.died && rank->gone;
     NoteProgress(run, source, progress, unix_ns);
     Role& role = run.roles[source.role()];
-    role.newest = std::max(role.newest, progress.newest_step());
+    const int64_t newest = progress.newest_step();  // any number: it comes from outside
+    if (newest >= 0) role.newest = std::max(role.newest, newest);
     rank->finished |= progress.finished();
     const int64_t through = progress.any_step() ? progress.complete_through() : kNever;
     if (through > rank->through) {
@@ -162,7 +163,8 @@ void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, bool backlog,
     }
     // If the rank has progressed further than its sent evidence, more evidence will come, even if
     // it reports that no batch waits.
-    const bool more = rank->through != kNever && progress.newest_step() > rank->through + 1;
+    const bool more =
+        rank->through != kNever && newest > rank->through && newest - 1 > rank->through;
     Report(role, *rank, backlog || more, now);
   }
   for (int i = 0; batch.progress().empty() && i < batch.sources_size(); ++i) {
