@@ -58,20 +58,20 @@ void SpeedSeries::LookForDrop() {
 
 void SpeedSeries::LookForCollapse() {
   if (newest.size() < 2 * kShort) return;
-  const size_t first = newest.size() - kShort;
+  const size_t newer = newest.size() - kShort;
   const double highest =
-      *std::max_element(newest.begin() + static_cast<ptrdiff_t>(first), newest.end());
-  for (size_t gap = 0; gap <= kShort && gap + kShort <= first; gap += kShort / 2) {
-    const size_t from = first - gap - kShort;
+      *std::max_element(newest.begin() + static_cast<ptrdiff_t>(newer), newest.end());
+  for (size_t gap = 0; gap <= kShort && gap + kShort <= newer; gap += kShort / 2) {
+    const size_t from = newer - gap - kShort;
     std::vector<double> old_part(newest.begin() + static_cast<ptrdiff_t>(from),
                                  newest.begin() + static_cast<ptrdiff_t>(from + kShort));
     std::sort(old_part.begin(), old_part.end());
     if (!(highest < collapse * old_part[1])) continue;  // one low point is an evaluation
     fell = true;
     before = Median(from, kShort);
-    after = Median(first, kShort);
+    after = Median(newer, kShort);
     fell_of = kShort;
-    size_t at = first;
+    size_t at = newer;
     while (at > from && newest[at - 1] < collapse * old_part[1]) --at;
     fell_step = steps[at];
     return;

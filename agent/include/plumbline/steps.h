@@ -23,7 +23,7 @@ typedef struct plumbline_step_facts {
 } plumbline_step_facts_t;
 
 /* A ring of steps. One thread writes while no step is open; the agent reads. */
-typedef struct plumbline_steps {
+typedef struct plumbline_step_ring {
   uint64_t written; /* number of steps written; the caller stores it (release) after each step */
   uint64_t read;    /* number of steps that the agent has read; the agent stores it */
   uint64_t reserved[6];
