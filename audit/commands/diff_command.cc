@@ -18,6 +18,7 @@
 #include "audit/diff/diff_result.h"
 #include "audit/readers/rollout/column_map.h"
 #include "audit/render/text_util.h"
+#include "command_line/usage.h"
 
 namespace plumbline::audit {
 namespace {

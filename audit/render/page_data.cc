@@ -11,6 +11,7 @@
 #include "rules/engine/incidents.h"
 #include "rules/words/in_short.h"
 #include "rules/words/page_json.h"
+#include "rules/words/words.h"
 
 namespace plumbline::audit {
 namespace {

@@ -19,6 +19,7 @@
 #include "server/ingest/ingest_service.h"
 #include "server/metrics/server_metrics.h"
 #include "server/process/health.h"
+#include "server/process/log.h"
 #include "server/process/memory_limit.h"
 #include "server/process/stop_times.h"
 #include "server/query/query_service.h"
