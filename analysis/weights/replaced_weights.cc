@@ -107,7 +107,8 @@ class Replaced {
     for (const float x : pair.past->last) was += double{x} * x;
     for (const float x : pair.look->values) is += double{x} * x;
     if (is > 2.25 * was) return;
-    Report(pair, Replacement::kDrawnAnew, CorrelationOf(pair.past->last, pair.look->values), nullptr);
+    Report(pair, Replacement::kDrawnAnew, CorrelationOf(pair.past->last, pair.look->values),
+           nullptr);
   }
 
   // Returns true if the optimizer's state of the weight was reset along with it: its second moment
