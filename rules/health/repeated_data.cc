@@ -57,9 +57,9 @@ half of a digest is not a whole number below 2^32.
 
 **What it cannot see.** Data that are shuffled again after a resume; single rows; an evaluation's rows in the training data; models without token ids
 (integers with two axes) and runs with `redact=True`; steps that are recorded without hooks (light steps of small models on a CPU); a process whose steps count from 0 again. Of long runs
-the newest 262,144 steps are kept at least. Batches of more than 8,192 ids on a CPU are sampled by rows.
+the newest 262,144 steps are kept at least. Batches of more than 4,096 ids on a CPU are sampled by rows.
 
-**Cost.** In the trainer 6 to 11 us a micro-batch and 2 us a step; 24 bytes a step, at most 12 MB a run.
+**Cost.** In the trainer 5 to 10 us a micro-batch (up to 50 if the trainer has filled the caches), 2 us a step; 24 bytes a step, at most 12 MB a run.
 
 **Sources.** PyTorch, `DistributedSampler.set_epoch`, `IterableDataset`; M. Thorup, "High speed hashing for integers and strings" (multiply-shift).
 )page";

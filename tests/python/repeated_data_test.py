@@ -25,10 +25,10 @@ def brute(rows):
 
 
 def value(rows):
-    return digests.digest(rows).item() & MASK
+    return digests.digest(rows) & MASK
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (8, 64), (16, 129), (40, 200)])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (8, 64), (16, 129), (40, 100), (100, 20)])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.uint8])
 def test_the_digest_is_its_definition(shape, dtype):
     rows = torch.randint(0, 200, shape, generator=torch.Generator().manual_seed(shape[0])).to(dtype)

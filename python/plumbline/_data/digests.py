@@ -10,7 +10,8 @@ from .._library import CAPTURING, NO_STEP
 from .._watching.ddp import lowest_rank
 from .loaded import Loaded
 
-_MOST_CPU, _MOST_DEVICE = 1 << 13, 1 << 18  # the most ids of a micro-batch that are read
+_MOST_CPU, _MOST_DEVICE = 1 << 12, 1 << 18  # the most ids of a micro-batch that are read
+_MOST_ROWS = 64  # the most rows that are summed in Python
 _FIRST = 4  # steps in which the facts on the data loader are recorded
 _MASK = (1 << 64) - 1
 
@@ -34,14 +35,15 @@ class Keys:
         self._numbers, self._tensors = [], {}
 
     def of(self, length, device):
-        """Returns the int64 tensor of the first `length` keys."""
+        """Returns the int64 tensor of the first `length` keys, and the odd number of rows of this length."""
         known = self._tensors.get((length, device))
         if known is None:
             torch = sys.modules["torch"]
             self._numbers += [signed(mixed(at) | 1) for at in range(len(self._numbers), length)]
             if len(self._tensors) >= 64:  # batches that are padded to their longest row have many lengths
                 self._tensors.clear()
-            known = self._tensors[length, device] = torch.tensor(self._numbers[:length], dtype=torch.int64).to(device)
+            keys = torch.tensor(self._numbers[:length], dtype=torch.int64).to(device)
+            known = self._tensors[length, device] = keys, signed(mixed(~length) | 1)
         return known
 
 
@@ -50,9 +52,11 @@ KEYS = Keys()
 
 def part(ids, most):
     """Returns rows of `ids` with at most `most` elements, or the beginning of one row."""
-    length = ids.shape[-1]
-    ids = ids.reshape(-1, length) if ids.dim() != 2 else ids
-    if ids.numel() <= most:
+    shape = ids.shape
+    length = shape[-1]
+    if len(shape) != 2:
+        ids = ids.reshape(-1, length)
+    if shape.numel() <= most:
         return ids
     if length >= most:
         return ids[:1, :most]
@@ -61,14 +65,18 @@ def part(ids, most):
 
 
 def digest(ids):
-    """Returns the digest of a tensor of integers with two axes or more, as an int64 tensor without an axis on its device."""
-    torch = sys.modules["torch"]
-    on_cpu = ids.device.type == "cpu"
+    """Returns the digest of a tensor of integers with two axes or more: a number below 2^64, or for a device an int64 tensor there."""
+    on_cpu = ids.is_cpu
     ids = part(ids, _MOST_CPU if on_cpu else _MOST_DEVICE)
-    keys = KEYS.of(ids.shape[1], ids.device)
-    rows = (ids if ids.dtype == torch.int64 else ids.long()).matmul(keys) if on_cpu else (ids * keys).sum(1)
-    mixed_rows = rows.mul(2).add_(signed(mixed(~ids.shape[1]) | 1)).mul_(rows)
-    return mixed_rows.sum()
+    number, length = ids.shape
+    keys, odd = KEYS.of(length, ids.device)
+    if not on_cpu:
+        rows = (ids * keys).sum(1)
+        return rows.mul(2).add_(odd).mul_(rows).sum()
+    rows = (ids if ids.dtype is keys.dtype else ids.long()).matmul(keys)
+    if number > _MOST_ROWS:
+        return rows.mul(2).add_(odd).mul_(rows).sum().item() & _MASK
+    return sum([row * (2 * row + odd) for row in rows.tolist()]) & _MASK  # each call of torch costs 15 us when the trainer has filled the caches
 
 
 class Digests:
@@ -86,19 +94,18 @@ class Digests:
         if not self._on or step >= CAPTURING:
             return
         torch = sys.modules["torch"]
-        if type(ids) is not torch.Tensor or ids.is_complex() or not ids.numel():
+        if type(ids) is not torch.Tensor or not ids.numel() or ids.is_complex():
             return
         if step != self._step:
             self._step, self._values, self._pending = step, [], []
         try:
-            with torch.no_grad():
-                self._take(torch, ids)
+            self._take(torch, ids)
         except Exception as error:  # a dtype or a device that lacks an operation
             self._on, self.failed = False, repr(error)
 
     def _take(self, torch, ids):
-        if ids.device.type == "cpu":
-            self._values.append(digest(ids).item())
+        if ids.is_cpu:
+            self._values.append(digest(ids))
         elif ids.device.type == "cuda" and not torch.cuda.is_current_stream_capturing():
             copied = digest(ids).to("cpu", non_blocking=True)
             done = torch.cuda.Event()
@@ -113,7 +120,7 @@ class Digests:
         self._values, self._pending, self._step = [], [], NO_STEP
         if not all(done.query() for _, done in pending):
             return
-        values += [copied.item() for copied, _ in pending]
+        values += [copied.item() & _MASK for copied, _ in pending]
         self._record_loader(values)
         value = sum(values) & _MASK
         self._record("high", value >> 32)

@@ -103,7 +103,7 @@ class Loaded:
             if ids is None or ids.device.type != "cpu" or not ids.numel():
                 cls.rounds = None
             else:
-                rounds.got(cls.digest(ids).item())
+                rounds.got(cls.digest(ids))
 
     @classmethod
     def _begin(cls, iterator):
