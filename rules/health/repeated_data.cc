@@ -55,7 +55,7 @@ of at most 2^-47 (never, if one id differs).
 **Inconclusive when** the first batches after a resume came before, and the evidence does not show whether an epoch ended there; when a
 half of a digest is not a whole number below 2^32.
 
-**What it cannot see.** Data that are shuffled again after a resume; single rows; an evaluation's rows in the training data; models without token ids
+**What it cannot see.** Data that are shuffled again after a resume; single rows, and batches of one row after the first epoch; an evaluation's rows in the training data; models without token ids
 (integers with two axes) and runs with `redact=True`; steps that are recorded without hooks (light steps of small models on a CPU); a process whose steps count from 0 again. Of long runs
 the newest 262,144 steps are kept at least. Batches of more than 4,096 ids on a CPU are sampled by rows.
 

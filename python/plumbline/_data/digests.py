@@ -1,7 +1,7 @@
 """Digests of the token ids of each micro-batch that is trained on: the evidence of health/repeated-data (decision 0125).
 
-A row's digest is the sum of its ids times odd random keys, modulo 2^64. A permutation of the 64-bit numbers, x (2 x + c) with an odd c, is applied to it.
-The digest of several rows is the sum of their digests, so the order of rows, and their split into micro-batches and ranks, have no influence.
+A row's digest is the sum of its ids times odd random keys, modulo 2^64. A permutation of the 64-bit numbers, x (2 x + c) with an odd c, is
+applied to it. The digest of several rows is the sum of their digests, so the order of rows, and their split into micro-batches and ranks, have no influence.
 """
 
 import sys
@@ -76,7 +76,7 @@ def digest(ids):
     rows = (ids if ids.dtype is keys.dtype else ids.long()).matmul(keys)
     if number > _MOST_ROWS:
         return rows.mul(2).add_(odd).mul_(rows).sum().item() & _MASK
-    return sum([row * (2 * row + odd) for row in rows.tolist()]) & _MASK  # each call of torch costs 15 us when the trainer has filled the caches
+    return sum([row * (2 * row + odd) for row in rows.tolist()]) & _MASK  # a call of torch costs 15 us if nothing is cached
 
 
 class Digests:
@@ -118,7 +118,7 @@ class Digests:
             return
         values, pending = self._values, self._pending
         self._values, self._pending, self._step = [], [], NO_STEP
-        if not all(done.query() for _, done in pending):
+        if not (values or pending) or not all(done.query() for _, done in pending):
             return
         values += [copied.item() & _MASK for copied, _ in pending]
         self._record_loader(values)

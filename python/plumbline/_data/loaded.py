@@ -86,7 +86,7 @@ class Loaded:
     @classmethod
     def index(cls, iterator, index):
         """Called for each index that an iterator sends to its workers."""
-        if iterator._num_workers > 1:
+        if getattr(iterator, "_num_workers", 0) > 1:
             indices = iterator.__dict__.setdefault("_plumbline_indices", [])
             if len(indices) < _ROUNDS * iterator._num_workers:
                 indices.append(index)
