@@ -1,7 +1,8 @@
 """Digests of the token ids of each micro-batch that is trained on: the evidence of health/repeated-data (decision 0125).
 
 A row's digest is the sum of its ids times odd random keys, modulo 2^64. A permutation of the 64-bit numbers, x (2 x + c) with an odd c, is
-applied to it. The digest of several rows is the sum of their digests, so the order of rows, and their split into micro-batches and ranks, have no influence.
+applied to it. The digest of several rows is the sum of their digests, so the order of rows, and their split into micro-batches and ranks, have
+no influence.
 """
 
 import sys
