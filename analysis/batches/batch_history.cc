@@ -109,6 +109,7 @@ size_t BatchHistory::bytes() const {
          table_.capacity() * sizeof(uint32_t);
 }
 
+// table_ is recomputed after a restore.
 void BatchHistory::Persist(Archive& a) {
   a(digests_, places_, matched_, forgotten_, streak_);
   if (!a.reading()) return;

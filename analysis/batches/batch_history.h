@@ -45,6 +45,7 @@ class BatchHistory {
   size_t size() const { return digests_.size(); }
   size_t bytes() const;
 
+  // table_ is recomputed after a restore.
   void Persist(Archive& a);
 
  private:
@@ -55,7 +56,7 @@ class BatchHistory {
 
   std::vector<uint64_t> digests_;
   std::vector<uint64_t> places_;  // attempt and step
-  // By digest: 1 + the newest place in digests_; 0: none. Recomputed after a restore.
+  // By digest: 1 + the newest place in digests_; 0: none
   std::vector<uint32_t> table_;
   size_t matched_ = 0;  // place of the earlier step that the newest one repeats
   uint64_t forgotten_ = 0;
