@@ -210,6 +210,7 @@ SeriesRole FindRole(std::string_view name, const Words& words) {
   if (const std::optional<SeriesRole> booster = BoosterRole(name)) return *booster;
   if (name.starts_with("trained/")) return SeriesRole::kNone;  // run.watch's counts of parameters
   if (name.starts_with("batch_facts/")) return SeriesRole::kNone;  // counts of batches
+  if (name.starts_with("batch_digest/")) return SeriesRole::kNone;  // digests of batches
   if (name.starts_with("settings/")) return SeriesRole::kNone;     // settings of a trainer
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;

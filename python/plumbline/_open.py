@@ -167,6 +167,7 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
             raise PlumblineError(library.last_error())
         return NoRun(refused=_forked())
     opened = Run(library, handle.value, strict, ranks, every, budget)
+    opened._redacts = bool(options.redact) or os.environ.get("PLUMBLINE_REDACT", "") not in ("", "0")
     opened._stopping = stopping(stop_on, server, library, handle.value, f"{run}/{attempt or 0}")
     ranks.report(opened)
     _endings.watch(opened)

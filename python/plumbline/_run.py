@@ -50,6 +50,7 @@ class Run(Mistakes, Observations, Delivery):
         self._scalar = library.short.plumbline_scalar
         self._names = {}
         self._budget = Budget(every, budget)
+        self._redacts = False  # ids leave the process as keyed hashes only
         self._looked_until = -1
         self._after_step = None  # a function that is called once, when the open step has ended
         self._light = None  # the Light of a watch whose steps are light

@@ -6,6 +6,7 @@ from threading import get_ident
 from time import thread_time_ns
 
 from ._compiled import compiles
+from ._data.digests import Digests
 from ._gradients.leftover import Leftover
 from ._library import NO_STEP
 from ._optimizer_hooks import hook
@@ -98,7 +99,7 @@ class Watch(Records, FrameworkSteps):
         self.idle = 0  # consecutive steps of other watches in which its model was neither called nor updated
         self.kind = (type(self._model), tuple(named))
         self._shares = Shares(run, self._model, self._trained, self._is_compiled)
-        self._batches = Batches(run, self._model)
+        self._batches, self._digests = Batches(run, self._model), Digests(run)
         parts = (self._untrained, self._averages, self._passes, self._shares)
         self._undo, self._routers = [part.remove for part in parts], None
         self._loop.join(self, optimizers, self._number)
@@ -275,6 +276,8 @@ class Watch(Records, FrameworkSteps):
         self.place = place_of_ids(inputs, words)
         self.tokens += tokens_at(self.place, inputs, words)
         self._guarded(self._batches.begins, words)
+        if self.place is not None:
+            self._digests.takes((inputs if isinstance(self.place, int) else words)[self.place], self._run._step)
         self._shares.labelled(words)
         return None
 

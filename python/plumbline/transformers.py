@@ -16,7 +16,7 @@ _COMMON_METRICS = ("epoch", "runtime", "samples_per_second", "steps_per_second")
 
 _SETTINGS = ("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2",
              "adam_epsilon", "max_grad_norm", "num_train_epochs", "warmup_steps", "logging_steps", "logging_nan_inf_filter", "seed", "bf16", "fp16",
-             "gradient_checkpointing")  # fmt: skip
+             "gradient_checkpointing", "ignore_data_skip")  # fmt: skip
 
 
 class PlumblineCallback(TrainerCallback):

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -17,6 +18,7 @@
 #include "analysis/frame/frame.h"
 #include "analysis/replicas/replicas.h"
 #include "analysis/series/series.h"
+#include "rules/bases/rank_batches.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -51,12 +53,14 @@ ranks were equal in each of them, and their training losses are also bit-equal i
 values and at least 32 changes. Losses alone do not: a loss that is averaged over the ranks is the same on all.
 Reductions of gradients are those whose site has `grad` in its name (`run.watch` and
 `run.observed` name them `gradients.0`, ...) and those of a DDP hook; `sites = all` takes every sum and average
-for one. Copies of weights or buffers that are averaged are equal by design, and so are partial results that every rank of a
+for one. **Where digests help:** `run.watch` sends a digest of each step's token ids (health/repeated-data). Ranks of one
+DistributedDataParallel group whose digests are equal in each of 16 consecutive steps, with 8 different ones, are a warning: they read the same
+rows, even if dropout makes their gradients differ. Copies of weights or buffers that are averaged are equal by design, and so are partial results that every rank of a
 tensor-parallel group computes.
 
 **Strength.** `proved`: the bits are the same, in three steps in a row. That the ranks should differ is what a
 reduction of gradients is for. `statistical` where losses help: if another batch gives another loss in every second step, 64 equal ones
-have a chance of 2^-64.
+have a chance of 2^-64. `proved`, at most a warning, by digests: a group may read the same rows by design (context parallelism within it).
 
 **Inconclusive when** fewer than 4 steps contained values of two ranks (2, where the losses are the same), fewer than
 64 elements can show it, they are
@@ -148,11 +152,12 @@ class SameData : public ScalarRule {
         all_sites_(options.Choice("sites") == "all") {}
 
   bool ReadsScalar(const v1::Site& site) const override {
-    return roles_.Of(site.op()) == SeriesRole::kLoss;
+    return RankBatches::Reads(site) || roles_.Of(site.op()) == SeriesRole::kLoss;
   }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     if (!step.items.empty() && step.items.front().evidence->has_scalar()) {
+      if (RankBatches::Reads(step.site)) return TakeBatch(step, out);
       const bool loss = known_.Of(step, [&] { return ReadsScalar(step.site); });
       if (loss && losses_[{step.role, step.site.op()}].Take(step)) JudgeLosses(step, out);
       return;
@@ -193,8 +198,10 @@ class SameData : public ScalarRule {
   const void* judges_apart() const override { return this; }
   // Losses of only one rank cannot be compared, so they are skipped.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
-    for (const ScalarColumn& column : rows.columns)
-      losses_.try_emplace({rows.end.role, column.any().site.op()});
+    for (const ScalarColumn& column : rows.columns) {
+      if (!RankBatches::Reads(column.any().site))
+        losses_.try_emplace({rows.end.role, column.any().site.op()});
+    }
     return rows.size() - first;
   }
 
@@ -211,11 +218,18 @@ class SameData : public ScalarRule {
 
   // known_ is recomputed after a restore.
   void Persist(Archive& archive) override {
-    archive.Version(2, 2);
+    const uint32_t version = archive.Version(3, 2);
     archive(sites_, losses_);
+    if (version >= 3) archive(batches_);
   }
 
  private:
+  void TakeBatch(const SiteStep& step, VerdictSink& out) {
+    if (step.items.size() < 2) return;
+    auto found = batches_[step.role].Take(step, replicas_, kFix);
+    if (found) out.Add(*std::move(found));
+  }
+
   // Role, layer, op, group.
   using Key = std::tuple<v1::Role, std::string, std::string, std::string>;
 
@@ -355,6 +369,7 @@ class SameData : public ScalarRule {
     return Pass("no two ranks pass equal values in consecutive steps");
   }
 
+  std::map<v1::Role, RankBatches> batches_;
   const SeriesRoles roles_;  // stated by the user
   SiteMemo<bool> known_;     // whether the site is a loss
   std::map<std::pair<v1::Role, std::string>, EqualLosses> losses_;

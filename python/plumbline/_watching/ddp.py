@@ -58,6 +58,15 @@ def prepare():
     ddp.register_comm_hook = register_comm_hook
 
 
+def lowest_rank(hook):
+    """Returns the lowest rank of the group over which DistributedDataParallel sums. None: `hook` is None, or the group has one rank."""
+    group = None if hook is None else getattr(hook._model(), "process_group", None)
+    if group is None or not hasattr(sys.modules["torch.distributed"], "get_process_group_ranks"):
+        return None
+    ranks = sys.modules["torch.distributed"].get_process_group_ranks(group)
+    return min(ranks) if len(ranks) > 1 else None
+
+
 class Hook:
     """The hook of one watched model."""
 

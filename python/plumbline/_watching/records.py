@@ -139,6 +139,8 @@ class Records:
         moved, self._moved = self._moved, None
         if moved is not None:
             run._own_scalar(numbered("update_ratio", self._number), moved)
+        if self._loop.watches[:1] == [self]:  # the loss is known, so copies from a device are complete
+            self._guarded(self._digests.step_ends, self._ddp)
 
     # ---- of steps that are recorded by stores alone (light.py) ----------------------------------
 

@@ -8,6 +8,8 @@ import weakref
 from threading import get_ident
 from time import monotonic_ns, perf_counter
 
+from .._data.loaded import Loaded
+
 NONE, FORWARD, BACKWARD, OPTIMIZER, DATA = range(5)  # PLUMBLINE_STAGE_*
 _NAMES = (None, "forward", "backward", "optimizer", "data")
 NOW, _LOST, _AT, _GAP, _FIRST = range(5)  # positions of the words of plumbline_marks_t
@@ -189,7 +191,7 @@ class Loading:
     """Hooks torch's data loaders: the wait for the next batch."""
 
     stages = Weakly()
-    kind, original = None, None
+    kind, original, chooses = None, None, None
 
     @classmethod
     def add(cls, stages):
@@ -208,7 +210,9 @@ class Loading:
                 if stages is not None:
                     stages.waits()
             try:
-                return original(self)
+                batch = original(self)
+                cls.loaded(self, batch)
+                return batch
             finally:
                 for one in every:
                     stages = one()
@@ -216,12 +220,30 @@ class Loading:
                         stages.got()
 
         kind.__next__ = __next__
+        chooses = cls.chooses = getattr(kind, "_next_index", None)
+        if chooses is not None:
+
+            def _next_index(self):
+                index = chooses(self)
+                Loaded.index(self, index)
+                return index
+
+            kind._next_index = _next_index
+
+    @classmethod
+    def loaded(cls, iterator, batch):
+        try:
+            Loaded.got(iterator, batch)
+        except Exception:  # another version of torch: nothing is known of the loader
+            Loaded.newest = Loaded.rounds = None
 
     @classmethod
     def remove(cls, stages):
         cls.stages.discard(stages)
         if not cls.stages.refs and cls.original is not None:
             cls.kind.__next__ = cls.original
+            if cls.chooses is not None:
+                cls.kind._next_index = cls.chooses
             cls.original = None
 
 
