@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/routing/call/capacity.h"
+#include "analysis/routing/call/call.h"
 
 namespace plumbline::analysis {
 namespace {

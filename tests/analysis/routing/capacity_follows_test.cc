@@ -1,5 +1,5 @@
-// Tests whether capacities that follow the tokens are told from schedules, draws and sources, on
-// simulated loads. 20,000 runs of each kind if PLUMB_LONG=1, otherwise 200.
+// Tests whether capacities that follow the tokens are distinguished from schedules, draws and
+// sources, on simulated loads. 20,000 runs of each kind if PLUMB_LONG=1, otherwise 200.
 #include "analysis/routing/capacity_follows.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr double kNeeded = 16;
+constexpr double kNeeded = 18;
 
 // A run: loads of calls of one size, and what an innocent capacity may depend on.
 class SimulatedRun {
@@ -173,12 +173,12 @@ TEST(CapacityFollows, CapacitiesOfTheTokensAreFound) {
   };
   const Kind kinds[] = {
       {"share of the largest load",
-       [](const auto& load) { return 0.8 * static_cast<double>(load.back()); }, 0.6},
+       [](const auto& load) { return 0.8 * static_cast<double>(load.back()); }, 0.5},
       {"second largest load",
-       [](const auto& load) { return static_cast<double>(load[load.size() - 2]) - 9; }, 0.3},
+       [](const auto& load) { return static_cast<double>(load[load.size() - 2]) - 9; }, 0.2},
       {"the load that nine of ten experts do not exceed",
        [](const auto& load) { return 0.9 * static_cast<double>(load[load.size() * 9 / 10]); },
-       0.35},
+       0.25},
   };
   for (const auto& [name, rule, least] : kinds) {
     uint64_t found = 0, few = 0;
