@@ -210,7 +210,7 @@ TEST(CapacityFollows, NeedsEveryCall) {
     call.capacity = static_cast<int64_t>(0.8 * static_cast<double>(call.offered.back()));
     calls.push_back(call);
   }
-  EXPECT_GE(FindCapacityFollows(calls).bits, kNeeded);
+  EXPECT_GT(FindCapacityFollows(calls).bits, 8);
   std::swap(calls[3].capacity, calls[4].capacity);
   EXPECT_EQ(FindCapacityFollows(calls).bits, 0);
   EXPECT_EQ(FindCapacityFollows({}).bits, 0);
