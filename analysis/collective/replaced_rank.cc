@@ -77,8 +77,8 @@ ReplacedRank FindReplacedRank(const ReductionCase& c, const std::vector<SumColum
     best = replaced;
     out.row = r;
   }
-  const bool likely = 2 * best.left < best.all && best.closer >= kFewestReplaced &&
-                      4 * best.closer >= 3 * best.elements;
+  const bool likely = best.left < best.all && best.closer >= kFewestReplaced &&
+                      2 * best.closer > best.elements + 3 * std::sqrt(best.elements);
   if (!likely || !IsUnlikeOthers(c, columns, out.row, other)) return {};
   const ReductionReplay replay = ReplayReduction(WithRow(c, out.row, other));
   if (!replay.explained || replay.distinct < kFewestReplaced) return {};

@@ -20,10 +20,10 @@ struct ReplacedRank {
 using OtherValue = std::function<double(int row, int32_t sample)>;
 
 // Call if no candidate explains the results. The errors y - s must be closer to the difference x'_r
-// - x_r of both values than to 0 on three of four elements, and on at least 32 distinct ones; a
-// replay with x'_r in place of x_r must give every result bit for bit, and the difference must be
-// unlike that of every other rank (by a tenth, root mean square): sums over half of the ranks give
-// the same results as a flipped sign if all values are equal.
+// - x_r of both values than to 0 on more elements than by chance (three deviations), and on at
+// least 32; a replay with x'_r in place of x_r must give every result bit for bit, and the
+// difference must be unlike that of every other rank (by a tenth, root mean square): sums over half
+// of the ranks give the same results as a flipped sign if all values are equal.
 ReplacedRank FindReplacedRank(const ReductionCase& c, const std::vector<SumColumn>& columns,
                               const OtherValue& other);
 
