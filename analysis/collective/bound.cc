@@ -230,7 +230,8 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
   if (replay.explained || seen.beyond == 0) CheckOthers(c, columns, tolerance, &bound);
   if (replay.explained) return bound;  // a result that is explained on every sample is a sum
   if (postscale == 1) bound.flipped = FindFlippedRank(c, columns);
-  if (bound.flipped.found()) return bound;
+  if (postscale == 1 && !bound.flipped.found()) bound.cut = FindCutInputs(c, columns);
+  if (bound.flipped.found() || bound.cut.found()) return bound;
   bound.explanation = FactorExplanation(columns, c, tolerance, seen.beyond > 0);
   const bool off = seen.beyond > 0 || !bound.explanation.empty();
   if (postscale != 1 && off &&

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "analysis/collective/case/case.h"
-#include "analysis/collective/flipped_rank.h"
+#include "analysis/collective/cut_inputs.h"
+#include "analysis/collective/replaced_rank.h"
 #include "analysis/collective/replay/replay.h"
 
 namespace plumbline::analysis {
@@ -52,13 +53,13 @@ struct SumBound {
   // Every element is the sum times the postscale that the call declares.
   bool postscaled = false;
 
-  FlippedRank flipped;  // if found, the explanation is empty
+  // If one of these is found, the explanation is empty.
+  ReplacedRank flipped;
+  CutInputs cut;
 
-  bool found() const {
-    return explanation.empty() && (broken > 0 || !ranks.empty() || flipped.found());
-  }
+  bool found() const { return explanation.empty() && (not_sums() || !ranks.empty()); }
   // Returns true if the results show nothing about how partial sums are rounded.
-  bool not_sums() const { return broken > 0 || flipped.found(); }
+  bool not_sums() const { return broken > 0 || flipped.found() || cut.found(); }
 };
 
 // Returns true if `algorithm` is an order of summation, by the names that libraries give them. A

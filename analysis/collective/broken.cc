@@ -84,7 +84,7 @@ uint32_t RankOfRow(const ReductionAnalysis& a, int row) {
 }
 
 v1::Verdict FlippedFinding(const ReductionAnalysis& a) {
-  const FlippedRank& flipped = a.bound.flipped;
+  const ReplacedRank& flipped = a.bound.flipped;
   const uint32_t rank = RankOfRow(a, flipped.row);
   FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
   found.Title(absl::StrCat("rank ", rank, " enters the sum with the wrong sign"))
@@ -108,13 +108,66 @@ v1::Verdict FlippedFinding(const ReductionAnalysis& a) {
   return found.Take();
 }
 
+v1::Verdict CutFinding(const ReductionAnalysis& a) {
+  const CutInputs& cut = a.bound.cut;
+  const char* const type = DTypeName(cut.to);
+  FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+  found.Title(absl::StrCat("inputs of a sum are cut to ", type, " toward zero"))
+      .Explain(absl::StrFormat(
+          "No candidate gives the results from the recorded %s inputs. If these are cut to %s "
+          "(toward zero) first, a replay gives all %d bit for bit; the cut changes %d of these "
+          "sums. They are off by %+.3f %% in the mean, the same way at every step.",
+          DTypeName(a.c.input_dtype), type, cut.compared, cut.differ, 100 * cut.bias))
+      .Cause("inputs-cut", 1)
+      .Measured("relative error of the sums", cut.bias, "share")
+      .Threshold(0, "rounding to nearest has no bias")
+      .Fix(absl::StrCat(
+          "Find what converts the gradients to ", type,
+          " after they are recorded (a communication hook, a shift or mask of the bits), and "
+          "convert with rounding to nearest, as tensor.to(dtype) does, or reduce in f32."))
+      .Samples(static_cast<uint64_t>(cut.compared))
+      .Assume("the recorded inputs are the values that each rank hands to the collective");
+  google::protobuf::Struct& w = *found.finding().mutable_witness();
+  Put(w, "compared", cut.compared);
+  Put(w, "differ", cut.differ);
+  return found.Take();
+}
+
 }  // namespace
+
+v1::Verdict StaleFinding(const ReductionAnalysis& a, const StaleRank& stale) {
+  const uint32_t rank = RankOfRow(a, stale.row);
+  FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+  found.Title(absl::StrCat("rank ", rank, " enters the sum with its values of step ", stale.step))
+      .Explain(absl::StrFormat(
+          "No candidate gives the results from the inputs of the %d ranks. With the values that "
+          "rank %d recorded in step %d in place of those of this step, a replay gives all %d bit "
+          "for bit.",
+          a.c.ranks, rank, stale.step, stale.compared))
+      .Cause("stale-rank", 1)
+      .Measured("elements with values of the earlier step", 1, "share")
+      .Threshold(0, "a sum adds every rank's values of its own step")
+      .Fix(absl::StrCat(
+          "Find why rank ", rank,
+          " sends a buffer that is not filled yet: a communication stream that does not wait for "
+          "the backward pass, a copy into the bucket that is skipped or comes late, a hook that "
+          "runs once too few."))
+      .Samples(static_cast<uint64_t>(stale.compared))
+      .Assume("the recorded inputs are the values that each rank hands to the collective");
+  found.verdict().mutable_site()->add_ranks(rank);
+  google::protobuf::Struct& w = *found.finding().mutable_witness();
+  Put(w, "rank", rank);
+  Put(w, "step", static_cast<double>(stale.step));
+  Put(w, "compared", stale.compared);
+  return found.Take();
+}
 
 std::optional<v1::Verdict> BrokenCollective(
     const std::vector<std::shared_ptr<const ReductionAnalysis>>& all) {
   for (const auto& a : all) {
     if (!a->blocked.empty() || !a->bound.found()) continue;
     if (a->bound.flipped.found()) return FlippedFinding(*a);
+    if (a->bound.cut.found()) return CutFinding(*a);
     // If results are almost equal, precision/replica-divergence reports them.
     const auto split = a->bound.broken > 0 ? std::nullopt : SplitOutputs(*a->joined);
     if (!split || split->odd.empty()) return BrokenFinding(*a);

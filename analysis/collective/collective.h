@@ -11,3 +11,4 @@
 #include "analysis/collective/reduction_statistics.h"  // IWYU pragma: export
 #include "analysis/collective/saturated.h"             // IWYU pragma: export
 #include "analysis/collective/shared_result.h"         // IWYU pragma: export
+#include "analysis/collective/stale_rank.h"            // IWYU pragma: export

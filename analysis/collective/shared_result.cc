@@ -1,6 +1,7 @@
 #include "analysis/collective/shared_result.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -106,30 +107,79 @@ bool IsReplayed(const ReductionAnalysis& a, const ElementValues& y) {
   return ReplayReduction(other).explained;
 }
 
+// Orders of the rows in which a rank may add the values that it has gathered: from its own on, up
+// or down, by the distance to its own number, or its own node first.
+std::vector<std::vector<int>> OrdersOf(int ranks, int own) {
+  std::vector<std::vector<int>> all(2);
+  for (int i = 0; i < ranks; ++i) {
+    all[0].push_back((own + i) % ranks);
+    all[1].push_back((own - i + ranks) % ranks);
+  }
+  if (std::has_single_bit(static_cast<unsigned>(ranks))) {
+    all.emplace_back();
+    for (int i = 0; i < ranks; ++i) all.back().push_back(i ^ own);
+  }
+  for (const int node : {2, 4, 8}) {
+    if (ranks % node != 0 || ranks == node) continue;
+    for (const int within : {0, own % node}) {
+      all.emplace_back();
+      for (int i = 0; i < ranks; ++i) {
+        const int first = (own / node * node + i / node * node) % ranks;
+        all.back().push_back(first + (i + within) % node);
+      }
+    }
+  }
+  return all;
+}
+
+// The same for a result of one rank, which may have added the values in an order of its own.
+bool IsReplayedByRank(const ReductionAnalysis& a, const ElementValues& y, uint32_t rank) {
+  if (IsReplayed(a, y)) return true;
+  const std::vector<uint32_t> ranks = a.ranks();
+  const auto at = std::find(ranks.begin(), ranks.end(), rank);
+  const auto own = ranks.empty() ? rank : static_cast<uint32_t>(at - ranks.begin());
+  if (!a.replayed || own >= static_cast<uint32_t>(a.c.ranks)) return false;
+  const auto m = static_cast<size_t>(a.c.samples);
+  for (const std::vector<int>& order : OrdersOf(a.c.ranks, static_cast<int>(own))) {
+    ReductionCase ordered = a.c;
+    ordered.output = y;
+    for (size_t row = 0; row < order.size(); ++row)
+      for (size_t i = 0; i < m; ++i)
+        ordered.inputs[row * m + i] = a.c.inputs[static_cast<size_t>(order[row]) * m + i];
+    if (ReplayReduction(ordered).explained) return true;
+  }
+  return false;
+}
+
 size_t CountOfDifferent(const ElementValues& a, const ElementValues& b) {
   size_t differ = 0;
   for (size_t i = 0; i < a.size(); ++i) differ += SameResult(a[i], b[i]) ? 0 : 1;
   return differ;
 }
 
+struct RankResult {
+  const ElementValues* y;
+  uint32_t rank;
+};
+
 // Returns the first different results.
-std::vector<const ElementValues*> FirstResults(const ReductionCase& c) {
-  std::vector<const ElementValues*> results = {&c.output};
+std::vector<RankResult> FirstResults(const ReductionCase& c) {
+  std::vector<RankResult> results = {{&c.output, c.output_rank}};
   for (const ReductionCase::Other& other : c.others) {
-    const bool known = std::any_of(results.begin(), results.end(), [&](const ElementValues* y) {
-      return CountOfDifferent(*y, other.values) == 0;
+    const bool known = std::any_of(results.begin(), results.end(), [&](const RankResult& result) {
+      return CountOfDifferent(*result.y, other.values) == 0;
     });
-    if (!known) results.push_back(&other.values);
+    if (!known) results.push_back({&other.values, other.rank});
     if (results.size() == kMostReplayed) break;
   }
   return results;
 }
 
 // Returns true if every two of the results differ on many elements.
-bool AllFarApart(const std::vector<const ElementValues*>& results) {
+bool AllFarApart(const std::vector<RankResult>& results) {
   for (size_t i = 0; i < results.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
-      if (CountOfDifferent(*results[i], *results[j]) < kFewestOfReplayed) return false;
+      if (CountOfDifferent(*results[i].y, *results[j].y) < kFewestOfReplayed) return false;
     }
   }
   return results.size() > 1;
@@ -158,10 +208,10 @@ std::optional<OutputSplit> SplitReplayed(const ReductionAnalysis& a) {
   for (const ReductionCase::Other& other : c.others) {
     if (!Fits(columns, other.values, 1, tolerance)) return std::nullopt;
   }
-  const std::vector<const ElementValues*> results = FirstResults(c);
+  const std::vector<RankResult> results = FirstResults(c);
   if (!AllFarApart(results)) return std::nullopt;
-  for (const ElementValues* y : results) {
-    if (!IsReplayed(a, *y)) return std::nullopt;
+  for (const RankResult& result : results) {
+    if (!IsReplayedByRank(a, *result.y, result.rank)) return std::nullopt;
   }
   OutputSplit split;
   split.ranks = a.ranks();

@@ -25,7 +25,8 @@ SharedResult FindShared(const ReductionAnalysis& a, const OutputSplit& split);
 
 // Returns ranks whose results differ although replays give each of them from the inputs of all
 // ranks, however few bits agree. Otherwise nullopt: ranks may keep results of their own by design.
-// Every result must be within the bound of sums. The first four different ones are replayed on all
+// Every result must be within the bound of sums. The first four different ones are replayed, in the
+// given order of the ranks and in those that begin with the result's own rank or node, on all
 // elements, and each two of them must differ on 32 elements or more: a result that is not a sum
 // over all ranks would have to agree with a candidate on all of them by chance.
 std::optional<OutputSplit> SplitReplayed(const ReductionAnalysis& a);

@@ -258,8 +258,11 @@ double FactorOf(const std::vector<Element>& elements, size_t way, DType result) 
   }
   const double factor = products / squares;
   if (!(std::fabs(factor) > 0) || !std::isfinite(factor)) return 0;
+  // The spans hide as large an error, so near 1 only the rounding of the result may be left.
+  const bool near = std::fabs(factor - 1) < 0.1;
   const auto outside = std::count_if(elements.begin(), elements.end(), [&](const Element& e) {
-    return !e.spans[way].Holds(e.y / factor, result);
+    return near ? !(std::fabs(e.y - factor * e.exact) <= UlpOf(e.y, result))
+                : !e.spans[way].Holds(e.y / factor, result);
   });
   return FewOf(static_cast<size_t>(outside), elements.size()) ? factor : 0;
 }

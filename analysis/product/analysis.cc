@@ -106,9 +106,12 @@ class Measure {
     double d, sum, error;  // error: the error bound of f32 sums, without the store
   };
 
-  // Returns the factor of least squares, if every element follows it.
+  // Returns the factor of least squares, if every element follows it. Sums that are truncated, or
+  // stored away from zero, have a factor near 1 in common, too: then only the rounding of the
+  // result may be left.
   double CommonFactor() const {
     constexpr size_t kFewest = 8;
+    constexpr double kNearOne = 1e-3;
     double products = 0, squares = 0, largest = 0;
     for (const Element& e : elements_) largest = std::max(largest, std::abs(e.sum));
     if (elements_.size() < kFewest || !(largest > 0)) return 0;
@@ -117,10 +120,14 @@ class Measure {
       squares += e.sum / largest * (e.sum / largest);
     }
     const double factor = products / squares;
+    const int bits = FormatOf(a_.c.d_dtype).precision;
+    const bool near = std::abs(factor - 1) < std::max(kNearOne, 4 * PowerOfTwo(-bits));
+    const bool wide = bits >= FormatOf(DType::kF32).precision;
+    const double roundings = near && !wide ? 0.6 : 2, errors = near && wide ? 0 : 2;
     const bool follow = std::all_of(elements_.begin(), elements_.end(), [&](const Element& e) {
       // The factor itself is only known to a rounding of the elements.
-      const double store = 2 * UlpOf(factor * e.sum, a_.c.d_dtype);
-      return std::abs(e.d - factor * e.sum) <= 4 * std::abs(factor) * e.error + store;
+      const double store = roundings * UlpOf(factor * e.sum, a_.c.d_dtype);
+      return std::abs(e.d - factor * e.sum) <= errors * std::abs(factor) * e.error + store;
     });
     return follow && std::isfinite(factor) ? factor : 0;
   }

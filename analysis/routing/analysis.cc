@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "analysis/routing/call/call.h"
+#include "analysis/routing/kept_by_score.h"
 #include "analysis/routing/policies/policies.h"
 #include "base/parallel.h"
 
@@ -54,8 +55,12 @@ void NameByCapacity(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
   for (const RankedReplay& replay : a.ranked)
     a.explained_share = std::max(a.explained_share, replay.share);
   if (!one_capacity || !a.pairs_speak(kHintBits) || a.patterns.any()) return;
-  a.by_ties() ? Name(a, "tie-order-capacity", "tie-order", a.explained_share)
-              : Name(a, "random-capacity", "random-token-selection", a.explained_share);
+  if (a.by_ties()) return Name(a, "tie-order-capacity", "tie-order", a.explained_share);
+  // A draw keeps no better scores. Some choices may queue and only the others compete.
+  constexpr double kByScore = 5;
+  KeptByScoreDeviations(a.c, a.saturation) > kByScore
+      ? Name(a, "score-capacity", "drop-by-score", a.explained_share)
+      : Name(a, "random-capacity", "random-token-selection", a.explained_share);
 }
 
 // Sets the flatten order to that of the queue without an inversion. If several fit, uses the order

@@ -32,7 +32,7 @@ class CapacityHistory {
     // Negated if only the replay of a queue shows it: an expert that a queue closed at some place
     // holds more, the more it is offered. So it is no evidence that the capacity follows the loads.
     int64_t capacity = 0;
-    std::vector<int64_t> offered;  // candidates per expert, ascending
+    std::vector<int64_t> offered;  // most candidates of a pool, per expert, ascending
     void Persist(Archive& a) { a(rows, padding, capacity, offered); }
   };
   static std::optional<Shown> ShownBy(const RoutingAnalysis& a);

@@ -65,7 +65,8 @@ ring starting at rank 3: 64 of 64 samples; sums over 512 ranks are 13 % too smal
   four times further off than every result within it, is broken: a sign, a spike, a buffer that something else wrote
   to. Where a strict majority of the ranks got the sums, the ranks that got something else are named, however much
   of theirs is garbage. One rank whose values are subtracted is named if a replay with its sign flipped gives every result
-  (cause `flipped-sign`, `proved`). For f32 inputs without a declared wire dtype, p is 8, because a 16-bit hook is common.
+  (cause `flipped-sign`, `proved`), and so is one that adds its recorded values of the step before (`stale-rank`). f32 inputs
+  that a replay cuts to bf16 or f16 toward zero are a warning (`inputs-cut`). For f32 inputs without a declared wire dtype, p is 8, because a 16-bit hook is common.
 
 A model that begins within a run is reported from the first step that shows it, with the last one before it whose partial
 sums were wide. 16-bit partial sums that show no bias yet are a note: addends like these are simulated over twice as many ranks,
@@ -160,12 +161,13 @@ class CollectiveSum : public Rule {
     CompressedSite::Take(key, step, *joined, compressed_, out);
     ReductionStatistics& tally = sites_.Of(step);
     tally.TakeCalls(*joined);
-    tally.Take(step, AnalyseReductions(step));
+    const auto calls = WithoutStale(key, step, tally, out);
+    tally.Take(step, calls);
     const bool unlike = tally.unknown.level() > tally.reported && tally.unlike_sums();
     if (unlike && tally.likeness.any()) tally.Block(tally.likeness.Explanation());
     ReportBlocked(tally, out);
     if (!tally.reported_broken) {
-      const auto broken = BrokenCollective(AnalyseReductions(step));
+      const auto broken = BrokenCollective(calls);
       tally.reported_broken = broken.has_value();
       if (broken) out.Add(*broken);
     }
@@ -196,13 +198,36 @@ class CollectiveSum : public Rule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(4, 4);
+    const uint32_t version = archive.Version(5, 4);
     archive(sites_, compressed_);
+    if (version >= 5) archive(earlier_);
   }
 
  private:
   using Sites = AlphaSites<ReductionStatistics>;
   using Key = Sites::Key;
+
+  // Returns the step's calls except those with a stale rank, which it reports. Keeps the inputs.
+  std::vector<std::shared_ptr<const ReductionAnalysis>> WithoutStale(const Key& key,
+                                                                     const SiteStep& step,
+                                                                     ReductionStatistics& tally,
+                                                                     VerdictSink& out) {
+    std::vector<std::shared_ptr<const ReductionAnalysis>> calls;
+    std::map<std::string, uint32_t> numbers;
+    for (const auto& a : AnalyseReductions(step)) {
+      const std::string& group = a->joined->group;
+      const EarlierInputs::Place place = std::tuple_cat(key, std::tuple(group, numbers[group]++));
+      const StaleRank stale = earlier_.Find(place, *a, step.step);
+      earlier_.Keep(place, *a, step.step);
+      if (!stale.found()) {
+        calls.push_back(a);
+      } else if (!tally.reported_broken) {
+        tally.reported_broken = true;
+        out.Add(StaleFinding(*a, stale));
+      }
+    }
+    return calls;
+  }
 
   // Ranks of different shapes or speeds sample different steps, of which some coincide. Steps that
   // do not coincide need no report.
@@ -355,6 +380,7 @@ class CollectiveSum : public Rule {
 
   Sites sites_{kCollectiveHalfAlpha};
   CompressedSite::Sites compressed_;
+  EarlierInputs earlier_;
 };
 
 }  // namespace

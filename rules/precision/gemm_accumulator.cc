@@ -86,7 +86,7 @@ finite, or the call came without rows and columns.
 
 **Reasons.** `non-finite`: every sample has a NaN or infinite factor; `stochastic-store`: every element is one of the
 two values next to its sum, without bias; `common-factor`: every element is one factor times its sum, with no more
-than the rounding of f32 sums left; declare `scale`; `fast-multiplication`: a Strassen or Winograd product;
+than the rounding of f32 sums left (of the result alone if the factor is near 1); declare `scale`; `fast-multiplication`: a Strassen or Winograd product;
 `not-stochastic`: elements are on one side of their sums more often than the declared stochastic rounding allows;
 `few-samples`: sums with more bits differ on too few elements; `unexplained`: no candidate gives every element;
 `no-sample`: the call was recorded without rows and columns; `no-samples`: the sample is empty; `bad-tensor`: a tensor

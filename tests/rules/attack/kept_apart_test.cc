@@ -159,9 +159,39 @@ Attempt OwnStarts(Dice& dice, int step) {
   return BatchOf(call);
 }
 
+double TreeOf(const SumValues& x, size_t first, size_t n, DType t) {
+  if (n == 1) return x[first];
+  const size_t half = n / 2;
+  return Rounded(TreeOf(x, first, half, t) + TreeOf(x, first + half, n - half, t), t);
+}
+
+// Every rank adds all values in a tree, or by nodes, that begins with its own. The orders of two
+// ranks differ in more than the order of two addends.
+Attempt OwnTrees(Dice& dice, int kind) {
+  Recorded call = Addends(dice, {8, 16, 32, 64}, kAnyDType);
+  FillOutputs(call, [kind](const SumValues& x, const Recorded& c, int r, int) {
+    const auto n = static_cast<size_t>(c.ranks), own = static_cast<size_t>(r);
+    SumValues mine;
+    for (size_t i = 0; i < n; ++i)
+      mine.push_back(kind == 1 ? x[(own / 4 * 4 + i / 4 * 4) % n + (i + own) % 4]
+                               : x[(own + i) % n]);
+    if (kind == 0) return Stored(TreeOf(mine, 0, n, c.input), c);
+    SumValues nodes;
+    for (size_t i = 0; i < n; i += 4) {
+      const auto first = mine.begin() + static_cast<std::ptrdiff_t>(i);
+      nodes.push_back(ChainOf(SumValues(first, first + 4), OrderFrom(4, 0), c.input));
+    }
+    return Stored(ChainOf(nodes, OrderFrom(static_cast<int>(nodes.size()), 0), c.input), c);
+  });
+  return BatchOf(call);
+}
+
 std::vector<ArithmeticFamily> SummedByRank() {
   constexpr char kRule[] = "precision/replica-divergence";
-  return {{"own-start", [](Dice& d) { return OwnStarts(d, 1); }, kRule},
+  return {{"own-tree", [](Dice& d) { return OwnTrees(d, 0); }, kRule},
+          {"own-node-first", [](Dice& d) { return OwnTrees(d, 1); }, kRule},
+          {"two-levels-from-own", [](Dice& d) { return OwnTrees(d, 2); }, kRule},
+          {"own-start", [](Dice& d) { return OwnStarts(d, 1); }, kRule},
           {"own-start-down", [](Dice& d) { return OwnStarts(d, -1); }, kRule}};
 }
 
@@ -204,7 +234,7 @@ std::vector<ArithmeticFamily> SharedResults() {
   return OrdinaryReductions([](Dice& d) { return Addends(d, kAnyWorld, kAnyDType); });
 }
 
-TEST(SummedByRank, IsFound) { ExpectFound(SummedByRank(), "summed-by-rank", 2); }
+TEST(SummedByRank, IsFound) { ExpectFound(SummedByRank(), "summed-by-rank", 1); }
 TEST(SummedByRank, OthersAreNot) {
   const std::vector<std::string> rules = {"precision/replica-divergence"};
   ExpectSilentOf(rules, ResultsOfEachRank(), 2);

@@ -97,6 +97,20 @@ void ExpectSilentOf(const RuleNames& rules, const std::vector<ArithmeticFamily>&
   }
 }
 
+void ExpectWithoutCause(const std::vector<ArithmeticFamily>& families,
+                        const std::set<std::string>& causes, int quick) {
+  const int each = Each(quick);
+  for (const ArithmeticFamily& family : families) {
+    if (!Requested(family.name)) continue;
+    const int accused =
+        CountOf({"precision/collective-sum"}, family, each, false, [&](const auto& v) {
+          return v.has_finding() && causes.contains(v.finding().cause().id());
+        });
+    std::cout << family.name << ": accused " << accused << " of " << each << "\n";
+    EXPECT_EQ(accused, 0) << family.name;
+  }
+}
+
 void ExpectUndetected(const std::vector<ArithmeticFamily>& families, const Detector& detector,
                       int quick) {
   const int each = Each(quick);

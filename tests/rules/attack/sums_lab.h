@@ -54,6 +54,10 @@ void ExpectSilent(const std::vector<ArithmeticFamily>& families, const std::set<
 void ExpectSilentOf(const std::vector<std::string>& rules,
                     const std::vector<ArithmeticFamily>& families, int quick);
 
+// Expects no finding of precision/collective-sum with one of these causes.
+void ExpectWithoutCause(const std::vector<ArithmeticFamily>& families,
+                        const std::set<std::string>& causes, int quick);
+
 // Returns true if a detector accuses the call, which the rule may ask or not.
 using Detector =
     std::function<bool(const analysis::JoinedReduction& joined, const analysis::ReductionCase& c)>;

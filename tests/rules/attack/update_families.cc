@@ -76,6 +76,18 @@ void SumIn(Product& p, DType t) {
   }
 }
 
+// Sums in f32 that are off by 3.9 times their bound, up and down.
+void MissBounds(Product& p) {
+  p.output = DType::kF32;
+  for (int i = 0; i < p.samples; ++i) {
+    double mass = 0;
+    for (int k = 0; k < p.inner; ++k) mass += std::fabs(p.At(p.a, i, k) * p.At(p.b, i, k));
+    const double bound = (p.inner + 2) * 0x1p-24 * mass;
+    double& y = p.d[static_cast<size_t>(i)];
+    y = RoundToFormat(y + (i % 2 == 0 ? 3.9 : -3.9) * bound, DType::kF32);
+  }
+}
+
 }  // namespace
 
 std::vector<ArithmeticFamily> CleanUpdates() {
@@ -143,6 +155,7 @@ std::vector<ArithmeticFamily> BrokenArithmetics() {
                       SumIn(p, DType::kE4M3);
                     }),
       BrokenProduct("partial-sums-in-bf16", [](Product& p) { SumIn(p, DType::kBF16); }),
+      BrokenProduct("off-by-bounds", MissBounds, true),
       Broken(Update("lost",
                     [](UpdateRunSpec& s, Dice&) {
                       s.dtype = DType::kBF16;
