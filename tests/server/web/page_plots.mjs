@@ -116,7 +116,7 @@ async function eightRuns(page, server, hostile) {
 async function manyRuns(page, server) {
   await altered(page, '**/api/v1/runs', (value) => {
     const healthy = value.runs.find((one) => one.state === 'ok' || one.state === 'done');
-    for (let i = 0; i < 40; i++) value.runs.push({ ...healthy, run: `sweep/lr_${i}.x`, owner: i % 2 ? 'ann' : '<img src=x onerror=window.hacked=1>' });
+    for (let i = 0; i < 40; i++) value.runs.push({ ...healthy, judged: 11080, put_aside: 3, run: `sweep/lr_${i}.x`, owner: i % 2 ? 'ann' : '<img src=x onerror=window.hacked=1>' });
   });
   for (const [scheme, width] of [['light', 1280], ['dark', 400]]) {
     await page.setViewportSize({ width, height: 900 });
