@@ -101,6 +101,8 @@ typedef struct plumbline_agent_site {
    * (relaxed atomic stores), and only within step_end, step_begin, look and declare_site. The
    * façade sets it to PLUMBLINE_NEVER before close and in a forked child. */
   uint64_t* next_due;
+  const char* file; /* the trainer's line that declares it; NULL: not known, or an older facade */
+  uint32_t line;
 } plumbline_agent_site_t;
 
 typedef struct plumbline_agent_table {
@@ -192,6 +194,10 @@ typedef struct plumbline_agent_table {
    * process ends. */
   plumbline_status_t (*steps)(void* agent_run, const char* const* series, uint32_t count,
                               plumbline_steps_t* steps, plumbline_error_t* error);
+  /* `scalar`, with the trainer's line that reports it. `file` may be NULL. */
+  plumbline_status_t (*scalar_at)(void* agent_run, int64_t step, const char* name, double value,
+                                  const char* file, uint32_t line, plumbline_error_t* error);
+  plumbline_status_t (*next_look)(void* agent_run, int64_t step, plumbline_error_t* error);
 } plumbline_agent_table_t;
 
 /* True if the table has the field. Tables only grow. */

@@ -28,6 +28,9 @@ struct RuleInfo {
   // Its part of the run's false-alarm budget (statistics/alpha_shares.h), for a rule whose tests
   // run repeatedly. All parts together are at most 1; the rest is reserved.
   double alpha_weight = 0;
+  // Of a site with kSeriesDecides points or more it always has a verdict: no later point is due.
+  bool decides_early = false;
+  static constexpr uint64_t kSeriesDecides = 100;
 
   std::string_view group() const {
     return std::string_view(id).substr(0, std::string_view(id).find('/'));

@@ -16,7 +16,8 @@ namespace {
 
 // The only site of forked children.
 constexpr uint64_t kNoStep = PLUMBLINE_NO_STEP;
-Site g_never_due = {{PLUMBLINE_NEVER, &kNoStep}, nullptr, 0, 0, nullptr, nullptr, nullptr, nullptr};
+Site g_never_due = {
+    {PLUMBLINE_NEVER, &kNoStep}, nullptr, 0, 0, nullptr, nullptr, nullptr, 0, nullptr, nullptr};
 
 constexpr uint32_t kMaxSites = 65536;  // limit of the server per source
 
@@ -118,13 +119,15 @@ plumbline_status_t CheckSiteName(const char* what, const char* name) {
 
 // Called with the run's mutex.
 plumbline_status_t AddSite(Run* run, uint64_t hash, int32_t kind, const char* layer, const char* op,
-                           Site** out) {
+                           const char* file, uint32_t line, Site** out) {
   if (run->site_count >= kMaxSites) {
     return Fail(PLUMBLINE_RESOURCE_EXHAUSTED,
                 "site \"%s\": the run already has %u sites, the limit", layer, run->site_count);
   }
   Site* site = NewSite(run, hash, kind, layer, op);
   if (site == nullptr) return OutOfMemory("site");
+  if (file != nullptr) site->file = CopyName(EndOfFile(file));  // without memory: not known
+  site->line = line;
   if (StateOf(run) == RunState::kOpen) {
     const plumbline_status_t status = Declare(run, site);
     if (status < 0) return status;  // the agent may use the due word: the site is not freed
@@ -325,6 +328,12 @@ plumbline_status_t plumbline_close(plumbline_run_t* handle, uint32_t timeout_ms)
 
 plumbline_status_t plumbline_site(plumbline_run_t* handle, int32_t kind, const char* layer,
                                   const char* op, plumbline_site_t** out) {
+  return plumbline_site_at(handle, kind, layer, op, nullptr, 0, out);
+}
+
+plumbline_status_t plumbline_site_at(plumbline_run_t* handle, int32_t kind, const char* layer,
+                                     const char* op, const char* file, uint32_t line,
+                                     plumbline_site_t** out) {
   ErrnoKeeper keeper;
   if (out == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "site: site is NULL");
   *out = nullptr;
@@ -347,7 +356,7 @@ plumbline_status_t plumbline_site(plumbline_run_t* handle, int32_t kind, const c
   const uint64_t hash = HashName(op, HashName(layer)) + static_cast<uint64_t>(kind);
   MutexLock lock(&run->mutex);
   Site* site = FindSite(run, hash, kind, layer, op);
-  if (site == nullptr) status = AddSite(run, hash, kind, layer, op, &site);
+  if (site == nullptr) status = AddSite(run, hash, kind, layer, op, file, line, &site);
   if (status == PLUMBLINE_OK) *out = &site->head;
   return status;
 }

@@ -98,7 +98,8 @@ plumbline_status_t SampleIndices(Site* site, uint64_t count, uint64_t* out, uint
       static_cast<int64_t>(step), count, out, capacity, n, ThreadError());
 }
 
-plumbline_status_t RecordScalar(Run* run, const char* name, double value) {
+plumbline_status_t RecordScalar(Run* run, const char* name, double value, const char* file,
+                                uint32_t line) {
   const plumbline_status_t idle = IdleStatus(run);
   if (idle != PLUMBLINE_OK) return idle;
   const NameFault fault = CheckName(name);
@@ -109,8 +110,21 @@ plumbline_status_t RecordScalar(Run* run, const char* name, double value) {
   if (step == PLUMBLINE_NO_STEP) return NoStep(run, "scalar", name);
   AgentCall call(run);
   if (call.status() != PLUMBLINE_OK) return call.status();
+  if (file != nullptr && PLUMBLINE_AGENT_HAS(&call.agent(), scalar_at)) {
+    return call.agent().scalar_at(call.agent_run(), static_cast<int64_t>(step), name, value, file,
+                                  line, ThreadError());
+  }
   return call.agent().scalar(call.agent_run(), static_cast<int64_t>(step), name, value,
                              ThreadError());
+}
+
+plumbline_status_t PlanLook(Run* run, int64_t step) {
+  const plumbline_status_t idle = IdleStatus(run);
+  if (idle != PLUMBLINE_OK) return idle;
+  AgentCall call(run);
+  if (call.status() != PLUMBLINE_OK) return call.status();
+  if (!PLUMBLINE_AGENT_HAS(&call.agent(), next_look)) return OlderAgent("next_look");
+  return call.agent().next_look(call.agent_run(), step, ThreadError());
 }
 
 plumbline_status_t ChargeCaller(Run* run, uint64_t ns) {
@@ -209,7 +223,23 @@ plumbline_status_t plumbline_sample_indices(plumbline_site_t* site, uint64_t cou
 plumbline_status_t plumbline_scalar(plumbline_run_t* run, const char* name, double value) {
   if (run == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "scalar: run is NULL");
   if (InForkedChild()) return PLUMBLINE_DISABLED;
-  return RecordScalar(FromHandle(run), name, value);
+  return RecordScalar(FromHandle(run), name, value, nullptr, 0);
+}
+
+plumbline_status_t plumbline_scalar_at(plumbline_run_t* run, const char* name, double value,
+                                       const char* file, uint32_t line) {
+  if (run == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "scalar: run is NULL");
+  if (InForkedChild()) return PLUMBLINE_DISABLED;
+  return RecordScalar(FromHandle(run), name, value, file, line);
+}
+
+plumbline_status_t plumbline_next_look(plumbline_run_t* run, int64_t step) {
+  if (run == nullptr || step < 0) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT,
+                run == nullptr ? "next_look: run is NULL" : "next_look: expected a step >= 0");
+  }
+  if (InForkedChild()) return PLUMBLINE_DISABLED;
+  return PlanLook(FromHandle(run), step);
 }
 
 plumbline_status_t plumbline_charge(plumbline_run_t* run, uint64_t ns) {

@@ -144,6 +144,8 @@ plumbline_status_t Declare(Run* run, Site* site) {
   const int64_t last = __atomic_load_n(&run->last_step, __ATOMIC_RELAXED);
   plain.step = last >= 0 ? last : 0;
   plain.next_due = &site->head.next_due;
+  plain.file = site->file;
+  plain.line = site->line;
   void* agent_site = nullptr;
   const plumbline_status_t status =
       run->agent->declare_site(run->agent_run, &plain, &agent_site, ThreadError());

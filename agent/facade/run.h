@@ -27,6 +27,8 @@ struct Site {
   uint64_t hash;  // of kind, layer, op
   char* layer;
   char* op;
+  char* file;  // NULL: not known
+  uint32_t line;
   void* agent_site;  // set before the run is open, or by declare_site; atomic
   Site* next;        // in order of registration
 };

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "plumbline/sites.h"
+
 namespace plumbline::facade {
 namespace {
 
@@ -39,6 +41,13 @@ bool IsUtf8(const char* text) {
 }
 
 }  // namespace
+
+const char* EndOfFile(const char* file) {
+  const size_t bytes = strlen(file);
+  const char* end = bytes > PLUMBLINE_MAX_FILE ? file + bytes - PLUMBLINE_MAX_FILE : file;
+  while ((static_cast<unsigned char>(*end) & 0xC0) == 0x80) ++end;
+  return end;
+}
 
 NameFault CheckName(const char* name) {
   if (name == nullptr || *name == '\0') return NameFault::kMissing;

@@ -19,6 +19,9 @@ const char* Describe(NameFault fault);
 // Returns FNV-1a, 64 bits, of the string with its NUL, continuing from `seed`.
 uint64_t HashName(const char* name, uint64_t seed = 0xcbf29ce484222325u);
 
+// Returns the last PLUMBLINE_MAX_FILE bytes of a file's name, from the beginning of a character on.
+const char* EndOfFile(const char* file);
+
 // Returns a copy on the process's heap; nullptr if out of memory.
 char* CopyName(const char* name);
 

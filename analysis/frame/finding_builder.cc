@@ -53,6 +53,12 @@ FindingBuilder& FindingBuilder::Threshold(double value, std::string source) {
   return *this;
 }
 
+FindingBuilder& FindingBuilder::Lost(double rank_seconds, bool on_gpus) {
+  finding().set_lost_rank_seconds(rank_seconds > 0 ? rank_seconds : 0);
+  finding().set_lost_on_gpus(on_gpus);
+  return *this;
+}
+
 FindingBuilder& FindingBuilder::Samples(uint64_t count) {
   finding().set_sample_size(count);
   return *this;

@@ -50,6 +50,8 @@ class FindingBuilder {
     return Witness(key, std::string_view(value));
   }
   FindingBuilder& Fix(std::string fix);
+  // Time that ranks lost in the judged steps, summed over ranks, if it was measured.
+  FindingBuilder& Lost(double rank_seconds, bool on_gpus);
   template <typename Ranks>
   FindingBuilder& At(const std::string& layer, const std::string& op, int64_t step_first,
                      int64_t step_last, const Ranks& ranks) {

@@ -47,11 +47,24 @@ struct RunSummary {
     std::vector<std::pair<uint32_t, uint32_t>> ranges;  // first and last; at most kMostRanges
     static constexpr size_t kMostRanges = 64;
   };
+  // The line of the trainer's source that first reported a site.
+  struct SourceLine {
+    static constexpr size_t kMostFile = 256;  // bytes; the end of a longer name is kept
+    std::string file;
+    uint32_t line = 0;
+    void Persist(Archive& a) { a(file, line); }
+  };
   std::string run;
   int64_t step_first = 0;
   int64_t step_last = 0;
-  std::vector<uint32_t> ranks;                                     // ranks seen, sorted
-  std::map<std::pair<std::string, std::string>, SiteCount> sites;  // (layer, op)
+  // The newest step in which a measurement came, and the step in which the next one is due. -1: not
+  // known. Of the newest attempt.
+  int64_t last_look = -1;
+  int64_t next_look = -1;
+  std::vector<uint32_t> ranks;                                      // ranks seen, sorted
+  std::map<std::pair<std::string, std::string>, SiteCount> sites;   // (layer, op)
+  std::map<std::pair<std::string, std::string>, SourceLine> lines;  // of the first kMostLines
+  static constexpr size_t kMostLines = 8192;                        // as many as one process sends
   // (layer, op, cause). Layer and op may be empty for loss that belongs to no site.
   std::map<std::tuple<std::string, std::string, std::string>, LossCount> losses;
   std::map<std::string, LateCount> late;  // by cause
@@ -62,8 +75,8 @@ struct RunSummary {
   uint64_t ends = 0;
   std::vector<AbsentRanks> absent;  // of processes alone; set by RunState::Summarize
   bool meta_alone = false;          // no rule outside group meta is active
-  // Not stored: meta_alone follows from the engine's rules; RunState stores ends, and derives
-  // absent.
+  // Not stored here: meta_alone follows from the engine's rules; RunState stores ends, last_look
+  // and lines, and derives absent and next_look.
   void Persist(Archive& a) {
     a(run, step_first, step_last, ranks, sites, losses, late, evidence, verdicts);
   }

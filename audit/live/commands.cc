@@ -121,7 +121,8 @@ void RegisterRuns(CLI::App& app, int* status) {
   drop->type_name("RUN")->excludes(run);
   command->add_option("--state", o->state, "Only runs in this state")
       ->check(OneOf({"running", "finished", "gone", "quarantined", "dropped"}));
-  command->add_option("--filter", o->filter, "Only runs whose name contains this text")
+  command
+      ->add_option("--filter", o->filter, "Only runs with this text in their name or in owner:NAME")
       ->type_name("TEXT");
   command->add_option("--tag", o->tag, "Only runs with this tag")->type_name("TAG");
   command->add_flag("--all", o->all, "Also archived and deleted runs");

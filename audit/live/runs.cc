@@ -72,7 +72,8 @@ std::string RunText(const v1::RunInfo& run) {
       Padded(absl::StrCat(run.evidence(), " items, ", run.lost(), " lost",
                           run.late() > 0 ? absl::StrCat(", ", run.late(), " late") : ""),
              28) +
-      Padded(Plural(run.open_incidents(), "incident"), 13) + "since " +
+      Padded(Plural(run.open_incidents(), "incident"), 13) +
+      Padded(run.owner().empty() ? "-" : Printable(run.owner()), 10) + "since " +
       TimeText(run.first_seen_unix_ns()) + "\n";
   text += LabelsText(run.labels());
   if (run.has_quarantined()) absl::StrAppend(&text, QuarantineText(run));
@@ -117,7 +118,8 @@ std::string RunJson(const v1::RunInfo& run) {
       ",\"series_not_judged\":", run.series_not_judged(),
       ",\"liveness\":", JsonCounts(StatesOf(run)));
   const char* comma = "";
-  absl::StrAppend(&json, ",\"labels\":", LabelsJson(run.labels()),
+  absl::StrAppend(&json, ",\"owner\":", JsonString(run.owner()),
+                  ",\"labels\":", LabelsJson(run.labels()),
                   ",\"open_incidents\":", run.open_incidents(), ",\"first_seen\":\"",
                   Rfc3339(run.first_seen_unix_ns()), "\",\"attempts\":[");
   for (const v1::AttemptInfo& a : run.attempts()) {
@@ -164,6 +166,13 @@ int UpdateQuarantined(const QueryOptions& options, bool retry) {
       true);
 }
 
+// Returns true if the text is in the run's name, in its shown name, or in "owner:NAME".
+bool Matches(const v1::RunInfo& run, const std::string& text) {
+  const std::string all =
+      absl::StrCat(run.run(), "\n", run.labels().name(), "\nowner:", run.owner());
+  return absl::StrContains(absl::AsciiStrToLower(all), absl::AsciiStrToLower(text));
+}
+
 // Returns the runs that the options select, in their order.
 std::vector<const v1::RunInfo*> SelectedRuns(const v1::ListRunsResponse& response,
                                              const QueryOptions& options) {
@@ -176,8 +185,7 @@ std::vector<const v1::RunInfo*> SelectedRuns(const v1::ListRunsResponse& respons
         std::find(labels.tags().begin(), labels.tags().end(), options.tag) == labels.tags().end())
       continue;
     if (!options.state.empty() && options.state != StateOf(run)) continue;
-    if (!absl::StrContains(absl::AsciiStrToLower(run.run()), absl::AsciiStrToLower(options.filter)))
-      continue;
+    if (!Matches(run, options.filter)) continue;
     runs.push_back(&run);
   }
   const auto by = [&runs](auto key) {

@@ -172,7 +172,8 @@ int RunWatch(const WatchOptions& options) {
       }
       pause = kFirstPause;
       if (event.has_incident()) {
-        const bool is_open = event.incident().state() == v1::Incident::STATE_OPEN;
+        const bool is_open = event.incident().state() == v1::Incident::STATE_OPEN &&
+                             event.kind() != v1::IncidentEvent::KIND_LEFT;
         if (is_open) {
           open_ids.insert(event.incident().id());
         } else {

@@ -26,6 +26,8 @@ const char* KindName(v1::IncidentEvent::Kind kind) {
       return "caught-up";
     case v1::IncidentEvent::KIND_MERGED:
       return "merged";
+    case v1::IncidentEvent::KIND_LEFT:
+      return "left";
     default:
       return "unspecified";
   }
@@ -137,7 +139,21 @@ bool WatchPrinter::Repeated(const v1::IncidentEvent& event) {
   return repeated;
 }
 
+// If the deletion of the run is undone, the incident is printed again.
+std::string WatchPrinter::Left(const v1::IncidentEvent& event) {
+  const v1::Incident& incident = event.incident();
+  const std::string& fingerprint = FingerprintOf(incident, event.status());
+  seen_.erase(fingerprint);
+  shown_.erase(fingerprint);
+  if (format_ == Format::kJson) return EventJson(event);
+  return Headline(absl::StrCat("incident ", incident.id(), " left: its run was deleted (",
+                               Printable(incident.finding().rule()), ", ",
+                               SiteText(incident.finding().site()), ")"),
+                  incident.updated_unix_ns());
+}
+
 std::string WatchPrinter::Event(const v1::IncidentEvent& event) {
+  if (event.kind() == v1::IncidentEvent::KIND_LEFT) return Left(event);
   if (Repeated(event)) return "";
   if (format_ == Format::kJson) return EventJson(event);
   return event.has_incident() ? Text(event) : "";

@@ -41,6 +41,7 @@ class WatchPrinter {
   };
 
   bool Repeated(const v1::IncidentEvent& event);
+  std::string Left(const v1::IncidentEvent& event);
   std::string Text(const v1::IncidentEvent& event);
   std::string Block(const v1::IncidentEvent& event) const;
   std::string Headline(const std::string& what, int64_t unix_ns) const;

@@ -49,6 +49,8 @@ constexpr const char* kListIncidentsOut = R"({"type": "object", "properties": {
     "state": {"type": "string"}, "rule": {"type": "string"}, "level": {"type": "string"},
     "strength": {"type": "string"}, "title": {"type": "string"}, "cause": {"type": "string"},
     "site": {"type": "string"}, "sites": {"type": "integer"}, "count": {"type": "integer"},
+    "file": {"type": "string", "description": "the trainer's source that first reported the site"},
+    "line": {"type": "integer"},
     "opened": {"type": "string"}, "updated": {"type": "string"}},
     "required": ["fingerprint", "finding", "rule", "level", "title"]}},
   "omitted": {"type": "integer", "description": "incidents that are not listed"},
@@ -109,6 +111,9 @@ Json IncidentSummary(const v1::Incident& incident, const v1::IncidentStatus& sta
   }
   summary["cause"] = whole["cause"]["id"];
   summary["site"] = SiteText(finding.site());
+  for (const char* key : {"file", "line"}) {
+    if (whole["site"].contains(key)) summary[key] = whole["site"][key];
+  }
   summary["sites"] = status.site_count();
   summary["count"] = incident.count();
   summary["opened"] = Rfc3339(incident.opened_unix_ns());

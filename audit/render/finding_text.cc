@@ -150,6 +150,11 @@ std::string Sentences(const std::string& text, size_t width, size_t most) {
   return cut + "...";
 }
 
+// Returns "in train.py:57"; empty if the trainer's line is not known.
+std::string LineText(const v1::FindingSite& site) {
+  return site.file().empty() ? "" : absl::StrCat("in ", site.file(), ":", site.line());
+}
+
 std::string SitesLine(const IncidentSites& sites, uint64_t most) {
   std::string text = std::to_string(sites.count) + ":";
   uint64_t named = 0;
@@ -258,10 +263,12 @@ std::vector<FindingLine> FindingLines(const v1::Finding& finding) {
   if (finding.has_bias()) lines.push_back({"bias", BiasText(finding.bias())});
   if (finding.has_forecast())
     lines.push_back({"forecast", SentenceOrFields(finding.forecast(), "words")});
+  lines.push_back({"lost", rules::LostText(finding.lost_rank_seconds(), finding.lost_on_gpus())});
   lines.push_back({"how sure", rules::HowSureText(finding)});
   lines.push_back({"assumed", AssumedText(finding)});
   // Add the whole fix if the first line does not have it.
   if (finding.fix() != in_short.act) lines.push_back({"fix", finding.fix()});
+  lines.push_back({"reported", LineText(finding.site())});
   lines.push_back({"finding", finding.fingerprint()});
   return lines;
 }

@@ -60,8 +60,26 @@ Json SitesJson(const rules::Incident& incident) {
                      {"ranks", site.ranks_size()},
                      {"count", 1},
                      {"suppressed", finding->suppressed()}});
+    if (site.file().empty()) continue;
+    sites.back()["file"] = Utf8(site.file());
+    sites.back()["line"] = site.line();
   }
   return sites;
+}
+
+// Returns the time that ranks lost by the incident; null if no rule measured it.
+Json LostJson(const rules::Incident& incident) {
+  double lost = 0;
+  bool on_gpus = true;
+  for (const v1::Finding* finding : incident.findings) {
+    if (!(finding->lost_rank_seconds() > 0)) continue;
+    lost += finding->lost_rank_seconds();
+    on_gpus &= finding->lost_on_gpus();
+  }
+  if (lost == 0) return nullptr;
+  return {{"rank_seconds", rules::NumberJson(lost)},
+          {"on_gpus", on_gpus},
+          {"of", "measured in the steps of the finding"}};
 }
 
 // Returns the fields of the page's incident that an audit has. Times, history and capsules exist on
@@ -77,6 +95,7 @@ Json IncidentJson(const rules::Incident& incident, const std::vector<rules::Inci
   json["sites"] = incident.findings.size();
   json["finding"] = rules::PageFinding(shown);
   json["site_rows"] = SitesJson(incident);
+  json["lost"] = LostJson(incident);
   json["history"] = Json::array();
   json["symptoms"] = Json::array();
   for (const rules::Incident& symptom : incident.symptoms) {

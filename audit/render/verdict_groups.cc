@@ -75,10 +75,12 @@ bool LossIsMissing(const AuditResult& result) {
   return unknown;
 }
 
-// Returns ", 2 looks in 60 steps"; empty if the rule judged every step, or several at once.
+// Returns ", 2 looks in 60 steps; the last one in step 31"; empty if the rule judged every step, or
+// several at once.
 std::string LooksText(const v1::Verdict& pass) {
   if (pass.looks() == 0 || pass.looks() >= pass.run_steps()) return "";
-  return ", " + Plural(pass.looks(), "look") + " in " + Plural(pass.run_steps(), "step");
+  return ", " + Plural(pass.looks(), "look") + " in " + Plural(pass.run_steps(), "step") +
+         "; the last one in step " + std::to_string(pass.site().step_last());
 }
 
 }  // namespace

@@ -8,14 +8,13 @@ were installed before are called, once, with the same effect; nothing here may r
 import atexit
 import os
 import sys
-import sysconfig
 import threading
+
+from ._mistakes import LIBRARIES
 
 EXCEPTION, EXIT, SIGNAL, INTERRUPTED, UNWINDING = 1, 2, 3, 4, 5
 
 _HERE = os.path.dirname(__file__)
-_LIBRARIES = tuple({os.path.join(path, "") for name, path in sysconfig.get_paths().items()
-                    if name in ("stdlib", "platstdlib", "purelib", "platlib")}) + ("<frozen", "/usr/lib/python3/")  # fmt: skip
 # These exceptions end a loop, not a process.
 _NO_ERRORS = (GeneratorExit, StopIteration, StopAsyncIteration)
 
@@ -34,7 +33,7 @@ def _where(trace):
         code = trace.tb_frame.f_code
         last = (code, trace.tb_lineno)
         name = code.co_filename
-        if not name.startswith(_HERE + os.sep) and not name.startswith(_LIBRARIES):
+        if not name.startswith(_HERE + os.sep) and not name.startswith(LIBRARIES):
             found = last
         trace = trace.tb_next
     if last is None:

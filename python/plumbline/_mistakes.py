@@ -2,11 +2,15 @@
 
 import os
 import sys
+import sysconfig
 import warnings
 
 from ._library import UNAVAILABLE
 
 _HERE = os.path.dirname(__file__)  # and below
+_MOST_FILE = 256  # bytes of a file's name: its end is kept
+LIBRARIES = tuple({os.path.join(path, "") for name, path in sysconfig.get_paths().items()
+                   if name in ("stdlib", "platstdlib", "purelib", "platlib")}) + ("<frozen", "/usr/lib/python3/")  # fmt: skip
 
 
 class PlumblineError(RuntimeError):
@@ -19,6 +23,17 @@ def callers_frame():
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE + os.sep):
         frame, level = frame.f_back, level + 1
     return frame, level
+
+
+def trainers_line():
+    """Returns the file, encoded, and the line of the innermost frame outside of libraries. If there is none: of the innermost
+    frame outside of this package."""
+    frame, _ = callers_frame()
+    outside = frame
+    while outside is not None and outside.f_code.co_filename.startswith(LIBRARIES):
+        outside = outside.f_back
+    frame = outside or frame
+    return frame.f_code.co_filename.encode("utf-8", "replace")[-_MOST_FILE:], frame.f_lineno or 0
 
 
 def _is_ignored(frame):

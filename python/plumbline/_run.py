@@ -10,7 +10,7 @@ from ._contexts import Capturing, Span, Step
 from ._delivery import Delivery
 from ._kinds import KIND_ROUTING
 from ._library import CAPTURING, NO_STEP, OK
-from ._mistakes import Mistakes, PlumblineError
+from ._mistakes import Mistakes, PlumblineError, trainers_line
 from ._observations import Observations
 from ._tensors import Scratch, Unsupported, replay_stream
 from ._watching.budget import Budget
@@ -261,9 +261,8 @@ class Run(Mistakes, Observations, Delivery):
     def _declare_site(self, kind, layer, op):
         """Returns the site's handle. Returns None if it could not be declared; the error was reported."""
         out = ctypes.c_void_p()
-        status = self._short.plumbline_site(
-            self._handle, kind, layer.encode(), None if op is None else op.encode(),
-            ctypes.byref(out),
+        status = self._short.plumbline_site_at(
+            self._handle, kind, layer.encode(), None if op is None else op.encode(), *trainers_line(), ctypes.byref(out),
         )  # fmt: skip
         return None if self._check(("site", layer), status) < 0 else out.value
 
@@ -290,11 +289,13 @@ class Run(Mistakes, Observations, Delivery):
         if self._light is not None:
             self._light.interrupted()
         try:
-            if encoded is None:
-                encoded = self._names[name] = name.encode()
             if by_trainer:
                 self._trainers_series.add(name)
-            status = self._scalar(self._handle, encoded, float(value))
+            if encoded is None:
+                encoded = self._names[name] = name.encode()
+                status = self._short.plumbline_scalar_at(self._handle, encoded, float(value), *trainers_line())
+            else:
+                status = self._scalar(self._handle, encoded, float(value))
         except Exception as error:
             self._report_error(("scalar", repr(name)), f"scalar({name!r}): a name and a number: {error}")
             return
@@ -328,6 +329,13 @@ class Run(Mistakes, Observations, Delivery):
             return 0
         self._check(("span", kind), status)
         return span.value
+
+    _planned = -1  # the step in which the watch measures next
+
+    def _plan(self, step):
+        """Reports the step in which something is measured next, so that no measurement before it is missing."""
+        self._planned = step
+        self._check("next_look", self._short.plumbline_next_look(self._handle, step))
 
     def _end_span(self, span):
         self._check("span", self._short.plumbline_span_end(self._handle, span))

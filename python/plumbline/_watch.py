@@ -25,7 +25,7 @@ from ._watching.frames import Framed, FrameworkSteps
 from ._watching.gradients import Gradients
 from ._watching.kept import Kept
 from ._watching.light import Light
-from ._watching.light_when import is_plain
+from ._watching.light_when import is_plain, next_look
 from ._watching.modes import Modes
 from ._watching.modules import Backward, Modules
 from ._watching.passes import Passes, place_of_ids, tokens_at
@@ -393,6 +393,8 @@ class Watch(Records, FrameworkSteps):
         self._looks.step_ended(self._run._spent_last)
         if budget.period is not None:
             self._set_paces(budget.period / 1e9, self._run._next_step)
+            if self._run._next_step > self._run._planned:
+                self._run._plan(next_look(self, self._run._next_step))
         if first and of == 1:
             if self._run._step == NO_STEP:
                 self._guarded(self._light.step_ended)

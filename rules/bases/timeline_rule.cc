@@ -185,6 +185,9 @@ v1::Verdict WaitRule::JudgeTimeline(const v1::Timeline& t) const {
       .Witness("span", wait->name())
       .Witness("median_ms", Milliseconds(wait->median_ns()))
       .Fix(words_.fix);
+  // A GPU that works independently of the loop may be busy in the loop's waits.
+  if (whose() != TimelineOf::kLoopOfGpu)
+    found.Lost(1e-9 * static_cast<double>(wait->idle_ns()), whose() == TimelineOf::kTrace);
   *found.verdict().mutable_details() = std::move(details);
   return found.Take();
 }

@@ -58,8 +58,10 @@ absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits) {
   const struct {
     const char* field;
     const std::string& value;
-  } names[] = {
-      {"run", source.run()}, {"host", source.host()}, {"tool_version", source.tool_version()}};
+  } names[] = {{"run", source.run()},
+               {"host", source.host()},
+               {"user", source.user()},
+               {"tool_version", source.tool_version()}};
   for (const auto& n : names) {
     if (n.value.size() > limits.max_name_bytes) {
       return absl::InvalidArgumentError(absl::StrCat(n.field, ": ", n.value.size(),

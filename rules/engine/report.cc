@@ -9,6 +9,7 @@
 #include "analysis/frame/frame.h"
 #include "analysis/processes/processes.h"
 #include "rules/analysis_names.h"
+#include "rules/catalogue.h"
 
 namespace plumbline::rules {
 namespace {
@@ -85,16 +86,24 @@ uint64_t NextLookWithin(const v1::Verdict& pass, int64_t run_first) {
   return doubling ? until : span / (pass.looks() - 1);
 }
 
+// Returns the last step in which a look at the site could be expected. If the processes state that
+// the next measurement is due after the run, none is missing since the last one. Values of series
+// come with each step.
+int64_t ExpectedUntil(const analysis::RunSummary& run, const v1::FindingSite& site) {
+  const auto known = run.sites.find({site.layer(), site.op()});
+  const bool series = known != run.sites.end() && known->second.kind == "scalar";
+  if (series || run.next_look <= run.step_last || run.last_look < 0) return run.step_last;
+  return run.last_look;
+}
+
 // Returns true if the steps after the last look are a tenth of the run or more, and another look
 // was due in them.
 bool IsOverdue(const v1::Verdict& pass, int64_t run_first, int64_t run_last) {
-  // Of a series with 100 points or more these rules always have a verdict.
-  constexpr uint64_t kSeriesDecides = 100;
-  const bool series =
-      pass.rule().starts_with("health/loss-") || pass.rule() == "health/gradient-spike";
+  const CatalogueEntry* const rule = FindRule(pass.rule());
+  const bool decided = rule != nullptr && rule->info->decides_early;
   const v1::FindingSite& site = pass.site();
   const uint64_t points = std::max(pass.looks(), StepsOf(site.step_first(), site.step_last()));
-  if ((series && points >= kSeriesDecides) || site.step_last() >= run_last) return false;
+  if ((decided && points >= RuleInfo::kSeriesDecides) || site.step_last() >= run_last) return false;
   const uint64_t since = StepsOf(site.step_last(), run_last) - 1;
   const uint64_t tenth = pass.run_steps() / 10;
   return tenth > 0 && since >= tenth && since > NextLookWithin(pass, run_first);
@@ -125,6 +134,7 @@ Report::Change Report::Add(const v1::Verdict& verdict) {
   if (verdict.kind() != v1::Verdict::KIND_FINDING) return {};
 
   Entry& entry = findings_[verdict.finding().fingerprint()];
+  const double lost = entry.finding.lost_rank_seconds() + verdict.finding().lost_rank_seconds();
   Change change;
   change.opened = entry.count == 0;
   bool reported = change.opened;  // the text shown changed
@@ -145,6 +155,7 @@ Report::Change Report::Add(const v1::Verdict& verdict) {
     entry.finding.set_suppressed(entry.suppressed && verdict.finding().suppressed());
     *entry.finding.mutable_site() = whole;
   }
+  entry.finding.set_lost_rank_seconds(lost);
   if (reported) *line->second.mutable_details() = entry.finding.details();
   change.unsuppressed = entry.suppressed && !entry.finding.suppressed();
   entry.suppressed = entry.finding.suppressed();
@@ -180,7 +191,7 @@ std::vector<v1::Verdict> Report::NotLookedAtSince(const analysis::RunSummary& ru
     if (line.kind() != v1::Verdict::KIND_PASS || site.run() != run.run) continue;
     line.set_run_steps(StepsOf(run.step_first, run.step_last));
     if (line.rule().starts_with("meta/") || line.rule() == kRunDiedRule ||
-        !IsOverdue(line, run.step_first, run.step_last))
+        !IsOverdue(line, run.step_first, ExpectedUntil(run, site)))
       continue;
     v1::Verdict& verdict = out.emplace_back(line);
     verdict.set_kind(v1::Verdict::KIND_INCONCLUSIVE);

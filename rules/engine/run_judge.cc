@@ -44,6 +44,19 @@ void FillSite(const RunState& state, const SiteStep* step, v1::FindingSite* site
   }
 }
 
+// Names the line of the trainer that first reported the finding's site, or else another site of its
+// layer.
+void NameLine(const RunSummary& run, v1::FindingSite* site) {
+  auto line = run.lines.find({site->layer(), site->op()});
+  if (line == run.lines.end() && !site->layer().empty()) {
+    line = run.lines.lower_bound({site->layer(), ""});
+    if (line != run.lines.end() && line->first.first != site->layer()) line = run.lines.end();
+  }
+  if (line == run.lines.end()) return;
+  site->set_file(line->second.file);
+  site->set_line(line->second.line);
+}
+
 }  // namespace
 
 // Completes a verdict from the call's context, counts it and passes it on.
@@ -59,6 +72,7 @@ class RunJudge::Sink : public VerdictSink {
       v1::Finding& finding = *verdict.mutable_finding();
       finding.set_rule(rule_);
       *finding.mutable_site() = verdict.site();
+      NameLine(run_.state.summary(), finding.mutable_site());
       finding.set_fingerprint(Fingerprint(rule_, verdict.site()));
       if (!finding.has_details()) *finding.mutable_details() = verdict.details();
       if (finding.assumptions().empty()) *finding.mutable_assumptions() = verdict.assumptions();

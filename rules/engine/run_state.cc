@@ -8,8 +8,22 @@
 namespace plumbline::rules {
 namespace {
 
+// Returns true for evidence of a measurement that a cadence or a budget schedules.
+bool IsLook(const v1::Evidence& evidence) {
+  return evidence.has_tensor() || evidence.has_update() || evidence.has_reduction() ||
+         evidence.has_matmul() || evidence.has_logits() ||
+         (evidence.has_routing() && evidence.site().op() != "loads");
+}
+
 const v1::Source& SourceOf(const v1::Batch& batch, const v1::SeriesRows& rows, int row) {
   return batch.sources(static_cast<int>(rows.source(rows.source_size() == 1 ? 0 : row)));
+}
+
+// Returns the last bytes of a file's name, from the beginning of a character on.
+std::string EndOfFile(std::string_view file) {
+  file.remove_prefix(file.size() - std::min(file.size(), RunSummary::SourceLine::kMostFile));
+  while (!file.empty() && (file.front() & 0xC0) == 0x80) file.remove_prefix(1);
+  return std::string(file);
 }
 
 }  // namespace
@@ -35,7 +49,9 @@ RunState::Group& RunState::GroupOf(const v1::Source& source) {
 RunSummary& RunState::Summarize() {
   summary_.ranks.assign(ranks_seen_.begin(), ranks_seen_.end());
   summary_.absent.clear();
+  summary_.next_look = -1;
   for (const auto& [key, group] : groups_) {
+    summary_.next_look = std::max(summary_.next_look, group.next_look);
     if (key.first != newest_attempt_ || group.progress.seen() >= group.world_size ||
         !group.endings.any_process())
       continue;
@@ -63,6 +79,7 @@ void RunState::Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evi
   if (evidence.step() >= SupersededFrom(source.attempt()))
     return CountLate(nullptr, source, evidence.step(), evidence.site());
   Group* group = &GroupOf(source);
+  if (IsLook(evidence)) summary_.last_look = std::max(summary_.last_look, evidence.step());
   if (evidence.step() <= group->closed) CountLate(group, source, evidence.step(), evidence.site());
   StepOf(*group, source, evidence.step()).items.push_back({batch, &source, &evidence});
   if (evidence.has_scalar())
@@ -259,6 +276,9 @@ void RunState::Declare(const v1::Batch& batch, const v1::SiteDeclaration& declar
       ranks.size() == 1 ? declaration.step() : std::min(count.declared_step, declaration.step());
   count.declared_ranks = static_cast<uint32_t>(ranks.size());
   count.kind = declaration.kind();
+  if (declaration.file().empty() || summary_.lines.size() >= RunSummary::kMostLines) return;
+  const auto [line, fresh] = summary_.lines.try_emplace(site);
+  if (fresh) line->second = {EndOfFile(declaration.file()), declaration.line()};
 }
 
 void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close) {
@@ -294,6 +314,7 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
                            progress.any_step() ? progress.complete_through() : kNever,
                            progress.newest_step());
     group.endings.Hear(source);
+    if (progress.has_next_look()) group.next_look = std::max(group.next_look, progress.next_look());
     if (progress.finished()) {
       group.progress.Finish(source.rank());
       group.endings.Stated(source, progress);

@@ -126,6 +126,8 @@ class RunState {
   static constexpr uint32_t kSeriesCounted = 7;
   static constexpr uint32_t kResumedKept = 8;  // from this version on resumed_ is written
   static constexpr uint32_t kEndsKept = 9;     // from this version on RunSummary::ends is written
+  // from this version on lines of the trainer's source and steps of looks are written
+  static constexpr uint32_t kLinesKept = 10;
 
  private:
   static constexpr int64_t kNever = RankProgress::kNever;
@@ -142,7 +144,8 @@ class RunState {
     OpenSteps::Group steps;
     int64_t closed = kNever;
     int64_t newest_step = kNever;
-    RowSteps::Plans plans;  // derived
+    int64_t next_look = -1;  // the latest of its processes
+    RowSteps::Plans plans;   // derived
   };
   using GroupKey = std::pair<uint32_t, v1::Role>;  // (attempt, role)
   // Facts of a source that are looked up once for consecutive rows of that source.

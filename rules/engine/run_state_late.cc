@@ -254,13 +254,14 @@ std::vector<GroupProgress> RunState::Groups() const {
 
 uint32_t RunState::Persist(Archive& archive) {
   // 3: late steps; 4: endings of processes; 6: returns; 7: series; 8: a run that was forgotten; 9:
-  // ends
-  const uint32_t version = archive.Version(kEndsKept, 3);
+  // ends; 10: lines and looks
+  const uint32_t version = archive.Version(kLinesKept, 3);
   if (!archive.reading()) Summarize();
   archive(summary_, ranks_seen_, declared_, newest_attempt_, closed_for_room_);
   if (version >= kReturnsKept) archive(firsts_, over_, streams_);
   if (version >= kResumedKept) archive(resumed_);
   if (version >= kEndsKept) archive(summary_.ends);
+  if (version >= kLinesKept) archive(summary_.lines, summary_.last_look);
   if (archive.reading()) {
     for (const auto& [site, ranks] : declared_) kept_ranks_ += ranks.size();
     for (const auto& [site, loss] : summary_.losses) kept_ranks_ += loss.ranks.size();
@@ -275,6 +276,7 @@ uint32_t RunState::Persist(Archive& archive) {
     archive(group.world_size, group.progress, group.closed, group.newest_step);
     steps_.Persist(group.steps, sets_, archive);
     if (archive.ok() && version >= 4) archive(group.endings);
+    if (archive.ok() && version >= kLinesKept) archive(group.next_look);
   }
   return version;
 }

@@ -86,7 +86,9 @@ constexpr RuleInfo kInfo = {"health/gradient-spike",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,
-                            kOptions};
+                            kOptions,
+                            /*alpha_weight=*/0,
+                            /*decides_early=*/true};
 
 constexpr uint64_t kFewNorms = 100;    // points
 constexpr double kTimesBefore = 100;   // an explosion exceeds the lowest level by this factor

@@ -126,7 +126,9 @@ regression coefficient based on Kendall's tau", 1968.
 )page";
 
 constexpr RuleInfo kInfo = {
-    "health/loss-divergence", "the loss rises", v1::LEVEL_ERROR, "0.1.0", kPage, {}};
+    "health/loss-divergence", "the loss rises", v1::LEVEL_ERROR, "0.1.0", kPage, {},
+    /*alpha_weight=*/0,
+    /*decides_early=*/true};
 
 constexpr char kAbove[] = "above";  // key in LossRule::Stated::of
 

@@ -86,7 +86,9 @@ constexpr RuleInfo kInfo = {"health/loss-non-finite",
                             v1::LEVEL_ERROR,
                             "0.1.0",
                             kPage,
-                            {}};
+                            {},
+                            /*alpha_weight=*/0,
+                            /*decides_early=*/true};
 
 enum class ScalarPart : uint8_t { kNone, kLoss, kNorm, kScale, kThrownAway, kSide };
 

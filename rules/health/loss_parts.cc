@@ -63,7 +63,9 @@ constexpr RuleInfo kInfo = {"health/loss-parts",
                             v1::LEVEL_WARNING,
                             "0.2.0",
                             kPage,
-                            {}};
+                            {},
+                            /*alpha_weight=*/0,
+                            /*decides_early=*/true};
 
 constexpr uint64_t kFirstOfPart = 10, kFewestOfPart = 15, kFewestBoxes = 8, kZeroRows = 10;
 constexpr double kMillion = 1e6, kTenThousand = 1e4, kBackAgain = 1e3, kZeroShare = 1e-3,

@@ -86,7 +86,9 @@ constexpr RuleInfo kInfo = {"health/loss-scale",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,
-                            kOptions};
+                            kOptions,
+                            /*alpha_weight=*/0,
+                            /*decides_early=*/true};
 
 constexpr uint64_t kScaleStartUp = 100;  // points of each attempt
 constexpr size_t kScaleWindow = 100;     // points

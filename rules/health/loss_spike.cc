@@ -97,7 +97,9 @@ comparison with what the series itself did before. Chowdhery et al., "PaLM", 202
 )page";
 
 constexpr RuleInfo kInfo = {
-    "health/loss-spike", "the loss jumped", v1::LEVEL_WARNING, "0.1.0", kPage, {}};
+    "health/loss-spike",   "the loss jumped", v1::LEVEL_WARNING, "0.1.0", kPage, {},
+    /*alpha_weight=*/0,
+    /*decides_early=*/true};
 
 const char* TitleOf(const Excursion& e, ExcursionKind kind) {
   if (e.by_schedule()) return "the loss rose when the learning rate restarted";

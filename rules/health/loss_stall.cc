@@ -56,7 +56,9 @@ a slope with an interval. Sen, "Estimates of the regression coefficient based on
 )page";
 
 constexpr RuleInfo kInfo = {
-    "health/loss-stall", "the loss stopped falling", v1::LEVEL_WARNING, "0.1.0", kPage, {}};
+    "health/loss-stall",   "the loss stopped falling", v1::LEVEL_WARNING, "0.1.0", kPage, {},
+    /*alpha_weight=*/0,
+    /*decides_early=*/true};
 
 constexpr char kBeginning[] = "beginning";
 

@@ -305,11 +305,11 @@ class StragglerRule : public ScalarRule {
                           found.culprits.front().rank, found.culprits.front().slowness, seconds),
           std::move(details));
     }
-    return Found(found, ranks, std::move(details));
+    return Found(found, ranks, on_processors, std::move(details));
   }
 
   static v1::Verdict Found(const Stragglers& found, const std::vector<RankSteps>& all,
-                           google::protobuf::Struct details) {
+                           bool on_processors, google::protobuf::Struct details) {
     const Straggler& worst =
         *std::max_element(found.culprits.begin(), found.culprits.end(),
                           [](const auto& a, const auto& b) { return a.slowness < b.slowness; });
@@ -349,6 +349,10 @@ class StragglerRule : public ScalarRule {
                             : "Check what that rank's host does before its collectives: a loader, "
                               "garbage collection, a throttled CPU. performance/idle-comb names "
                               "the cause on that rank.");
+    // The culprit waits for communication as long as the others would without it.
+    builder.Lost((worst.others_exposed - worst.exposed) * static_cast<double>(found.steps) *
+                     static_cast<double>(waiting.size()),
+                 !on_processors);
     *builder.verdict().mutable_details() = std::move(details);
     return builder.Take();
   }

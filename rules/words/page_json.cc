@@ -48,10 +48,15 @@ Json ValueJson(const google::protobuf::Value& value, int most) {
 }
 
 Json SiteJson(const v1::FindingSite& site) {
-  return {
+  Json json = {
       {"run", Text(site.run())}, {"step_first", site.step_first()}, {"step_last", site.step_last()},
       {"ranks", RankText(site)}, {"rank_count", site.ranks_size()}, {"layer", Text(site.layer())},
       {"op", Text(site.op())}};
+  if (!site.file().empty()) {
+    json["file"] = Text(site.file());
+    json["line"] = site.line();
+  }
+  return json;
 }
 
 void AddNumbers(const v1::Finding& finding, Json* json) {

@@ -14,9 +14,14 @@ Json Valid(std::string_view text) { return ValidUtf8(text); }
 Json FromSite(const v1::FindingSite& site) {
   Json ranks = Json::array();
   for (const uint32_t rank : site.ranks()) ranks.push_back(rank);
-  return {{"run", Valid(site.run())},      {"step_first", site.step_first()},
-          {"step_last", site.step_last()}, {"ranks", ranks},
-          {"layer", Valid(site.layer())},  {"op", Valid(site.op())}};
+  Json json = {{"run", Valid(site.run())},      {"step_first", site.step_first()},
+               {"step_last", site.step_last()}, {"ranks", ranks},
+               {"layer", Valid(site.layer())},  {"op", Valid(site.op())}};
+  if (!site.file().empty()) {
+    json["file"] = Valid(site.file());
+    json["line"] = site.line();
+  }
+  return json;
 }
 
 }  // namespace
@@ -63,6 +68,10 @@ Json FindingValue(const v1::Finding& finding) {
   json["details"] = StructJson(finding.details());
   json["fingerprint"] = Valid(finding.fingerprint());
   json["suppressed"] = finding.suppressed();
+  if (finding.lost_rank_seconds() > 0) {
+    json["lost"] = {{"rank_seconds", NumberJson(finding.lost_rank_seconds())},
+                    {"on_gpus", finding.lost_on_gpus()}};
+  }
   return json;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_format.h"
+
 namespace plumbline::rules {
 namespace {
 
@@ -72,6 +74,13 @@ std::string ReasonName(std::string_view reason) {
   if (name == "poisoned" || name == "no-number") return "NaN or infinite values";
   std::replace(name.begin(), name.end(), '-', ' ');
   return name;
+}
+
+std::string LostText(double rank_seconds, bool on_gpus) {
+  if (!(rank_seconds > 0)) return "";
+  const char* const what = on_gpus ? "GPU" : "rank";
+  return rank_seconds < 3600 ? absl::StrFormat("%.3g %s seconds", rank_seconds, what)
+                             : absl::StrFormat("%.3g %s hours", rank_seconds / 3600, what);
 }
 
 bool IsPicture(std::string_view key) {

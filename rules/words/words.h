@@ -22,6 +22,9 @@ std::string ReasonSentence(std::string_view reason);
 // Returns the code as words: "few steps". If the reason has no code, returns the reason.
 std::string ReasonName(std::string_view reason);
 
+// Returns "3.2 GPU hours", "40 rank seconds"; empty for 0.
+std::string LostText(double rank_seconds, bool on_gpus);
+
 // Returns true for a key of a witness whose arrays are drawn, not printed in a line: "queue",
 // "scatter", "lanes", "waits".
 bool IsPicture(std::string_view key);

@@ -49,6 +49,8 @@ void FillSite(const Member& member, v1::IncidentSite* out) {
   out->set_strength(f.strength());
   out->set_step_first(f.site().step_first());
   out->set_step_last(f.site().step_last());
+  out->set_file(f.site().file());
+  out->set_line(f.site().line());
   out->set_ranks(member.ranks);
   out->set_count(member.count);
   out->set_suppressed(f.suppressed());
@@ -257,10 +259,16 @@ void IncidentTable::Left(Entry* from, Entry* to, v1::Finding last, int64_t now,
 v1::IncidentStatus IncidentTable::StatusOf(const Entry& entry) {
   v1::IncidentStatus out = entry.status;
   out.set_site_count(entry.members.size());
+  out.set_lost_on_gpus(true);
   for (const Member* member : entry.members) {
-    if (out.sites_size() == kMostGathered) break;
-    FillSite(*member, out.add_sites());
+    const v1::Finding& finding = member->finding;
+    if (finding.lost_rank_seconds() > 0) {
+      out.set_lost_rank_seconds(out.lost_rank_seconds() + finding.lost_rank_seconds());
+      out.set_lost_on_gpus(out.lost_on_gpus() && finding.lost_on_gpus());
+    }
+    if (out.sites_size() < kMostGathered) FillSite(*member, out.add_sites());
   }
+  if (out.lost_rank_seconds() == 0) out.clear_lost_on_gpus();
   if (entry.newest != nullptr) FillSite(*entry.newest, out.mutable_newest());
   return out;
 }

@@ -37,6 +37,15 @@ int IncidentTable::Subscribe(std::function<void()> on_change) {
   return next_subscription_++;
 }
 
+void IncidentTable::Wake() const {
+  PendingCalls pending;
+  {
+    const MutexLock lock(mutex_);
+    pending = CallsNow();
+  }
+  Make(pending);
+}
+
 void IncidentTable::Unsubscribe(int subscription) {
   const MutexLock lock(mutex_);
   on_change_.erase(subscription);

@@ -57,6 +57,8 @@ class IncidentTable {
     // Closed step of its run, as reported to the table; only Get fills it in.
     int64_t closed_step = INT64_MIN;
   };
+  // Calls the subscribers, although no incident has changed.
+  void Wake() const;
   using OnRevision =
       std::function<void(const std::string& fingerprint, const v1::IncidentRevision& revision)>;
 

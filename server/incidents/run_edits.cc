@@ -39,6 +39,14 @@ absl::Status CheckEdit(const v1::RunEdit& edit) {
   return CheckText("name", edit.name(), kMostName);
 }
 
+std::string OwnerIn(const v1::RunLabels& labels) {
+  constexpr std::string_view kOwner = "owner:";
+  for (const std::string& tag : labels.tags()) {
+    if (tag.starts_with(kOwner)) return tag.substr(kOwner.size());
+  }
+  return "";
+}
+
 v1::IncidentUpdate RunEdits::UpdateOf(const v1::RunEdit& edit, const std::string& who) {
   v1::IncidentUpdate update;
   update.set_fingerprint(absl::StrCat(kNamed, edit.run()));

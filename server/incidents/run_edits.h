@@ -22,6 +22,9 @@ namespace plumbline::server {
 // too long.
 absl::Status CheckEdit(const v1::RunEdit& edit);
 
+// Returns NAME of the first tag "owner:NAME"; empty if there is none.
+std::string OwnerIn(const v1::RunLabels& labels);
+
 // Not thread-safe.
 class RunEdits {
  public:

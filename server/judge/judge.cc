@@ -338,6 +338,8 @@ std::vector<v1::RunInfo> Judge::Runs() const {
   }
   for (v1::RunInfo& info : list) {
     *info.mutable_labels() = LabelsOf(info.run());
+    if (std::string owner = OwnerIn(info.labels()); !owner.empty())
+      info.set_owner(std::move(owner));
     info.set_open_incidents(incident_table_->OpenIn(info.run()));
     info.set_series_not_judged(engine_->series_left_out(info.run()));
     for (const auto& [state, n] : liveness_.States(info.run(), JudgeQueue::Clock::now())) {

@@ -196,6 +196,10 @@ class Judge : private HeldRuns::Judging, private MemoryLimits::Judging {
   // Returns what people added to a run, and the runs that they deleted.
   v1::RunLabels LabelsOf(const std::string& run) const;
   std::set<std::string> DeletedRuns() const;
+  uint64_t edits() const { return edits_made_; }  // grows with each edit of a run
+  Liveness::Pace PaceOf(const std::string& run, uint32_t attempt) const {
+    return liveness_.PaceOf(run, attempt);
+  }
   // Returns the ranks of one run (RunTable::RanksOf).
   std::vector<KnownRank> RanksOf(const std::string& run, std::map<int, uint32_t>* worlds) const;
   v1::ListVerdictsResponse Verdicts(const std::string& run) const;
@@ -347,6 +351,7 @@ class Judge : private HeldRuns::Judging, private MemoryLimits::Judging {
   RunTable runs_ PLUMB_GUARDED_BY(mutex_);
   RunReports reports_ PLUMB_GUARDED_BY(mutex_);
   RunEdits edits_ PLUMB_GUARDED_BY(mutex_);
+  std::atomic<uint64_t> edits_made_{0};
   OverRuns over_runs_ PLUMB_GUARDED_BY(mutex_);
   mutable Mutex owners_mutex_;
   MemoryBudget::OwnerOf owner_of_ PLUMB_GUARDED_BY(owners_mutex_);

@@ -111,8 +111,12 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   if (const auto opened = analysis::QuarantineOpened(event)) {
     OnVerdict(*opened);
   } else if (const auto edit = RunEdits::EditOf(event.incident())) {
-    const MutexLock lock(mutex_);
-    edits_.Apply(*edit, event.incident().who(), event.unix_ns());
+    {
+      const MutexLock lock(mutex_);
+      edits_.Apply(*edit, event.incident().who(), event.unix_ns());
+      ++edits_made_;
+    }
+    incident_table_->Wake();
   } else if (event.has_incident()) {
     incident_table_->Apply(event.incident()).IgnoreError();
   }

@@ -29,7 +29,9 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
         started_unix_ns_(std::chrono::duration_cast<std::chrono::nanoseconds>(
                              std::chrono::system_clock::now().time_since_epoch())
                              .count()),
-        hub_(sources_.incident_table) {
+        hub_(sources_.incident_table,
+             {[this] { return Deleted(); },
+              [this] { return sources_.judge == nullptr ? 0 : sources_.judge->edits(); }}) {
     if (sources_.update == nullptr) {
       sources_.update = [incident_table = sources_.incident_table](
                             const v1::IncidentUpdate& update,
@@ -64,9 +66,13 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
                                           const v1::ListIncidentsRequest* request,
                                           v1::ListIncidentsResponse* response) override {
     const auto lease = Enter(context);
-    IncidentFilter filter{
-        request->run(), request->rule(), request->min_level(), request->fingerprint(),
-        [&lease](const std::string& run) { return lease->Over(Scope::kRead, run); }};
+    // The incidents of a deleted run are listed only if the request names the run or an incident.
+    const bool named = !request->run().empty() || !request->fingerprint().empty();
+    const std::set<std::string> deleted = named ? std::set<std::string>() : Deleted();
+    IncidentFilter filter{request->run(), request->rule(), request->min_level(),
+                          request->fingerprint(), [&](const std::string& run) {
+                            return lease->Over(Scope::kRead, run) && !deleted.contains(run);
+                          }};
     if (!request->run().empty()) {
       if (auto s = lease->Check(Scope::kRead, request->run()); !s.ok()) return Done(context, s);
     }
@@ -299,6 +305,10 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   }
 
  private:
+  std::set<std::string> Deleted() const {
+    return sources_.judge != nullptr ? sources_.judge->DeletedRuns() : std::set<std::string>();
+  }
+
   std::shared_ptr<Lease> Enter(grpc::CallbackServerContext* context) {
     return sources_.gate == nullptr ? Lease::ForEverything() : sources_.gate->Enter(*context);
   }

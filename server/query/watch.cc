@@ -1,5 +1,6 @@
 #include "server/query/watch.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/process/grpc_status.h"
@@ -7,19 +8,19 @@
 namespace plumbline::server {
 
 Watch::Watch(const v1::WatchIncidentsRequest& request, const IncidentTable* incident_table,
-             std::shared_ptr<Lease> lease, std::function<void(Watch*)> on_done)
+             std::shared_ptr<Lease> lease, DeletedRuns deleted, std::function<void(Watch*)> on_done)
     : incident_table_(incident_table),
       lease_(std::move(lease)),
+      deleted_(std::move(deleted)),
       on_done_(std::move(on_done)),
       skip_existing_(request.skip_existing()) {
   filter_.run = request.run();
   filter_.min_level = request.min_level();
   filter_.rule_glob = request.rule();
-  if (!lease_->Everywhere(Scope::kRead)) {
-    filter_.visible = [lease = lease_](const std::string& run) {
-      return lease->Over(Scope::kRead, run);
-    };
-  }
+  filter_.visible = [lease = lease_, all = lease_->Everywhere(Scope::kRead),
+                     gone = gone_](const std::string& run) {
+    return (all || lease->Over(Scope::kRead, run)) && !gone->contains(run);
+  };
   identity_ = incident_table_->identity();
   goes_on_ = request.after_position() > 0 && request.book() == identity_;
   if (goes_on_) cursor_ = began_after_ = incident_table_->CursorOf(request.after_position());
@@ -79,9 +80,41 @@ void Watch::Pump() {
   StartWrite(&event_);
 }
 
+// Runs are listed again only after an edit. The incident table calls the filter with its lock, so
+// the filter itself must not ask the judge.
+void Watch::ReadEdits() {
+  const uint64_t edits = deleted_.edits();
+  if (edits == edits_seen_) return;
+  edits_seen_ = edits;
+  *gone_ = deleted_.list();
+  edited_ = true;
+}
+
+// Fills in an event of an incident that was sent, if its run was deleted or restored since.
+bool Watch::FillLeft() {
+  for (auto& [id, sent] : sent_) {
+    const bool gone = gone_->contains(sent.run);
+    if (sent.resolved || sent.left == gone) continue;
+    sent.left = gone;
+    const auto change = incident_table_->Get(sent.fingerprint);
+    if (!change.ok() || (!gone && change->incident.state() == v1::Incident::STATE_RESOLVED))
+      continue;
+    event_.Clear();
+    event_.set_kind(gone ? v1::IncidentEvent::KIND_LEFT : v1::IncidentEvent::KIND_OPENED);
+    *event_.mutable_incident() = change->incident;
+    *event_.mutable_status() = change->status;
+    sent.revision = std::max(sent.revision, change->revision);
+    return true;
+  }
+  edited_ = false;
+  return false;
+}
+
 bool Watch::FillNext() {
   IncidentTable::Change change;
   for (;;) {
+    ReadEdits();
+    if (edited_ && caught_up_ && FillLeft()) break;
     if (!caught_up_ && cursor_ >= snapshot_) {
       caught_up_ = true;
       event_.Clear();
@@ -105,7 +138,9 @@ bool Watch::FillChange(const IncidentTable::Change& change) {
   const bool resolved = change.incident.state() == v1::Incident::STATE_RESOLVED;
   const bool existed = change.opened_at <= snapshot_;
   auto [sent, first] = sent_.try_emplace(change.incident.id());
-  const Sent before = std::exchange(sent->second, {change.revision, resolved});
+  const Sent before = std::exchange(
+      sent->second, {change.revision, resolved, false, change.incident.finding().site().run(),
+                     change.status.fingerprint()});
   // Resolved before the watch began.
   if (first && resolved && existed && !goes_on_ && !caught_up_) return false;
   // The incident opened and was merged in between, so its findings are reported with the incident

@@ -4,7 +4,8 @@
 
 namespace plumbline::server {
 
-WatchHub::WatchHub(IncidentTable* incident_table) : incident_table_(incident_table) {
+WatchHub::WatchHub(IncidentTable* incident_table, DeletedRuns deleted)
+    : incident_table_(incident_table), deleted_(std::move(deleted)) {
   subscription_ = incident_table_->Subscribe([this] {
     const MutexLock lock(mutex_);
     changed_ = true;
@@ -24,11 +25,11 @@ WatchHub::~WatchHub() {
 }
 
 Watch* WatchHub::Start(const v1::WatchIncidentsRequest& request, std::shared_ptr<Lease> lease) {
-  auto watch =
-      std::make_shared<Watch>(request, incident_table_, std::move(lease), [this](Watch* done) {
-        const MutexLock lock(mutex_);
-        watches_.erase(done);
-      });
+  auto watch = std::make_shared<Watch>(request, incident_table_, std::move(lease), deleted_,
+                                       [this](Watch* done) {
+                                         const MutexLock lock(mutex_);
+                                         watches_.erase(done);
+                                       });
   {
     const MutexLock lock(mutex_);
     watches_[watch.get()] = watch;

@@ -18,7 +18,7 @@ namespace plumbline::server {
 // Thread-safe.
 class WatchHub {
  public:
-  explicit WatchHub(IncidentTable* incident_table);
+  WatchHub(IncidentTable* incident_table, DeletedRuns deleted);
   ~WatchHub();
 
   // Starts a watch. `lease`: the watcher's permissions and their duration.
@@ -30,6 +30,7 @@ class WatchHub {
   void Loop();
 
   IncidentTable* const incident_table_;
+  const DeletedRuns deleted_;
   int subscription_ = 0;
   Mutex mutex_;
   CondVar wake_;

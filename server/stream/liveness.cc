@@ -347,6 +347,13 @@ void Liveness::SetLimits(const Group& group, v1::RanksHung* out) const {
   out->set_longest_ns(static_cast<uint64_t>(group.longest.count()));
 }
 
+Liveness::Pace Liveness::PaceOf(const std::string& run, uint32_t attempt) const {
+  const MutexLock lock(mutex_);
+  const auto group = groups_.find({run, attempt, v1::ROLE_TRAINER});
+  if (group == groups_.end()) return {};
+  return {MedianStep(group->second), 1e-9 * static_cast<double>(group->second.longest.count())};
+}
+
 std::map<std::string, uint64_t> Liveness::States(const std::string& run, Time now) const {
   const MutexLock lock(mutex_);
   std::map<std::string, uint64_t> states;

@@ -67,6 +67,13 @@ class Liveness {
   // "idle" (between steps, for long), "still", "silent", "gone", "unreachable".
   std::map<std::string, uint64_t> States(const std::string& run, Time now) const;
 
+  // Returns the pace of one attempt's trainers; 0: not known.
+  struct Pace {
+    double step_seconds = 0;   // a median step
+    double longest_pause = 0;  // seconds, that the attempt recovered from
+  };
+  Pace PaceOf(const std::string& run, uint32_t attempt) const;
+
   static constexpr std::chrono::seconds kSilent{5};  // several heartbeats
 
  private:

@@ -147,6 +147,7 @@ void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, bool backlog,
     RankState* rank = Find(run, stream_id, source);
     if (rank == nullptr) continue;
     rank->process |= source.pid() != 0;
+    if (run.info.owner().empty()) run.info.set_owner(source.user());
     rank->queued = backlog;
     run.reborn |= run.died && rank->gone;
     NoteProgress(run, source, progress, unix_ns);

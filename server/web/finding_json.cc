@@ -40,16 +40,20 @@ Json IncidentRow(const IncidentTable::Change& change) {
 Json SitesJson(const v1::IncidentStatus& status) {
   Json sites = Json::array();
   for (const v1::IncidentSite& site : status.sites()) {
-    sites.push_back({{"fingerprint", site.fingerprint()},
-                     {"layer", site.layer()},
-                     {"op", site.op()},
-                     {"level", analysis::LevelName(site.level())},
-                     {"strength", rules::StrengthName(site.strength())},
-                     {"step_first", site.step_first()},
-                     {"step_last", site.step_last()},
-                     {"ranks", site.ranks()},
-                     {"count", site.count()},
-                     {"suppressed", site.suppressed()}});
+    Json& json = sites.emplace_back();
+    json = {{"fingerprint", site.fingerprint()},
+            {"layer", site.layer()},
+            {"op", site.op()},
+            {"level", analysis::LevelName(site.level())},
+            {"strength", rules::StrengthName(site.strength())},
+            {"step_first", site.step_first()},
+            {"step_last", site.step_last()},
+            {"ranks", site.ranks()},
+            {"count", site.count()},
+            {"suppressed", site.suppressed()}};
+    if (site.file().empty()) continue;
+    json["file"] = site.file();
+    json["line"] = site.line();
   }
   return sites;
 }

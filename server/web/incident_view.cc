@@ -12,6 +12,7 @@
 #include "rules/words/in_short.h"
 #include "rules/words/words.h"
 #include "server/capsules/capsule_archive.h"
+#include "server/web/lost_time.h"
 #include "server/web/symptoms.h"
 #include "server/web/views.h"
 
@@ -252,6 +253,29 @@ absl::StatusOr<std::pair<std::string, std::string>> WebViews::Capsule(
   return std::make_pair(folder + ".tar", *std::move(archive));
 }
 
+bool WebViews::HasGpus(const std::string& run) const {
+  v1::ListSeriesRequest request;
+  request.set_run(run);
+  request.set_series("gpu.*");
+  v1::ListSeriesResponse response;
+  return sources_.query.store->ListSeries(request, &response).ok() && response.series_size() > 0;
+}
+
+Json WebViews::LostJson(const IncidentTable::Change& change, const v1::RunInfo* run) const {
+  RunTimes times{.info = run, .now_unix_ns = static_cast<int64_t>(UnixNs())};
+  for (int i = 0; run != nullptr && i < run->attempts_size(); ++i) {
+    const Liveness::Pace pace =
+        sources_.query.judge->PaceOf(run->run(), run->attempts(i).attempt());
+    times.step_seconds.push_back(pace.step_seconds);
+    times.longest_pause = pace.longest_pause;
+  }
+  const auto lost = LostBy(change.incident, change.status, times);
+  if (!lost) return nullptr;
+  return {{"rank_seconds", rules::NumberJson(lost->rank_seconds)},
+          {"on_gpus", change.status.lost_on_gpus() || (run != nullptr && HasGpus(run->run()))},
+          {"of", lost->of}};
+}
+
 absl::StatusOr<Json> WebViews::Incident(const Lease& lease, const std::string& name) const {
   const auto fingerprint = Resolve(lease, name);
   if (!fingerprint.ok()) return fingerprint.status();
@@ -266,8 +290,12 @@ absl::StatusOr<Json> WebViews::Incident(const Lease& lease, const std::string& n
   out["site_rows"] = SitesJson(change->status);
   out["history"] = HistoryJson(*fingerprint);
   out["capsule"] = CapsuleJson(change->incident.finding().fingerprint());
-  for (const v1::RunInfo& info : RunsSeen(lease)) {
-    if (info.run() != run) continue;
+  const std::vector<v1::RunInfo> seen = RunsSeen(lease);
+  const auto known = std::find_if(seen.begin(), seen.end(),
+                                  [&](const v1::RunInfo& info) { return info.run() == run; });
+  out["lost"] = LostJson(*change, known == seen.end() ? nullptr : &*known);
+  if (known != seen.end()) {
+    const v1::RunInfo& info = *known;
     out["run_step"] = info.newest_step();
     out["run_world"] = std::max(info.world_size(), info.ranks_seen());
     out["run_connected"] = info.ranks_connected();

@@ -149,6 +149,7 @@ Json RunRow(const v1::RunInfo& run, const Judge::Judged& judged, const std::vect
               {"series_not_judged", run.series_not_judged()},
               {"liveness", MapJson(run.liveness())}};
   row["labels"] = LabelsJson(run.labels());
+  row["owner"] = run.owner();
   row["worst"] = worst == nullptr ? Json(nullptr) : symptoms.Row(*worst);
   if (run.has_quarantined()) row["quarantined"] = run.quarantined().reason();
   return row;

@@ -90,6 +90,9 @@ class WebViews {
   absl::StatusOr<std::string> Resolve(const Lease& lease, const std::string& name) const;
   absl::Status Decide(const v1::IncidentUpdate& update) const;
   int SeriesOf(const std::string& run) const;
+  // Returns true if the run has reported values of a GPU.
+  bool HasGpus(const std::string& run) const;
+  Json LostJson(const IncidentTable::Change& change, const v1::RunInfo* run) const;
   Json CapsuleJson(const std::string& fingerprint) const;
   Json HistoryJson(const std::string& fingerprint) const;
   absl::StatusOr<v1::QuerySeriesResponse> Reduced(const std::string& run, const std::string& series,

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -103,6 +104,37 @@ TEST(Looks, NoLookIsDueWhereLooksAreFartherApart) {
   EXPECT_FALSE(Looked({0, 100, 200, 300, 400, 500}, 1000).overdue.empty());
 }
 
+// Returns the number of overdue verdicts of a run of 1,000 steps: two tensors of which one was last
+// looked at in step 128, the other one in `other`. The newest measurement came in `last_look`.
+size_t OverdueOf(int64_t other, int64_t last_look, int64_t next_look, const char* op = "weight") {
+  Report report;
+  for (const int64_t step : {32, 40, 56, 90, 128}) {
+    v1::Verdict one = PassAt(step, step);
+    one.mutable_site()->set_op(op);
+    report.Add(one);
+  }
+  v1::Verdict two = PassAt(other, other);
+  two.mutable_site()->set_layer("other");
+  report.Add(two);
+  RunSummary run = RunOf(0, 999);
+  run.sites[{"w", "series"}].kind = "scalar";
+  run.last_look = last_look;
+  run.next_look = next_look;
+  return report.NotLookedAtSince(run).size();
+}
+
+// A budget of time thins measurements out. If the next one is due after the end, none is missing.
+TEST(Looks, NoneIsMissingIfTheNextOneIsDueAfterTheRun) {
+  EXPECT_EQ(OverdueOf(128, 128, -1), 2u) << "the schedule is not known";
+  EXPECT_EQ(OverdueOf(128, 128, 2048), 0u);
+  EXPECT_EQ(OverdueOf(128, 128, 1000), 0u);
+  EXPECT_EQ(OverdueOf(128, 128, 999), 2u) << "it was due in the last step, and did not come";
+  EXPECT_EQ(OverdueOf(128, 128, 512), 2u) << "it was due, and did not come";
+  EXPECT_EQ(OverdueOf(180, 180, 2048), 0u) << "parameters take turns";
+  EXPECT_EQ(OverdueOf(900, 900, 2048), 1u) << "the other tensor was looked at much later";
+  EXPECT_EQ(OverdueOf(128, 128, 2048, "series"), 1u) << "values of series come with each step";
+}
+
 TEST(Looks, RangesCountNoLooksAndMayBeContinuedUpToTwiceTheirSteps) {
   for (const auto& [last, overdue] : {std::pair(50, 0u), std::pair(30, 0u), std::pair(29, 1u)}) {
     Report report;
@@ -139,6 +171,21 @@ TEST(Looks, ALaterPassOfTheSiteRestoresIt) {
   EXPECT_EQ(looked.line().site().step_last(), 70);
 }
 
+TEST(Looks, LostTimeIsSummedOverTheVerdictsOfAFinding) {
+  Report report;
+  for (const double seconds : {2.5, 0.0, 4.0}) {
+    v1::Verdict verdict = PassAt(static_cast<int64_t>(seconds), static_cast<int64_t>(seconds));
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    verdict.mutable_finding()->set_fingerprint("f");
+    verdict.mutable_finding()->set_level(v1::LEVEL_WARNING);
+    *verdict.mutable_finding()->mutable_site() = verdict.site();
+    verdict.mutable_finding()->set_lost_rank_seconds(seconds);
+    report.Add(verdict);
+  }
+  ASSERT_EQ(report.findings().size(), 1u);
+  EXPECT_EQ(report.findings()[0]->lost_rank_seconds(), 6.5);
+}
+
 // A job of processes of which only some report.
 class Job : public ::testing::Test {
  protected:
@@ -160,6 +207,19 @@ class Job : public ::testing::Test {
     v1::Progress& progress = test::AddProgress(&batch, 59);
     progress.set_finished(true);
     return batch;
+  }
+  // Returns the report of one rank whose weight was last looked at in step 4 of 60.
+  static Report WithNextLook(int64_t next_look) {
+    Report report;
+    auto engine =
+        Engine::Create({}, [&report](const v1::Verdict& verdict) { report.Add(verdict); });
+    (*engine)->SetOnWhole(
+        [&report](const RunSummary& run) { return report.NotLookedAtSince(run); });
+    v1::Batch batch = Batch(0, 1, 7, false);
+    batch.mutable_progress(0)->set_next_look(next_look);
+    EXPECT_TRUE((*engine)->Add(batch).ok());
+    (*engine)->Finish();
+    return report;
   }
   // Returns the report of a run of these ranks.
   static Report Judge(const std::vector<uint32_t>& ranks, uint32_t world, int64_t pid = 7,
@@ -197,6 +257,48 @@ TEST_F(Job, ATensorThatIsNoLongerLookedAtIsInconclusive) {
   EXPECT_EQ(ReasonOf(Judge({0}, 1), "precision/non-finite"), "");
   // A file of another tool is no process: its series may count steps differently.
   EXPECT_EQ(ReasonOf(Judge({0}, 1, 0, false), "precision/non-finite"), "");
+}
+
+TEST_F(Job, AMeasurementThatTheProcessPlansAfterTheEndIsNotMissing) {
+  EXPECT_EQ(ReasonOf(WithNextLook(64), "precision/non-finite"), "");
+  EXPECT_THAT(ReasonOf(WithNextLook(32), "precision/non-finite"), HasSubstr("not-looked-at-since"));
+}
+
+TEST_F(Job, AFindingNamesTheTrainersLine) {
+  std::string written;  // a checkpoint keeps the lines
+  for (const bool restored : {false, true}) {
+    Report report;
+    auto engine =
+        Engine::Create({}, [&report](const v1::Verdict& verdict) { report.Add(verdict); });
+    v1::Batch batch = Batch(0, 1, 7, true);
+    v1::SiteDeclaration& declared = *batch.add_declarations();
+    declared.mutable_site()->set_op("loss");
+    declared.set_kind("scalar");
+    declared.set_file(std::string(3000, 'x') + "/train<b>.py");
+    declared.set_line(57);
+    batch.mutable_progress(0)->set_finished(false);
+    if (restored) {
+      ASSERT_TRUE((*engine)->Restore(written).ok());
+    } else {
+      ASSERT_TRUE((*engine)->Add(batch).ok());
+      written = (*engine)->Checkpoint();
+    }
+    v1::Batch bad = test::BatchOf(batch.sources(0));
+    test::AddScalar(&bad, "loss", 60, std::nan(""));
+    test::AddProgress(&bad, 60).set_finished(true);
+    // A later declaration of the site does not replace the first one.
+    *bad.add_declarations() = declared;
+    bad.mutable_declarations(0)->set_line(99);
+    ASSERT_TRUE((*engine)->Add(bad).ok());
+    (*engine)->Finish();
+    const v1::Finding* found = nullptr;
+    for (const v1::Finding* finding : report.findings()) {
+      if (finding->rule() == "health/loss-non-finite") found = finding;
+    }
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(found->site().line(), 57u) << restored;
+    EXPECT_EQ(found->site().file(), std::string(244, 'x') + "/train<b>.py");
+  }
 }
 
 TEST_F(Job, RanksThatSentNothingAreAWarningWithTheirRanges) {

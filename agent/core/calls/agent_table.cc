@@ -8,6 +8,7 @@
 
 #include "agent/core/calls/check_router.h"
 #include "agent/core/calls/fingerprint.h"
+#include "agent/core/calls/text.h"
 #include "agent/core/run/run.h"
 #include "agent/core/shared/error.h"
 #include "agent/core/shared/options.h"
@@ -175,6 +176,15 @@ plumbline_status_t Scalar(void* run, int64_t step, const char* name, double valu
   return Guarded(error, [&] { return AsRun(run).Scalar(step, name, value); });
 }
 
+plumbline_status_t ScalarAt(void* run, int64_t step, const char* name, double value,
+                            const char* file, uint32_t line, plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).Scalar(step, name, value, {TextOf(file), line}); });
+}
+
+plumbline_status_t NextLook(void* run, int64_t step, plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).NextLook(step); });
+}
+
 plumbline_status_t SpanBegin(void* run, int64_t step, const char* kind, const char* name,
                              uint64_t* span, plumbline_error_t* error) {
   return Guarded(error, [&] { return AsRun(run).SpanBegin(step, kind, name, span, error); });
@@ -250,6 +260,8 @@ constexpr plumbline_agent_table_t Table() {
   table.marks = Marks;
   table.stop_order = StopOrdered;
   table.steps = Steps;
+  table.scalar_at = ScalarAt;
+  table.next_look = NextLook;
   return table;
 }
 

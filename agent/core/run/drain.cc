@@ -375,7 +375,7 @@ void Drain::Ship() {
   if (builder_.empty()) return;
   const uint64_t now = MonotonicNs();
   transport::SealedBatch batch =
-      builder_.Take(run_->newest_step.load(std::memory_order_relaxed), now);
+      builder_.Take(run_->newest_step.load(std::memory_order_relaxed), run_->NextLook(), now);
   if (record_ != nullptr) AppendToRecord(batch, now);
   if (outbox_ != nullptr) outbox_->Push(std::move(batch));
 }

@@ -14,6 +14,9 @@ uint64_t Drain::StepsWritten() const {
 // Reads unread steps among the first `written` ones, up to step `before`, which is not read: the
 // ring's records of that step were written after these steps.
 void Drain::ReadSteps(int64_t before, uint64_t written) {
+  // A writer that did not wait for space has overwritten its oldest steps.
+  for (; written > steps_read_ + PLUMBLINE_STEPS; ++steps_read_)
+    run_->CountLoss(LossCause::kRingFull, nullptr, before == kAnyStep ? 0 : before);
   while (steps_read_ < written) {
     plumbline_steps_t* steps = run_->steps.load(std::memory_order_acquire);
     const plumbline_step_facts_t facts = steps->facts[steps_read_ % PLUMBLINE_STEPS];

@@ -7,10 +7,12 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -78,6 +80,17 @@ uint64_t RandomId() {
   return id == 0 ? 1 : id;
 }
 
+// Returns the name of the process's user, as its environment states it.
+std::string UserName() {
+  constexpr size_t kMost = 64;  // bytes
+  for (const char* name : {"LOGNAME", "USER"}) {
+    const char* const value = std::getenv(name);
+    if (value != nullptr && *value != '\0')
+      return ValidUtf8(std::string_view(value).substr(0, kMost));
+  }
+  return "";
+}
+
 v1::Source SourceOf(const AgentOptions& options) {
   char host[256] = "";
   gethostname(host, sizeof(host) - 1);
@@ -90,6 +103,7 @@ v1::Source SourceOf(const AgentOptions& options) {
   source.set_host(host);
   source.set_pid(getpid());
   source.set_tool_version(BuildVersion());
+  source.set_user(UserName());
   return source;
 }
 

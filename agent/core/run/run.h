@@ -43,6 +43,7 @@ class Run {
   // Makes sites due because something was noticed in the open step: see looks.h. Returns NOT_DUE if
   // the budget is used up.
   plumbline_status_t Look(int64_t step, uint32_t steps);
+  plumbline_status_t NextLook(int64_t step);
   // See agent/core/run/call_batch.h. Returns NOT_DUE if another thread has begun one.
   plumbline_status_t TogetherBegin();
   plumbline_status_t TogetherEnd();
@@ -56,7 +57,8 @@ class Run {
 #include "proto/evidence_kinds.inc"
   plumbline_status_t SampleIndices(const Site& site, int64_t step, uint64_t count, uint64_t* out,
                                    uint32_t capacity, uint32_t* n, plumbline_error_t* error) const;
-  plumbline_status_t Scalar(int64_t step, const char* name, double value);
+  plumbline_status_t Scalar(int64_t step, const char* name, double value,
+                            const SourceLine& at = {});
   plumbline_status_t SpanBegin(int64_t step, const char* kind, const char* name, uint64_t* span,
                                plumbline_error_t* error);
   plumbline_status_t SpanEnd(uint64_t span, plumbline_error_t* error);

@@ -2,6 +2,7 @@
 // they enter the ring.
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstring>
 #include <string>
 
@@ -41,6 +42,12 @@ bool MayBeLong(int32_t kind) {
          kind == v1::Span::KIND_COMPILE || kind == v1::Span::KIND_PAUSE;
 }
 
+// Returns the line that declares the site; an older façade gives none.
+SourceLine LineOf(const plumbline_agent_site_t& site) {
+  if (site.size < offsetof(plumbline_agent_site_t, line) + sizeof(site.line)) return {};
+  return {site.file == nullptr ? "" : site.file, site.line};
+}
+
 // Returns the thread's number in the system; asks the system once per thread.
 uint32_t ThisThread() {
   static thread_local const auto id = static_cast<uint32_t>(gettid());
@@ -56,7 +63,7 @@ plumbline_status_t Run::DeclareSite(const plumbline_agent_site_t& site, void** a
     return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
                 "site kind " + std::to_string(site.kind) + ": expected one of PLUMBLINE_KIND_*");
   }
-  Site* made = state_->sites.FindOrAdd(kind, site.layer, site.op, site.step);
+  Site* made = state_->sites.FindOrAdd(kind, site.layer, site.op, site.step, LineOf(site));
   if (made == nullptr) {
     state_->CountLoss(LossCause::kTooManySites, nullptr, site.step);
     return Fail(error, PLUMBLINE_RESOURCE_EXHAUSTED,
@@ -104,11 +111,13 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   }
   // The bytes of this step determine how often the next steps are measured.
   uint64_t sample_bytes = 0, summary_bytes = 0;
+  bool looked = false;
   const size_t sites = s.sites.size();
   for (size_t i = 0; i < sites; ++i) {
     Site* site = s.sites.at(i);
     if (!IsMeasured(site->kind)) continue;
     site->EndStep();
+    looked |= !site->always_due() && site->HeardIn(step);
     sample_bytes += site->most_sample_bytes();
     summary_bytes += site->most_summary_bytes();
   }
@@ -116,6 +125,7 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   if (notable) s.Ring();  // the evidence is sent at once
   const int64_t due = s.cadence.NextDue(step);
   const uint64_t stretch = s.cadence.stretch();
+  if (looked) s.next_due.store(due, std::memory_order_relaxed);  // else one may be missing
   for (size_t i = 0; i < sites; ++i) {
     Site* site = s.sites.at(i);
     uint64_t* word = site->next_due.load(std::memory_order_acquire);
@@ -169,11 +179,16 @@ void Run::Govern(int64_t step) {
   Scalar(step, kStretchSeries, static_cast<double>(governor.stretch()));
 }
 
-plumbline_status_t Run::Scalar(int64_t step, const char* name, double value) {
+plumbline_status_t Run::NextLook(int64_t step) {
+  state_->planned_look.store(step, std::memory_order_relaxed);
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t Run::Scalar(int64_t step, const char* name, double value, const SourceLine& at) {
   SlotHead head;
   head.kind = SlotKind::kScalar;
   head.step = step;
-  head.site = state_->sites.FindOrAdd(SiteKind::kScalar, "", name, step);
+  head.site = state_->sites.FindOrAdd(SiteKind::kScalar, "", name, step, at);
   if (head.site == nullptr) {
     state_->CountLoss(LossCause::kTooManySites, nullptr, step);
     return PLUMBLINE_DROPPED;

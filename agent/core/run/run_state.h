@@ -78,6 +78,12 @@ struct RunState {
   std::atomic<int64_t> open_step{kNoStep};
   std::atomic<int64_t> newest_step{kNoStep};
   std::atomic<int64_t> first_step{kNoStep};  // of this process
+  // The step of the next measurement: by the cadence, and as the trainer's side plans it.
+  std::atomic<int64_t> next_due{kNoStep}, planned_look{kNoStep};
+  int64_t NextLook() const {
+    const int64_t planned = planned_look.load(std::memory_order_relaxed);
+    return planned != kNoStep ? planned : next_due.load(std::memory_order_relaxed);
+  }
   std::atomic<uint64_t> moved_ns{
       0};  // monotonic: when a step last began or ended, or a span began between steps
   std::atomic<int64_t> steps_ended{0};

@@ -56,6 +56,8 @@ void BatchBuilder::Declare(const Site& site) {
   SetSite(site, d->mutable_site());
   d->set_kind(SiteKindName(site.kind));
   d->set_step(site.declared_step);
+  d->set_file(site.file);
+  d->set_line(site.line);
 }
 
 void BatchBuilder::AddLoss(const char* cause, const Site* site, const LossCounters::Taken& taken) {
@@ -88,12 +90,13 @@ bool BatchBuilder::Due(uint64_t now_ns) const {
   return Full() || (!empty() && IntervalPassed(now_ns));
 }
 
-transport::SealedBatch BatchBuilder::Take(int64_t newest_step, uint64_t now_ns) {
+transport::SealedBatch BatchBuilder::Take(int64_t newest_step, int64_t next_look, uint64_t now_ns) {
   scalars_.Flush(&batch_);
   v1::Progress* progress = batch_.add_progress();
   progress->set_any_step(complete_through_ >= 0);
   progress->set_complete_through(complete_through_);
   progress->set_newest_step(newest_step);
+  if (next_look >= 0) progress->set_next_look(next_look);
   progress->set_finished(finished_);
   if (finished_ && ending_.ByteSizeLong() > 0) *progress->mutable_ending() = ending_;
   transport::SealedBatch sealed = transport::Seal(batch_);

@@ -49,7 +49,8 @@ class BatchBuilder {
   bool empty() const;
 
   // Seals the batch and begins the next one. `newest_step`: the trainer's current step.
-  transport::SealedBatch Take(int64_t newest_step, uint64_t now_ns);
+  // `next_look`: the step of the next measurement; -1: not known.
+  transport::SealedBatch Take(int64_t newest_step, int64_t next_look, uint64_t now_ns);
 
  private:
   void NoteStep(int64_t step);

@@ -3,15 +3,21 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/printable.h"
+
 namespace plumbline::agent {
 namespace {
-
-constexpr uint64_t kCallBits = 24;
-constexpr uint64_t kCallMask = (uint64_t{1} << kCallBits) - 1;
 
 size_t HashOf(SiteKind kind, std::string_view layer, std::string_view op) {
   const std::hash<std::string_view> hash;
   return (hash(op) * 31 + hash(layer)) * 31 + static_cast<size_t>(kind);
+}
+
+// Returns the last `most` bytes, from the beginning of a character on.
+std::string EndOf(std::string_view text, size_t most) {
+  text.remove_prefix(text.size() - std::min(text.size(), most));
+  while (!text.empty() && (text.front() & 0xC0) == 0x80) text.remove_prefix(1);
+  return ValidUtf8(text);
 }
 
 bool Is(const Site& site, SiteKind kind, std::string_view layer, std::string_view op) {
@@ -48,7 +54,8 @@ bool MeasuredKind(int32_t number_of_c, SiteKind* kind) {
 }
 
 uint32_t CallNumbers::NextCalls(int64_t step, uint32_t n) {
-  const uint64_t base = static_cast<uint64_t>(step) << kCallBits;
+  constexpr uint64_t kCallMask = (uint64_t{1} << kBits) - 1;
+  const uint64_t base = static_cast<uint64_t>(step) << kBits;
   uint64_t seen = calls_.load(kRelaxed);
   uint64_t next = 0;
   do {
@@ -83,8 +90,8 @@ Site* SiteTable::Find(SiteKind kind, std::string_view layer, std::string_view op
   }
 }
 
-Site* SiteTable::FindOrAdd(SiteKind kind, std::string_view layer, std::string_view op,
-                           int64_t step) {
+Site* SiteTable::FindOrAdd(SiteKind kind, std::string_view layer, std::string_view op, int64_t step,
+                           const SourceLine& at) {
   size_t slot = 0;
   if (Site* site = Find(kind, layer, op, &slot)) return site;
   if (layer.size() > kMaxName || op.size() > kMaxName) return nullptr;
@@ -99,6 +106,8 @@ Site* SiteTable::FindOrAdd(SiteKind kind, std::string_view layer, std::string_vi
   site->layer = layer;
   site->op = op;
   site->declared_step = step;
+  site->file = EndOf(at.file, kMaxFile);
+  site->line = at.line;
   count_.store(index + 1, std::memory_order_release);
   slots_[slot].store(site, std::memory_order_release);
   return site;

@@ -39,10 +39,22 @@ class CallNumbers {
   uint32_t NextCall(int64_t step) { return NextCalls(step, 1); }
   // Takes `n` numbers and returns the first one.
   uint32_t NextCalls(int64_t step, uint32_t n);
+  // Returns true if the newest call was in this step.
+  bool In(int64_t step) const {
+    const uint64_t calls = calls_.load(std::memory_order_relaxed);
+    return calls != 0 && calls >> kBits == (static_cast<uint64_t>(step) & (~uint64_t{0} >> kBits));
+  }
   bool any() const { return calls_.load(std::memory_order_relaxed) != 0; }  // ever
 
  private:
-  std::atomic<uint64_t> calls_{0};  // step (40 bits) and calls so far (24 bits)
+  static constexpr uint64_t kBits = 24;
+  std::atomic<uint64_t> calls_{0};  // step (40 bits) and calls so far (kBits bits)
+};
+
+// A line of the trainer's source; the file is empty if it is not known.
+struct SourceLine {
+  std::string_view file;
+  uint32_t line = 0;
 };
 
 struct Site {
@@ -50,6 +62,8 @@ struct Site {
   std::string layer;
   std::string op;
   int64_t declared_step = 0;
+  std::string file;  // the line that reported it first; empty: not known
+  uint32_t line = 0;
   std::atomic<uint64_t*> next_due{nullptr};  // the façade's word; nullptr: always due
 
   // Returns true if the site only reports the loads of experts. Such a site keeps no rows, is
@@ -64,6 +78,7 @@ struct Site {
   uint32_t NextCalls(int64_t step, uint32_t n) { return calls_.NextCalls(step, n); }
   // Returns true if a call of the site ever came while it was due. Thread-safe.
   bool heard() const { return calls_.any(); }
+  bool HeardIn(int64_t step) const { return calls_.In(step); }
   // Notes the bytes that a call at the open step would take. Thread-safe.
   void NoteBytes(uint64_t sample_bytes, uint64_t summary_bytes);
   // Ends the step: updates the most bytes of one step so far. Called by the stepping thread only.
@@ -93,12 +108,14 @@ struct Site {
 class SiteTable {
  public:
   static constexpr size_t kMaxSites = 8192;
-  static constexpr size_t kMaxName = 512;
+  static constexpr size_t kMaxName = 512, kMaxFile = 256;
 
   // Returns the site of that name, and creates it if it is new. Returns nullptr if the table is
   // full or a name is longer than kMaxName. Thread-safe; locks only to create a site. Sites live as
   // long as the table.
-  Site* FindOrAdd(SiteKind kind, std::string_view layer, std::string_view op, int64_t step);
+  // A new site keeps the last kMaxFile bytes of `at`.
+  Site* FindOrAdd(SiteKind kind, std::string_view layer, std::string_view op, int64_t step,
+                  const SourceLine& at = {});
 
   size_t size() const { return count_.load(std::memory_order_acquire); }
   // Returns sites in the order of their creation, index < size(). Thread-safe.

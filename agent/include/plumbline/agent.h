@@ -71,6 +71,21 @@ struct RunOptions {
   bool redact = false;  // token and sequence ids are sent as keyed hashes
 };
 
+// A line of the trainer's source. As a default argument, Here() is the line of the caller: reports
+// of findings name the line that first used a site or a series.
+struct SourceLine {
+  const char* file = nullptr;  // not known
+  uint32_t line = 0;
+#if defined(__GNUC__)
+  static constexpr SourceLine Here(const char* file = __builtin_FILE(),
+                                   uint32_t line = __builtin_LINE()) {
+    return {file, line};
+  }
+#else
+  static constexpr SourceLine Here() { return {}; }
+#endif
+};
+
 // A place in the model where observations are made. Copyable. Belongs to its run, and is safe to
 // use after the run's end.
 class Site {
@@ -308,27 +323,34 @@ class Run {
 
   // Returns the site of a router, or an empty one (never due) if it cannot be created. The same
   // layer returns the same site.
-  Site RoutingSite(std::string_view layer, std::string_view op = {}) {
-    return SiteOf(PLUMBLINE_KIND_ROUTING, layer, op);
+  Site RoutingSite(std::string_view layer, std::string_view op = {},
+                   SourceLine at = SourceLine::Here()) {
+    return SiteOf(PLUMBLINE_KIND_ROUTING, layer, op, at);
   }
   // Return the sites of the other kinds. `op` of a tensor: its role; of a reduction: "sum", "avg".
-  Site TensorSite(std::string_view layer, std::string_view op = {}) {
-    return SiteOf(PLUMBLINE_KIND_TENSOR, layer, op);
+  Site TensorSite(std::string_view layer, std::string_view op = {},
+                  SourceLine at = SourceLine::Here()) {
+    return SiteOf(PLUMBLINE_KIND_TENSOR, layer, op, at);
   }
-  Site ReductionSite(std::string_view name, std::string_view op = {}) {
-    return SiteOf(PLUMBLINE_KIND_REDUCTION, name, op);
+  Site ReductionSite(std::string_view name, std::string_view op = {},
+                     SourceLine at = SourceLine::Here()) {
+    return SiteOf(PLUMBLINE_KIND_REDUCTION, name, op, at);
   }
-  Site MatmulSite(std::string_view layer, std::string_view op = {}) {
-    return SiteOf(PLUMBLINE_KIND_MATMUL, layer, op);
+  Site MatmulSite(std::string_view layer, std::string_view op = {},
+                  SourceLine at = SourceLine::Here()) {
+    return SiteOf(PLUMBLINE_KIND_MATMUL, layer, op, at);
   }
-  Site LogitsSite(std::string_view layer, std::string_view op = {}) {
-    return SiteOf(PLUMBLINE_KIND_LOGITS, layer, op);
+  Site LogitsSite(std::string_view layer, std::string_view op = {},
+                  SourceLine at = SourceLine::Here()) {
+    return SiteOf(PLUMBLINE_KIND_LOGITS, layer, op, at);
   }
-  Site LogprobsSite(std::string_view layer, std::string_view op = {}) {
-    return SiteOf(PLUMBLINE_KIND_LOGPROBS, layer, op);
+  Site LogprobsSite(std::string_view layer, std::string_view op = {},
+                    SourceLine at = SourceLine::Here()) {
+    return SiteOf(PLUMBLINE_KIND_LOGPROBS, layer, op, at);
   }
-  Site UpdateSite(std::string_view layer, std::string_view op = {}) {
-    return SiteOf(PLUMBLINE_KIND_UPDATE, layer, op);
+  Site UpdateSite(std::string_view layer, std::string_view op = {},
+                  SourceLine at = SourceLine::Here()) {
+    return SiteOf(PLUMBLINE_KIND_UPDATE, layer, op, at);
   }
 
   Status StepBegin(int64_t step) {
@@ -346,8 +368,9 @@ class Run {
   Status CaptureEnd() {
     return handle_ != nullptr ? plumbline_capture_end(handle_) : Status{PLUMBLINE_DISABLED};
   }
-  Status Scalar(const char* name, double value) {
-    return handle_ != nullptr ? plumbline_scalar(handle_, name, value) : Status{PLUMBLINE_DISABLED};
+  Status Scalar(const char* name, double value, SourceLine at = SourceLine::Here()) {
+    return handle_ != nullptr ? plumbline_scalar_at(handle_, name, value, at.file, at.line)
+                              : Status{PLUMBLINE_DISABLED};
   }
   // Reports how the process is about to end: plumbline_note_ending.
   Status NoteEnding(const plumbline_ending_t& ending) {
@@ -363,10 +386,11 @@ class Run {
   }
 
  private:
-  Site SiteOf(int32_t kind, std::string_view layer, std::string_view op) {
+  Site SiteOf(int32_t kind, std::string_view layer, std::string_view op, const SourceLine& at) {
     plumbline_site_t* site = nullptr;
     if (handle_ != nullptr) {
-      plumbline_site(handle_, kind, std::string(layer).c_str(), std::string(op).c_str(), &site);
+      plumbline_site_at(handle_, kind, std::string(layer).c_str(), std::string(op).c_str(), at.file,
+                        at.line, &site);
     }
     return Site(site);
   }

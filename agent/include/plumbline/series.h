@@ -14,6 +14,10 @@ extern "C" {
 PLUMBLINE_API plumbline_status_t plumbline_scalar(plumbline_run_t* run, const char* name,
                                                   double value);
 
+/* Does the same, and states the line of the trainer that records the series: plumbline_site_at. */
+PLUMBLINE_API plumbline_status_t plumbline_scalar_at(plumbline_run_t* run, const char* name,
+                                                     double value, const char* file, uint32_t line);
+
 /* Adds CPU time, in nanoseconds, that the caller spent on due observations outside of the calls
  * since its last report, for example a binding that converts arguments. It counts against the
  * budget like the calls. Thread-safe. */
@@ -28,6 +32,10 @@ PLUMBLINE_API plumbline_status_t plumbline_charge(plumbline_run_t* run, uint64_t
  * run may send. Returns NOT_DUE if the budget is used up, and FAILED_PRECONDITION between two
  * steps. Thread-safe. */
 PLUMBLINE_API plumbline_status_t plumbline_look(plumbline_run_t* run, uint32_t steps);
+
+/* States the step in which the caller will observe next, for a caller that itself decides which due
+ * sites it observes. If the run ends before this step, no observation is missing. Thread-safe. */
+PLUMBLINE_API plumbline_status_t plumbline_next_look(plumbline_run_t* run, int64_t step);
 
 /* Begins and ends a stage of the training loop. Always due. `kind` is one of "data", "forward",
  * "backward", "optimizer", "collective", "checkpoint", "evaluation", "compile", "pause" (no step is

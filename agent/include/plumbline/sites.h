@@ -44,6 +44,15 @@ PLUMBLINE_API plumbline_status_t plumbline_site(plumbline_run_t* run, int32_t ki
                                                 const char* layer, const char* op,
                                                 plumbline_site_t** site);
 
+/* Does the same, and states the line of the trainer that observes there, which reports of findings
+ * name. The line of the first call counts. `file` may be NULL. The end of a long file name is kept
+ * (PLUMBLINE_MAX_FILE bytes). */
+#define PLUMBLINE_MAX_FILE 256
+PLUMBLINE_API plumbline_status_t plumbline_site_at(plumbline_run_t* run, int32_t kind,
+                                                   const char* layer, const char* op,
+                                                   const char* file, uint32_t line,
+                                                   plumbline_site_t** site);
+
 static inline int plumbline_due(const plumbline_site_t* site) {
 #if defined(__GNUC__)
   return __atomic_load_n(site->step, __ATOMIC_RELAXED) >=

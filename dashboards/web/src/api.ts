@@ -67,6 +67,7 @@ export interface RunRow {
   liveness: Record<string, number>;
   worst: IncidentRow | null;
   labels: Labels;
+  owner: string;
   quarantined?: string;
 }
 
@@ -94,7 +95,7 @@ export interface Finding {
   title: string;
   explanation: string;
   cause: { id: string; confidence: number | string };
-  site: { run: string; step_first: number; step_last: number; ranks: string; rank_count: number; layer: string; op: string };
+  site: { run: string; step_first: number; step_last: number; ranks: string; rank_count: number; layer: string; op: string; file?: string; line?: number };
   sample_size: number;
   measured?: { name: string; value: number | string; unit: string };
   threshold?: { value: number | string; source: string };
@@ -111,12 +112,15 @@ export interface Finding {
   suppressed: boolean;
 }
 
+// Time that ranks lost by an incident, summed over ranks.
+export interface Lost { rank_seconds: number; on_gpus: boolean; of: string }
+
 export interface IncidentPage extends IncidentRow {
   now: string;
   may_change: boolean;
   access: string;
   finding: Finding;
-  site_rows: { fingerprint: string; layer: string; op: string; level: string; strength: string; step_first: number; step_last: number; ranks: number; count: number; suppressed: boolean }[];
+  site_rows: { fingerprint: string; layer: string; op: string; level: string; strength: string; step_first: number; step_last: number; ranks: number; count: number; suppressed: boolean; file?: string; line?: number }[];
   history: { change: string; level: string; state: string; step: number | null; time: string; who: string; reason: string }[];
   capsule: { state: string; why: string; bytes?: number; step?: number; ranks?: number };
   symptom_of?: IncidentRow;
@@ -125,6 +129,7 @@ export interface IncidentPage extends IncidentRow {
   run_world?: number;
   run_connected?: number;
   run_over?: boolean;
+  lost?: Lost | null;
 }
 
 export interface Points {

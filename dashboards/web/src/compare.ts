@@ -172,7 +172,14 @@ export function compareView(rest: string[], params: URLSearchParams): View {
       if (series && !common.includes(series)) common.unshift(series);
       const curves = curvesCard(pages, lists, common);
       main.replaceChildren(...top, h('div', { class: 'cols mt12' }, h('div', { class: 'stack' }, curves, facts(pages)), h('aside', { class: 'stack', 'aria-label': 'Findings' }, findings(pages))));
-      observer = new ResizeObserver(() => { for (const one of plots) one.resize(); });
+      // A plot that is made again loses its cursor, and the values at the cursor change the height.
+      let width = 0;
+      observer = new ResizeObserver(([entry]) => {
+        const wide = Math.round(entry.contentRect.width);
+        if (wide === width) return;
+        width = wide;
+        for (const one of plots) one.resize();
+      });
       observer.observe(curves);
     },
     onTheme: () => { for (const one of plots) one.resize(); },

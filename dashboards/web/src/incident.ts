@@ -5,7 +5,7 @@ import { card, command, copy, h, mark, time, toast } from './dom';
 import { at, bytes, clean, count, ms, now, sentence, steps, whole } from './format';
 import { fixes, howSure, sites, symptoms, why } from './incident_parts';
 import { incidentText } from './text';
-import { alarm, gone, incidentAddress, runAddress, type Shell, type View } from './view';
+import { alarm, gone, incidentAddress, lostText, runAddress, type Shell, type View } from './view';
 import { drawWitness } from './witness';
 
 function banner(page: IncidentPage, reopen: () => void): HTMLElement | null {
@@ -174,7 +174,7 @@ export function incidentView(fingerprint: string, shell: Shell): View {
       ...[banner(p, () => ask('open'))].filter((b) => b !== null) as HTMLElement[],
       ...(p.merged_into ? [h('div', { class: 'banner note' }, mark('note'), h('div', { class: 'grow' }, 'All its findings now have another cause: ', h('a', { href: incidentAddress(p.merged_into) }, 'see that incident')))] : []),
       ...(p.symptom_of ? [h('div', { class: 'banner note' }, mark('note'), h('div', { class: 'grow' }, 'This is a symptom of another incident: ', h('a', { href: incidentAddress(p.symptom_of.fingerprint) }, sentence(clean(p.symptom_of.title, 200)))))] : []),
-      alarm(p, { run: p.run, runNote: note }, { heading: 'h1' }),
+      alarm(p, { run: p.run, runNote: note, lost: lostText(p.lost) }, { heading: 'h1' }),
       actions(true),
       h('div', { class: 'cols' }, h('div', { class: 'stack' }, card(drawn.title, null, drawn.element), symptoms(p), why(p), fixes(p), sites(p)),
         h('aside', { class: 'stack rail', 'aria-label': 'State and evidence' }, actions(false), howSure(p), history(p), judgeYourself(p, shell.server))));

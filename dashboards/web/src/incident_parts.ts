@@ -53,10 +53,13 @@ export function fixes(page: IncidentPage): HTMLElement {
     ...f.commands.flatMap((one) => [one.where ? h('div', { class: 'fixrow' }, h('span', { class: 'small sub' }, clean(one.where, 60)), command(one.command, true)) : command(one.command, true), one.fill ? h('p', { class: 'small muted' }, clean(one.fill, 300)) : '']), h('p', { class: 'small' }, h('a', { href: ruleAddress(page.rule) }, `What ${clean(page.rule, 80)} checks, and what it cannot see`))));
 }
 
+// Returns "train.py:57", the trainer's line that first reported the site.
+const lineOf = (site: { file?: string; line?: number }): string => `${clean(site.file ?? '', 300)}:${num(site.line ?? 0)}`;
+
 export function sites(page: IncidentPage): HTMLElement {
   return card('Sites', 'one cause, one incident', scrolls(h('div', { class: 'bd scrollx' }, h('table', {},
     h('thead', {}, h('tr', {}, ...['Site', 'Level', 'Steps', 'Ranks'].map((t) => h('th', {}, t)), h('th', { class: 'num' }, 'Found'))),
-    h('tbody', {}, ...page.site_rows.map((site) => h('tr', {}, h('td', {}, h('span', { class: 'clip3' }, clean([site.layer, site.op].filter(Boolean).join(' / ') || 'the whole run', 160))), h('td', {}, tag(site.level)),
+    h('tbody', {}, ...page.site_rows.map((site) => h('tr', {}, h('td', {}, h('span', { class: 'clip3' }, clean([site.layer, site.op].filter(Boolean).join(' / ') || 'the whole run', 160)), site.file ? h('span', { class: 'small muted mono clip3 wrapany' }, lineOf(site)) : null), h('td', {}, tag(site.level)),
       h('td', { class: 'nowrap' }, steps(site.step_first, site.step_last).replace(/^steps?\s/, '')), h('td', {}, site.ranks ? whole(site.ranks) : '–'), h('td', { class: 'num nowrap' }, count(site.count, 'time'))))))), 'Sites'),
     page.sites > page.site_rows.length ? h('p', { class: 'bd small muted' }, `and ${whole(page.sites - page.site_rows.length)} more`) : null);
 }

@@ -7,7 +7,7 @@ import { fixes, howSure, sites, symptoms, why } from './incident_parts';
 import { curvePlot } from './curves';
 import { incidentText } from './text';
 import { nextTheme, startTheme } from './theme';
-import { alarm, incidentAddress, incidentRow } from './view';
+import { alarm, incidentAddress, incidentRow, lostText } from './view';
 import { drawWitness } from './witness';
 
 interface Group { rule: string; words: string; sites: string }
@@ -108,7 +108,7 @@ function incident(page: IncidentPage): HTMLElement[] {
   return [
     h('div', { class: 'crumbs' }, h('a', { href: '#/' }, 'Report'), h('span', {}, '/'), h('span', {}, `incident ${place + 1} of ${incidents.length}`), h('span', { class: 'grow' }),
       incidents.length > 1 ? [h('button', { class: 'tiny', 'aria-label': 'Previous incident (k)', onclick: () => step(-1) }, '‹'), h('button', { class: 'tiny', 'aria-label': 'Next incident (j)', onclick: () => step(1) }, '›')] : ''),
-    alarm(page, { run: page.run, runNote: '', plain: true }, { heading: 'h1' }),
+    alarm(page, { run: page.run, runNote: '', plain: true, lost: lostText(page.lost) }, { heading: 'h1' }),
     h('div', { class: 'cols' }, h('div', { class: 'stack' }, card(drawn.title, null, drawn.element), symptoms(page, false), why(page), fixes(page), sites(page)),
       h('aside', { class: 'stack rail', 'aria-label': 'Evidence' }, h('section', { class: 'card' }, h('div', { class: 'bd acts' }, h('button', { onclick: text }, 'Copy as text', h('kbd', { 'aria-hidden': 'true' }, 'c')))), howSure(page),
         h('section', { class: 'card' }, h('div', { class: 'bd' }, h('dl', {}, h('div', {}, h('dt', { class: 'k' }, 'Finding'), h('dd', { class: 'mono wrapany' }, page.finding.fingerprint)),

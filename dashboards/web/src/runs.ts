@@ -6,7 +6,7 @@ import { command, h, mark, announce, tag, time } from './dom';
 import { clean, count, seconds, sentence, span, whole, now, ms } from './format';
 import type { LiveEvent } from './live';
 import { spark } from './plots';
-import { breaking, chosenOf, chosenRuns, isQuiet, listBar, moreButton } from './runs_list';
+import { breaking, chosenOf, chosenRuns, isQuiet, listBar, moreButton, offerOwners } from './runs_list';
 import { editButtons, nameOf, tagsOf } from './run_edit';
 import { alarm, incidentAddress, isCalm, runAddress, type Shell, type View } from './view';
 
@@ -56,6 +56,7 @@ function link(run: RunRow): HTMLElement {
     h('span', { class: 'w' }, worst ? [h('b', { title: clean(worst.title, 2000) }, sentence(clean(worst.title_short.endsWith('…') ? worst.title : worst.title_short, 140))), h('span', { class: 'small sub' }, h('span', { class: 'arrow' }, '→'), sentence(clean(worst.act, 160)))]
       : [h('b', { class: 'weight450' }, first), h('span', { class: 'small muted' }, second)]),
     h('span', { class: 'since' }, worst ? [time(worst.opened, 'span'), h('span', { class: 'l2' }, `step\u00a0${whole(worst.step_first)}`)] : dash.cloneNode(true)),
+    h('span', { class: 'own small' + (run.owner ? '' : ' unowned'), title: clean(run.owner, 200) }, run.owner ? clean(run.owner, 40) : dash.cloneNode(true)),
     h('span', { class: 'where small' }, worst ? clean(worst.where, 80) : dash),
     h('span', { class: 'sp plot' }),
     h('span', { class: 'cnt' }, counts.length ? counts.map((level) => h('span', {}, mark(level, 's'), h('span', { class: 'sr' }, level + ' '), whole(run.open[level]))) : h('span', { class: 'muted' }, '0')));
@@ -118,6 +119,7 @@ export function runsView(shell: Shell, params: URLSearchParams): View {
     const head = sick === 0 ? (by('warning') ? 'No run has errors' : by('ok') + by('done') ? 'All quiet' : 'No run is judged') : `${whole(sick)} of ${count(data.runs.length, 'run')} ${sick === 1 ? 'has' : 'have'} errors`;
     const worst = data.runs.find((run) => run.worst && !isCalm(run.worst) && run.worst.level !== 'note');
     const open = data.runs.reduce((sum, run) => sum + run.open.error + run.open.warning + run.open.note, 0);
+    offerOwners(controls, data.runs, chosen);
     const runs = chosenRuns(data.runs, chosen);
     const shown = runs.slice(0, chosen.most);
     const rows = shown.map((run) => row(run, selected.has(run.run), (on) => select(run.run, on)));
@@ -127,8 +129,8 @@ export function runsView(shell: Shell, params: URLSearchParams): View {
       h('div', { class: 'sumline' }, h('h1', {}, head), h('span', { class: 'sub' }, rest), h('span', { class: 'spacer' }), selection),
       ...(worst?.worst ? [alarm(worst.worst, { run: worst.run, runNote: runNote(worst), waste: waste(worst) },
         { heading: 'h2', link: true, lead: worst.word === 'Hung' ? 'Error: the run is blocked' : undefined })] : []),
-      h('section', { class: 'card runs', 'aria-label': 'Runs' },
-        controls, h('div', { class: 'rhead', 'aria-hidden': 'true' }, ...['State', 'Run', 'Fault, and what to do', 'Since', 'Where', 'Loss', 'Open'].map((t) => h('span', {}, t))), ...rows.filter((one) => !quiet.includes(one)),
+      h('section', { class: 'card runs' + (data.runs.some((run) => run.owner) ? ' owned' : ''), 'aria-label': 'Runs' },
+        controls, h('div', { class: 'rhead', 'aria-hidden': 'true' }, ...['State', 'Run', 'Fault, and what to do', 'Since', 'Owner', 'Where', 'Loss', 'Open'].map((t) => h('span', t === 'Owner' ? { class: 'own' } : {}, t))), ...rows.filter((one) => !quiet.includes(one)),
         quiet.length ? fold(quiet, runs.filter(isQuiet).length) : '', rows.length === 0 ? h('p', { class: 'bd sub' }, 'No run matches.') : '', runs.length > shown.length ? moreButton(runs.length - shown.length, chosen, draw) : ''),
       h('p', { class: 'small muted mt12' }, 'Healthy means that rules gave verdicts and all passed. A run without verdicts is ', h('b', {}, 'not judged'), `, never healthy. ${count(open, 'incident')} open.`));
     if (typing) controls.querySelector('input')!.focus();
@@ -150,7 +152,7 @@ export function runsView(shell: Shell, params: URLSearchParams): View {
   // Draws the healthy and finished runs, with their number. Folds them if they are many.
   function fold(rows: HTMLElement[], count_: number): HTMLElement {
     const details = h('details', { class: 'quietruns' }, h('summary', {}, h('span', { class: 'tri' }, mark('tri', 's')), h('b', {}, `${whole(count_)} healthy or finished`)), ...rows);
-    details.open = !(folded ?? (rows.length > 12 && !chosen.text && !chosen.state));
+    details.open = !(folded ?? (rows.length > 12 && !chosen.text && !chosen.state && !chosen.owner));
     details.addEventListener('toggle', () => { folded = !details.open; });
     return details;
   }

@@ -1,5 +1,5 @@
 // The interface of views, and parts that several of them show: the four facts, rows of incidents.
-import type { IncidentRow, ServerInfo } from './api';
+import type { IncidentRow, Lost, ServerInfo } from './api';
 import { ApiError, Unanswered } from './api';
 import { command, h, mark, message, tag, time } from './dom';
 import { clean, at, localTime, ms, num, sentence, steps, whole } from './format';
@@ -39,7 +39,16 @@ interface Facts {
   run: string;
   runNote: string;
   waste?: string;
+  lost?: string;    // time that ranks lost by it, measured
   plain?: boolean;  // true in a report, which has no page of the run
+}
+
+// Returns "12.4 GPU hours lost", if the time was measured.
+export function lostText(lost: Lost | null | undefined): string | undefined {
+  if (!lost) return undefined;
+  const short = lost.rank_seconds < 3600;
+  const unit = `${lost.on_gpus ? 'GPU' : 'rank'}\u00a0${short ? 's' : 'h'}`;
+  return `${num(Number((short ? lost.rank_seconds : lost.rank_seconds / 3600).toPrecision(3)))}\u00a0${unit} lost: ${clean(lost.of, 80)}`;
 }
 
 // Returns the facts, always in the same order and place: the run, the beginning, the site, the fix.
@@ -47,8 +56,8 @@ export function facts(row: IncidentRow, of: Facts): HTMLElement {
   const more = row.sites > 1 ? `and ${whole(row.sites - 1)} more ${row.sites === 2 ? 'site' : 'sites'}` : steps(row.step_first, row.step_last);
   return h('dl', { class: 'facts' },
     h('div', {}, h('dt', {}, 'Run'), h('dd', {}, h('b', {}, of.plain ? clean(of.run || 'not named', 120) : h('a', { href: runAddress(of.run), title: clean(of.run, 2000) }, clean(of.run, 120))), h('span', {}, of.runNote))),
-    h('div', {}, h('dt', {}, 'Since'), row.opened ? h('dd', {}, h('b', {}, time(row.opened)), h('span', {}, at(ms(row.opened))), localTime(ms(row.opened)) && h('span', {}, localTime(ms(row.opened))), h('span', {}, `step\u00a0${whole(row.step_first)}`), of.waste && h('span', {}, of.waste))
-      : h('dd', {}, h('b', {}, `step\u00a0${whole(row.step_first)}`), h('span', {}, row.step_last > row.step_first ? `last seen in step\u00a0${whole(row.step_last)}` : 'seen in this step'))),
+    h('div', {}, h('dt', {}, 'Since'), row.opened ? h('dd', {}, h('b', {}, time(row.opened)), h('span', {}, at(ms(row.opened))), localTime(ms(row.opened)) && h('span', {}, localTime(ms(row.opened))), h('span', {}, `step\u00a0${whole(row.step_first)}`), (of.lost || of.waste) && h('span', {}, of.lost ?? of.waste))
+      : h('dd', {}, h('b', {}, `step\u00a0${whole(row.step_first)}`), h('span', {}, row.step_last > row.step_first ? `last seen in step\u00a0${whole(row.step_last)}` : 'seen in this step'), of.lost && h('span', {}, of.lost))),
     h('div', {}, h('dt', {}, 'Where'), h('dd', {}, h('b', {}, clean(row.where, 160)), h('span', {}, more))),
     h('div', { class: 'do' }, h('dt', {}, 'Do first'), h('dd', {}, h('b', {}, sentence(clean(row.act, 300))), row.command ? command(row.command) : null, row.fill ? h('span', { class: 'small muted' }, clean(row.fill, 300)) : null)));
 }

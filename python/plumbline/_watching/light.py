@@ -71,6 +71,8 @@ class Light:
 
     def _may(self):
         watch, run, loop = self._watch, self._run, self._loop
+        if self._words is not None and self._words[0] - self._words[_READ] > _FULL:
+            return False  # the agent has not read the steps before
         if not self.plain or run._step != NO_STEP or run._next_step < self._not_before or run._next_step <= run._looked_until:
             return False
         if not self.worth():  # the budget allows all values of each step

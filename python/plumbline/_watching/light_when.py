@@ -61,11 +61,16 @@ def screens_whole(watch):
     return bool(watch._frames) or watch._loop.tokens.wants()
 
 
+def next_look(watch, step):
+    """Returns the next step, from `step` on, in which the budget allows to measure parameters."""
+    budget = watch.budget
+    debt = -budget.balance / max(1.0, budget.left(True)) if budget.balance < 0 else 0
+    return picked(step + int(debt), watch._looks.every)
+
+
 def next_whole(watch, step):
     """Returns the next step in which an observation is due."""
-    budget, looks = watch.budget, watch._looks
-    debt = -budget.balance / max(1.0, budget.left(True)) if budget.balance < 0 else 0
-    steps = [picked(step + int(debt), looks.every), max(64, 1 << 2 * ((step - 1).bit_length() + 1 >> 1))]
+    steps = [next_look(watch, step), max(64, 1 << 2 * ((step - 1).bit_length() + 1 >> 1))]
     if watch._routers is not None and watch._routers.routers:
         steps.append(picked(step, watch._routers.pace.every))
     if screens_whole(watch):

@@ -172,7 +172,8 @@ std::vector<std::string> RecordedProducts(DLDevice device, bool hold) {
   call.d = &tensors[2];
   call.c = &tensors[3];
   call.library = "by hand";
-  plumbline_agent_site_t site{sizeof(site), PLUMBLINE_KIND_MATMUL, "up", "matmul", 0, nullptr};
+  plumbline_agent_site_t site{
+      sizeof(site), PLUMBLINE_KIND_MATMUL, "up", "matmul", 0, nullptr, nullptr, 0};
   uint64_t due = 0;
   site.next_due = &due;
   plumbline_error_t error{};

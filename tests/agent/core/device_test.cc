@@ -35,7 +35,8 @@ TEST_F(Device, AProductThatTheDeviceRefusesIsCounted) {
   plumbline_matmul_t call = PLUMBLINE_MATMUL_INIT;
   call.a = call.b = call.d = &t;
   uint64_t due = 0;
-  plumbline_agent_site_t site{sizeof(site), PLUMBLINE_KIND_MATMUL, "up", "matmul", 0, &due};
+  plumbline_agent_site_t site{
+      sizeof(site), PLUMBLINE_KIND_MATMUL, "up", "matmul", 0, &due, nullptr, 0};
   plumbline_error_t error{};
   void* made = nullptr;
   ASSERT_EQ(run.run().DeclareSite(site, &made, &error), PLUMBLINE_OK);

@@ -156,7 +156,8 @@ TEST(Observe, StepsWithoutSamplesGiveNoIndices) {
   ASSERT_TRUE(run.ok());
   uint64_t due = 0;
   plumbline_error_t error{};
-  plumbline_agent_site_t site{sizeof(site), PLUMBLINE_KIND_REDUCTION, "g", "sum", 0, &due};
+  plumbline_agent_site_t site{
+      sizeof(site), PLUMBLINE_KIND_REDUCTION, "g", "sum", 0, &due, nullptr, 0};
   void* made = nullptr;
   ASSERT_EQ((*run)->DeclareSite(site, &made, &error), PLUMBLINE_OK);
   const std::vector<float> w = Ramp(5000);

@@ -156,7 +156,8 @@ TEST(Observe, ALookIsSampledAndEndsByItself) {
   auto run = *Run::Open(std::move(options));
   uint64_t due = 0;
   plumbline_error_t error{};
-  plumbline_agent_site_t declared{sizeof(declared), PLUMBLINE_KIND_TENSOR, "w", "weight", 0, &due};
+  plumbline_agent_site_t declared{
+      sizeof(declared), PLUMBLINE_KIND_TENSOR, "w", "weight", 0, &due, nullptr, 0};
   void* site = nullptr;
   ASSERT_EQ(run->DeclareSite(declared, &site, &error), PLUMBLINE_OK);
   const std::vector<float> values = Ramp(4096);
@@ -201,7 +202,7 @@ TEST(Observe, TheFirstCallOfASiteIsDue) {
   plumbline_tensor_t given = PLUMBLINE_TENSOR_INIT;
   given.values = x.get();
   const auto declare = [&](int32_t kind, const char* op, uint64_t* due) {
-    const plumbline_agent_site_t site{sizeof(site), kind, "late", op, 37, due};
+    const plumbline_agent_site_t site{sizeof(site), kind, "late", op, 37, due, nullptr, 0};
     void* made = nullptr;
     EXPECT_EQ(sparse.run->DeclareSite(site, &made, &sparse.error), PLUMBLINE_OK);
     return static_cast<Site*>(made);

@@ -33,7 +33,7 @@ class Recorded {
   }
 
   Site* Declare(int32_t kind, const char* layer, const char* op) {
-    plumbline_agent_site_t site{sizeof(site), kind, layer, op, 0, &due_};
+    plumbline_agent_site_t site{sizeof(site), kind, layer, op, 0, &due_, nullptr, 0};
     void* made = nullptr;
     EXPECT_EQ(run->DeclareSite(site, &made, &error), PLUMBLINE_OK) << error.text;
     return static_cast<Site*>(made);
@@ -69,7 +69,7 @@ class SparseRun {
     AgentOptions options = RecordOptions(dir);
     options.traffic_bytes = 1;
     run = *Run::Open(std::move(options));
-    plumbline_agent_site_t declared{sizeof(declared), kind, layer, op, 0, &due};
+    plumbline_agent_site_t declared{sizeof(declared), kind, layer, op, 0, &due, nullptr, 0};
     void* made = nullptr;
     EXPECT_EQ(run->DeclareSite(declared, &made, &error), PLUMBLINE_OK) << error.text;
     site = static_cast<Site*>(made);

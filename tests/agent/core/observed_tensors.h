@@ -61,7 +61,7 @@ class Observed {
   static constexpr int64_t kRows = 37, kColumns = 50;
 
   Site* Declare(int32_t kind, const char* layer, const char* op) {
-    plumbline_agent_site_t site{sizeof(site), kind, layer, op, 0, &due_};
+    plumbline_agent_site_t site{sizeof(site), kind, layer, op, 0, &due_, nullptr, 0};
     void* made = nullptr;
     EXPECT_EQ(run_->run().DeclareSite(site, &made, &error), PLUMBLINE_OK) << error.text;
     return static_cast<Site*>(made);

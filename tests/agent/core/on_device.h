@@ -49,7 +49,7 @@ inline constexpr DLDataType kPlacedIndex = {PLUMBLINE_DL_INT, 64, 1};
 
 inline Site* DeclareSite(TestRun* run, int32_t kind, const char* layer, const char* op,
                          uint64_t* due) {
-  plumbline_agent_site_t site{sizeof(site), kind, layer, op, 0, due};
+  plumbline_agent_site_t site{sizeof(site), kind, layer, op, 0, due, nullptr, 0};
   plumbline_error_t error{};
   void* made = nullptr;
   EXPECT_EQ(run->run().DeclareSite(site, &made, &error), PLUMBLINE_OK) << error.text;

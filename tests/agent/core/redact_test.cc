@@ -113,7 +113,7 @@ class Observed {
 
  private:
   Site* Declare(int32_t kind, const char* layer, const char* op) {
-    plumbline_agent_site_t site{sizeof(site), kind, layer, op, 0, &due_};
+    plumbline_agent_site_t site{sizeof(site), kind, layer, op, 0, &due_, nullptr, 0};
     void* made = nullptr;
     EXPECT_EQ(run_->DeclareSite(site, &made, &error_), PLUMBLINE_OK) << error_.text;
     return static_cast<Site*>(made);

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import assert from 'node:assert/strict';
 import { axeSource, bin, endAll, eventually, feed, json, open, patient, settled, startBrowser, startServer } from './page_support.mjs';
 import { lifeTests } from './page_life.mjs';
+import { plotTests } from './page_plots.mjs';
 import { runTests } from './page_runs.mjs';
 
 const shots = process.env.PLUMB_PAGE_SHOTS ?? '';
@@ -500,6 +501,7 @@ async function main() {
   });
 
   await runTests(test, browser, server);
+  await plotTests(test, browser, server, { leak, hostile: evil.run });
   await lifeTests(test, browser, server, { leak, run: 'dense-1b-baseline-12' });
 
   await test('a server that is gone and comes back', async () => {

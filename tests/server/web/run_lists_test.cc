@@ -2,12 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "audit/live/client.h"
 #include "server/incidents/run_edits.h"
 #include "tests/server/web/web_fixture.h"
 
 namespace plumbline::test {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -137,6 +139,9 @@ TEST_F(RunLists, ADeletedRunIsHiddenWithItsIncidentsUntilItIsRestored) {
   ASSERT_TRUE(Eventually([&] { return !Get("incidents").value()["incidents"].empty(); }));
   EXPECT_EQ(Edit("exp1", {{"deleted", true}}).status, 200);
   EXPECT_TRUE(Get("incidents").value()["incidents"].empty());
+  EXPECT_THAT(Plumb({"watch", "--once"}).output, testing::Not(HasSubstr("moe-future-leak")));
+  EXPECT_THAT(Plumb({"query"}).output, testing::Not(HasSubstr("moe-future-leak")));
+  EXPECT_THAT(Plumb({"query", "--run", "exp1"}).output, HasSubstr("moe-future-leak"));
   EXPECT_TRUE(LabelsOf("exp1")["deleted"]);
   EXPECT_THAT(Plumb({"runs"}).output, testing::Not(HasSubstr("exp1")));
   EXPECT_THAT(Plumb({"runs", "--all"}).output, HasSubstr("deleted: plumb run-edit RUN --undo"));
@@ -149,6 +154,59 @@ TEST_F(RunLists, ADeletedRunIsHiddenWithItsIncidentsUntilItIsRestored) {
   EXPECT_THAT(Plumb({"runs", "--tag", "bad"}).output, HasSubstr("no runs"));
   EXPECT_EQ(Plumb({"run-edit", "none", "--tag", "x"}).status, 2);
   EXPECT_EQ(Plumb({"run-edit", "exp1"}).status, 2);
+}
+
+// A watch in progress gets an event for each incident that it has sent.
+TEST_F(RunLists, TheIncidentsOfADeletedRunLeaveTheWatch) {
+  Start();
+  OverRun("exp1", 1);
+  ASSERT_TRUE(Eventually([&] { return !Get("incidents").value()["incidents"].empty(); }));
+  audit::Client client(server_->address());
+  std::vector<v1::IncidentEvent::Kind> kinds;
+  bool edited = false;
+  const absl::Status status = client.Watch({}, [&](const v1::IncidentEvent& event) {
+    if (event.has_incident() || event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP)
+      kinds.push_back(event.kind());
+    if (event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP && !std::exchange(edited, true)) {
+      EXPECT_EQ(Edit("exp1", {{"deleted", true}}).status, 200);
+    } else if (event.kind() == v1::IncidentEvent::KIND_LEFT) {
+      EXPECT_EQ(Edit("exp1", {{"undo", true}}).status, 200);
+    }
+    return event.kind() != v1::IncidentEvent::KIND_OPENED;
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(kinds,
+              ElementsAre(v1::IncidentEvent::KIND_EXISTING, v1::IncidentEvent::KIND_CAUGHT_UP,
+                          v1::IncidentEvent::KIND_LEFT, v1::IncidentEvent::KIND_OPENED));
+}
+
+// The owner is the process's user, or the tag of a person.
+TEST_F(RunLists, RunsHaveOwners) {
+  Start();
+  v1::Source source = SourceOf("exp1", 0, 1);
+  source.set_user("ann<b>");
+  AgentStream agent(*server_, 1, {source});
+  v1::Batch batch = LeakingStep(source, 0);
+  AddProgress(&batch, 0);
+  agent.Send(batch, 1);
+  ASSERT_TRUE(agent.Acknowledged(1));
+  Leak("exp2", 2);
+  const auto owner = [&](const std::string& run) {
+    const json all = Get("runs").value();
+    for (const json& row : all.value("runs", json::array())) {
+      if (row["run"] == run) return row["owner"].get<std::string>();
+    }
+    return std::string("?");
+  };
+  ASSERT_TRUE(Eventually([&] { return owner("exp1") == "ann<b>" && owner("exp2").empty(); }));
+  EXPECT_EQ(Edit("exp2", {{"add_tags", {"owner:bob"}}}).status, 200);
+  EXPECT_EQ(owner("exp2"), "bob");
+  EXPECT_THAT(Plumb({"runs", "--filter", "owner:ann"}).output,
+              AllOf(HasSubstr("exp1"), HasSubstr("ann<b>"), testing::Not(HasSubstr("exp2"))));
+  EXPECT_THAT(Plumb({"runs", "--filter", "owner:bob"}).output, HasSubstr("exp2"));
+  EXPECT_THAT(Plumb({"runs", "--filter", "owner:eve"}).output, HasSubstr("no runs"));
+  EXPECT_EQ(Edit("exp1", {{"add_tags", {"owner:carl"}}}).status, 200);
+  EXPECT_EQ(owner("exp1"), "carl");
 }
 
 TEST_F(RunLists, ARunWithConnectedRanksIsNotDeleted) {
