@@ -27,6 +27,8 @@ double NewestLevel::level() const {
 bool RewardFall::Take(int64_t step, double value, double sigma) {
   constexpr double kSigmas = 4;
   level_.Take(value);
+  newest_.emplace_back(step, value);
+  if (newest_.size() > kTen) newest_.pop_front();
   ++points_;
   if (!level_.known()) return false;
   const double level = level_.level();
@@ -36,7 +38,8 @@ bool RewardFall::Take(int64_t step, double value, double sigma) {
   const bool beyond_noise = down > kSigmas * sigma && down > 0;
   const uint64_t enough = std::max<uint64_t>(kTen, points_ / 8);
   const auto falls = [&](double part, PointsInARow* row) {
-    row->Take(beyond_noise && down >= part * reached(), step, 0);
+    const bool below = beyond_noise && down >= part * reached();
+    row->Take(below, below ? FirstBelow(best_ - part * reached()) : step, 0);
     if (row->count < enough || part_ >= part) return false;
     part_ = part;
     onset_ = half_.first;
@@ -44,6 +47,17 @@ bool RewardFall::Take(int64_t step, double value, double sigma) {
   };
   const bool half = falls(kHalf, &half_);
   return falls(kMost, &most_) || half;
+}
+
+int64_t RewardFall::FirstBelow(double bound) const {
+  constexpr size_t kMostAbove = 5;  // at most a fifth of those after it
+  for (size_t i = 0; i < newest_.size(); ++i) {
+    const auto above = std::count_if(newest_.begin() + static_cast<ptrdiff_t>(i), newest_.end(),
+                                     [&](const auto& point) { return point.second > bound; });
+    if (newest_[i].second <= bound && kMostAbove * static_cast<size_t>(above) <= newest_.size() - i)
+      return newest_[i].first;
+  }
+  return newest_.back().first;
 }
 
 bool RewardCourse::Take(int64_t step, double value) {

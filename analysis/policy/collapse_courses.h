@@ -50,16 +50,22 @@ class RewardFall {
   // or kMost.
   bool Take(int64_t step, double value, double sigma);
   double part() const { return part_; }     // kHalf, kMost, or 0 if the reward did not fall
-  int64_t onset() const { return onset_; }  // the first step below kHalf
+  int64_t onset() const { return onset_; }  // the first step whose value is below kHalf
   double best() const { return best_; }
   double level() const { return level_.level(); }
   // Returns the height of the best level above the first one, or above 0 for a reward that never
   // rose.
   double reached() const { return std::max(best_ - start_, std::fabs(best_)); }
-  void Persist(Archive& a) { a(level_, points_, start_, best_, half_, most_, part_, onset_); }
+  void Persist(Archive& a) {
+    a(level_, newest_, points_, start_, best_, half_, most_, part_, onset_);
+  }
 
  private:
+  // Returns the step of the first of the newest points that is below `bound`, as most after it are.
+  int64_t FirstBelow(double bound) const;
+
   NewestLevel level_{kTen};
+  std::deque<std::pair<int64_t, double>> newest_;  // steps and values of level_
   uint64_t points_ = 0;
   double start_ = std::numeric_limits<double>::quiet_NaN();
   double best_ = -std::numeric_limits<double>::infinity();

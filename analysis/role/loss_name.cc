@@ -145,4 +145,19 @@ bool NamesBoxes(const NameWords& words) {
   return HasAny(words, kBoxes);
 }
 
+bool IsBalanceLoss(std::string_view name) {
+  constexpr std::string_view kBalance[] = {"balance", "balancing", "lb"};
+  constexpr std::string_view kAux[] = {"aux", "auxiliary"};
+  constexpr std::string_view kExperts[] = {"moe", "router", "routing", "expert", "experts", "gate"};
+  constexpr std::string_view kOther[] = {"class", "classes", "label", "sample",
+                                         "data",  "domain",  "group", "modality"};
+  constexpr std::string_view kPlain[] = {"aux", "loss", "train"};
+  const NameWords words = WordsOfName(name);
+  if (HasAny(words, kOther)) return false;
+  if (HasAny(words, kBalance) || (HasAny(words, kAux) && HasAny(words, kExperts))) return true;
+  return Has(words, "aux") && std::all_of(words.begin(), words.end(), [&](const auto& word) {
+           return std::find(std::begin(kPlain), std::end(kPlain), word) != std::end(kPlain);
+         });
+}
+
 }  // namespace plumbline

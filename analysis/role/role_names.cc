@@ -340,6 +340,20 @@ std::optional<SeriesRole> FindWithEnding(std::string_view normal) {
   return policy ? role : std::nullopt;
 }
 
+// True for slime's mean score of an evaluation: "eval/aime", "eval/gsm8k", "eval/aime-2024".
+bool IsEvaluationScore(std::string_view normal) {
+  constexpr std::string_view kEvaluation = "eval ";
+  constexpr std::string_view kBenchmarks[] = {
+      "aime",     "amc", "math",          "gsm8k",   "gpqa",      "mmlu", "humaneval", "mbpp",
+      "olympiad", "bbh", "livecodebench", "minerva", "dapo math", "lcb",  "ifeval"};
+  if (!normal.starts_with(kEvaluation)) return false;
+  const std::string_view name = normal.substr(kEvaluation.size());
+  return std::any_of(std::begin(kBenchmarks), std::end(kBenchmarks), [&](std::string_view known) {
+    return name.starts_with(known) &&
+           name.find_first_not_of(" 0123456789", known.size()) == std::string_view::npos;
+  });
+}
+
 }  // namespace
 
 std::optional<SeriesRole> RoleInTable(std::string_view name) {
@@ -356,6 +370,7 @@ std::optional<SeriesRole> RoleInTable(std::string_view name) {
   const std::string normal = NormalName(name);
   // TensorBoard's hparams are in a folder whose name is a time.
   if (normal.find(" hparam ") != std::string::npos) return SeriesRole::kNone;
+  if (IsEvaluationScore(normal)) return SeriesRole::kReward;
   std::string_view rest = normal;
   while (true) {
     if (const std::optional<SeriesRole> role = FindWithEnding(rest)) return role;

@@ -118,23 +118,50 @@ int SignificantDigits(double value) {
   return digits;
 }
 
+namespace {
+
+// Returns true if a log prints the values with 4 digits; the last ones of some values are 0.
+bool HaveDigits(const std::set<double>& values) {
+  const auto many = std::count_if(values.begin(), values.end(), [](double value) {
+    return SignificantDigits(value) >= kConstantDigits - 1;
+  });
+  return 4 * static_cast<size_t>(many) >= 3 * values.size();
+}
+
+// Returns true if the newest `period` values move as those before `first` do, and by many units of
+// their last digit: a cycle in which full batches end is smaller.
+bool MovesAsBefore(std::span<const std::pair<int64_t, double>> all, size_t first, size_t period) {
+  constexpr double kShare = 0.25, kUnits = 10;
+  constexpr size_t kFewestMoves = 3;
+  if (first <= kFewestMoves) return false;
+  std::vector<double> before, now;
+  double unit = HUGE_VAL;
+  for (size_t i = 1; i < all.size(); ++i) {
+    const double move = std::fabs(all[i].second - all[i - 1].second);
+    unit = std::min(unit, UnitOf(all[i].second));
+    if (i < first) before.push_back(move);
+    if (i + period >= all.size()) now.push_back(move);
+  }
+  const double moves = MedianOf(now);
+  return moves >= kShare * MedianOf(before) && moves >= kUnits * unit;
+}
+
+}  // namespace
+
 RepeatFigures LookForRepeats(std::span<const std::pair<int64_t, double>> all) {
   constexpr size_t kFewestEqual = 10, kFewestValues = 3;
   for (size_t period = kFewestValues; period + kFewestEqual <= all.size(); ++period) {
-    size_t i = period;
-    while (i < all.size() && all[i].second == all[i - period].second) ++i;
-    if (i < all.size()) continue;
+    size_t i = all.size();
+    while (i > period && all[i - 1].second == all[i - 1 - period].second) --i;
+    const size_t repeated = all.size() - i, first = i - period;
+    // At least half of a period must repeat; all of it, if other values precede it.
+    const size_t enough = first == 0 ? (period + 1) / 2 : period;
+    if (repeated < std::max(kFewestEqual, enough)) continue;
     std::set<double> values;
-    for (size_t k = 0; k < period; ++k) values.insert(all[k].second);
-    if (values.size() < kFewestValues) continue;
-    // If a log prints four digits, the last ones of some values are 0.
-    const auto many = std::count_if(values.begin(), values.end(), [](double value) {
-      return SignificantDigits(value) >= kConstantDigits - 1;
-    });
-    const bool digits = 4 * static_cast<size_t>(many) >= 3 * values.size();
-    // The values must have enough digits, and at least half of a period must repeat.
-    if (!digits || 2 * (all.size() - period) < period) continue;
-    return {true, period, all.size()};
+    for (size_t k = 0; k < period; ++k) values.insert(all[first + k].second);
+    if (values.size() < kFewestValues || !HaveDigits(values)) continue;
+    if (first > 0 && !MovesAsBefore(all, first, period)) continue;
+    return {true, period, repeated, all[first].first};
   }
   return {};
 }

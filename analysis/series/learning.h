@@ -50,12 +50,14 @@ LearningFigures LookForLearning(std::span<const double> first, const BlockMedian
 // A series that repeats exactly, digit for digit: the model was not updated between its epochs.
 struct RepeatFigures {
   bool repeats = false;
-  uint64_t period = 0;  // period in points
-  uint64_t points = 0;
+  uint64_t period = 0;    // period in points
+  uint64_t repeated = 0;  // number of newest values that equal those one period before
+  int64_t step = 0;       // of the first value that comes again
 };
 
-// `all` has the steps and values of the series. At least 10 values, at least 3 of them different,
-// must equal the values one period earlier.
+// `all` has the steps and values of the series. The newest 10 values or more, at least 3 of them
+// different, must equal the values one period earlier. If older values do not repeat, so must the
+// newest period, and the values must not be those of a series that has come to rest.
 RepeatFigures LookForRepeats(std::span<const std::pair<int64_t, double>> all);
 
 // A series with noise that stands at one value, digit for digit, from some point to its end.

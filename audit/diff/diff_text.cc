@@ -140,7 +140,7 @@ class DiffWriter : TextBlocks {
         continue;
       }
       Line(2, absl::StrFormat("reward %s: at the end B is %s A, %s and %s (medians of the newest "
-                              "%s; all of one side lie above all of the other)",
+                              "%s; in each of them one side lies above the other)",
                               reward.name, reward.b > reward.a ? "above" : "below",
                               ShortNumber(reward.b), ShortNumber(reward.a),
                               Plural(reward.points, "common step")));

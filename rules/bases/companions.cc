@@ -32,6 +32,14 @@ bool NamesPhase(const PlainWords& words) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
+// A phase in which another model begins anew.
+bool NamesModel(const PlainWords& words) {
+  constexpr std::string_view kNames[] = {"fold",     "cv",    "kfold",   "member",
+                                         "ensemble", "seed",  "trial",   "split",
+                                         "run",      "model", "restart", "replica"};
+  return words.size() <= 2 && HasAnyWord(words, kNames);
+}
+
 bool NamesWeight(const PlainWords& words) {
   constexpr std::string_view kLast[] = {
       "weight", "coef",   "coeff",   "coefficient", "beta",         "alpha",   "lambda",
@@ -84,7 +92,8 @@ Companions::Kind Companions::KindOf(const std::string& op) {
     return SideByName(op) == GameSide::kNone ? Kind::kTerm : Kind::kPart;
   if (role != SeriesRole::kNone && role != SeriesRole::kAccuracy) return Kind::kNone;
   const PlainWords words = PlainWordsOf(op);
-  return NamesPhase(words)     ? Kind::kPhase
+  return NamesModel(words)     ? Kind::kModel
+         : NamesPhase(words)   ? Kind::kPhase
          : NamesWeight(words)  ? Kind::kWeight
          : NamesQuality(words) ? Kind::kQuality
                                : Kind::kNone;
@@ -101,10 +110,10 @@ void Companions::Series::Take(int64_t step, double newest) {
   }
   if (points++ > 0 && value != newest) {
     ++(newest > value ? ups : downs);
-    if (kind == Kind::kPhase && steps.size() < kMostChanges) steps.push_back(step);
+    if (is_phase() && steps.size() < kMostChanges) steps.push_back(step);
   }
   value = newest;
-  if (kind != Kind::kPhase && kind != Kind::kPart) course.Add(step, newest);
+  if (!is_phase() && kind != Kind::kPart) course.Add(step, newest);
 }
 
 Companions::Series* Companions::Of(const std::string& op) {
@@ -116,9 +125,10 @@ Companions::Series* Companions::Of(const std::string& op) {
   return &fresh;
 }
 
-std::optional<std::string> Companions::PhaseNear(int64_t step, double within,
-                                                 uint64_t points) const {
+std::optional<std::string> Companions::PhaseNear(int64_t step, double within, uint64_t points,
+                                                 bool of_model) const {
   for (const auto& [op, phase] : series_) {
+    if (of_model && phase.kind != Kind::kModel) continue;
     if (phase.ups + phase.downs > std::min<uint64_t>(kMostChanges, points / 8)) continue;
     for (const int64_t at : phase.steps) {
       if (std::fabs(static_cast<double>(at - step)) <= within) return op;

@@ -29,6 +29,7 @@ class Companions {
   enum class Kind : uint8_t {
     kNone,
     kPhase,    // stage, task, seq_len, round
+    kModel,    // fold, member: a phase in which another model begins anew
     kWeight,   // kl_weight, beta, mixup
     kQuality,  // accuracy, mAP: higher is better
     kTerm,     // an auxiliary loss that is no side of a game
@@ -47,6 +48,7 @@ class Companions {
     int64_t begin = 0, on = 0;
     uint64_t zeros = 0, ons = 0;
     double size = 0;
+    bool is_phase() const { return kind == Kind::kPhase || kind == Kind::kModel; }
     void Take(int64_t step, double value);
     void Persist(Archive& a) {
       a(kind, value, points, ups, downs, steps, course, begin, on, zeros, ons, size);
@@ -56,8 +58,10 @@ class Companions {
   Series* Of(const std::string& op);
 
   // Returns the phase that changes within `within` steps of a step. A series that changes in more
-  // than an eighth of the points names no phases.
-  std::optional<std::string> PhaseNear(int64_t step, double within, uint64_t points) const;
+  // than an eighth of the points names no phases. `of_model`: only one in which another model
+  // begins.
+  std::optional<std::string> PhaseNear(int64_t step, double within, uint64_t points,
+                                       bool of_model = false) const;
   // Returns the weight that moved by a fifth of its span or more from `within` steps before a step
   // to `until`, and that mostly moves in one direction.
   std::optional<std::string> WeightMoved(int64_t step, double within,

@@ -114,6 +114,19 @@ bool RoseTooFar(const LossSeries& series) {
 
 }  // namespace
 
+bool LossRule::MayBeCopied(const LossSeries& evaluation) const {
+  const auto points = static_cast<int64_t>(evaluation.detector.points());
+  const bool counted =
+      evaluation.step_first <= 1 && evaluation.step_last - evaluation.step_first == points - 1;
+  if (counted) return false;
+  int64_t rows = 0;
+  for (const auto& [key, series] : shared_.run().series()) {
+    if (series.of == evaluation.of && series.role == SeriesRole::kLoss)
+      rows = std::max(rows, static_cast<int64_t>(series.detector.points()));
+  }
+  return 2 * points > rows;
+}
+
 void LossRule::Soften(const LossSeries& series, FindingBuilder* found) const {
   const bool far = !IsPolicy() && RoseTooFar(series);
   found->Level(far ? std::min(found->finding().level(), v1::LEVEL_WARNING) : v1::LEVEL_NOTE)
@@ -121,114 +134,6 @@ void LossRule::Soften(const LossSeries& series, FindingBuilder* found) const {
                   ? "it is a part of the loss: another training loss is also recorded"
                   : "it is a sum over models that train against each other; their own losses, or "
                     "rewards of episodes, are also recorded");
-}
-
-namespace {
-
-// Returns two rows of a series, in steps; NaN if it has no two.
-double TwoRowsOf(const LossSeries& series) {
-  constexpr double kRows = 2;
-  const auto points = static_cast<double>(series.detector.points());
-  if (points < 2) return NAN;
-  return kRows * static_cast<double>(series.step_last - series.step_first) / (points - 1);
-}
-
-// Returns by how much the newest values lie above those up to a step.
-double RoseBy(const LossSeries& series, int64_t onset) {
-  const BlockMedians& course = series.detector.course();
-  const double rise = RoseSince(course, onset);
-  if (series.detector.linear() || course.blocks().empty()) return rise;
-  const double end = std::exp(course.blocks().back().median);
-  return end - end * std::exp(-rise);
-}
-
-// Returns true if a positive loss ends more than ten times above its highest level up to a step.
-// Neither other data nor a weight that is logged explains that.
-bool BeyondExplanation(const LossSeries& series, int64_t onset) {
-  constexpr double kMost = 10;
-  if (series.detector.linear()) return false;
-  double before = -HUGE_VAL;
-  const auto& blocks = series.detector.course().blocks();
-  for (const auto& block : blocks)
-    before = block.step <= onset ? std::max(before, block.median) : before;
-  return !blocks.empty() && std::isfinite(before) &&
-         blocks.back().median - before > std::log(kMost);
-}
-
-constexpr char kOtherData[] =
-    " changes in the row in which the loss rises: other data may be the cause, as in a curriculum";
-
-}  // namespace
-
-bool LossRule::SoftenSwitchedOn(const LossSeries& series, int64_t onset, double rise,
-                                FindingBuilder* found) const {
-  const auto known = shared_.run().companions().find(series.of);
-  if (known == shared_.run().companions().end()) return false;
-  const auto on = known->second.SwitchedOn(onset, TwoRowsOf(series), series.step_first);
-  if (!on || (on->first != series.op && !(2 * on->second >= rise))) return false;
-  found->Level(v1::LEVEL_NOTE)
-      .Assume(on->first + " is 0 or absent up to there: a part of the loss is switched on");
-  return true;
-}
-
-void LossRule::SoftenExplained(const LossSeries& series, FindingBuilder* found) const {
-  const auto& fields = found->finding().witness().fields();
-  const auto at = fields.find(std::string("onset_step"));
-  const auto known = shared_.run().companions().find(series.of);
-  if (at == fields.end() || found->finding().level() == v1::LEVEL_NOTE) return;
-  const auto onset = static_cast<int64_t>(at->second.number_value());
-  if (SoftenSwitchedOn(series, onset, RoseBy(series, onset), found)) return;
-  if (BeyondExplanation(series, onset)) return;
-  std::optional<std::string> phase, weight, better;
-  if (known != shared_.run().companions().end()) {
-    const Companions& companions = known->second;
-    phase = companions.PhaseNear(onset, TwoRowsOf(series), series.detector.points());
-    weight = companions.WeightMoved(onset, TwoRowsOf(series));
-    better = companions.QualityImproved(onset, series.step_last);
-    const auto [term, rose] = companions.TermRose(onset);
-    const bool accounts = 2 * rose >= RoseBy(series, onset);
-    if ((weight || accounts) && TrainingFalls(series)) {
-      found->Level(v1::LEVEL_NOTE)
-          .Assume(absl::StrCat(weight ? *weight + " moves" : term + " grows",
-                               " meanwhile, and a part of the loss falls: the rise is that of "
-                               "another part or of its weight"));
-      return;
-    }
-  }
-  if (found->finding().level() != v1::LEVEL_ERROR) return;
-  const LossSeries* evaluation = shared_.run().EvaluationImproved(series, onset);
-  if (phase) {
-    found->Level(v1::LEVEL_WARNING).Assume(*phase + kOtherData);
-  } else if (weight) {
-    found->Level(v1::LEVEL_WARNING)
-        .Assume(*weight + " moves meanwhile: the rise may be that of the term that it weighs");
-  } else if (evaluation != nullptr || better) {
-    found->Level(v1::LEVEL_WARNING)
-        .Assume((evaluation != nullptr ? evaluation->op : *better) +
-                " improves up to the end: the training loss may rise by design (stronger "
-                "augmentation, a teacher that moves)");
-  }
-}
-
-void LossRule::SoftenJump(const LossSeries& series, const Excursion& e,
-                          FindingBuilder* found) const {
-  const auto known = shared_.run().companions().find(series.of);
-  if (known == shared_.run().companions().end() || found->finding().level() == v1::LEVEL_NOTE)
-    return;
-  const double within = TwoRowsOf(series);
-  if (SoftenSwitchedOn(series, e.onset_step, e.peak_value - e.value(e.level), found)) return;
-  const auto phase = known->second.PhaseNear(e.onset_step, within, series.detector.points());
-  if (phase && e.kind != ExcursionKind::kDivergence) {
-    found->Level(v1::LEVEL_NOTE).Assume(*phase + kOtherData);
-    return;
-  }
-  // A jump is that of a weight only if the weight moves in the same rows.
-  const bool jump = e.jumped && !e.grew();
-  const auto weight = known->second.WeightMoved(
-      e.onset_step, within, jump ? static_cast<double>(e.onset_step) + within : HUGE_VAL);
-  if (weight)
-    found->Level(v1::LEVEL_NOTE)
-        .Assume(*weight + " moves meanwhile: the rise may be that of the term that it weighs");
 }
 
 void LossRule::Persist(Archive& archive) {

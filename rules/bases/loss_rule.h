@@ -69,6 +69,10 @@ class LossRule : public ScalarRule {
   bool TrainingFellSince(const LossSeries& series, int64_t step) const {
     return shared_.run().TrainingFellSince(series, step);
   }
+  // True if the evaluation has a value in most rows of the training: tables that are filled
+  // forward, and progress bars, repeat the newest evaluation in each row. Rows that are counted
+  // from the first one on, one by one, are epochs.
+  bool MayBeCopied(const LossSeries& evaluation) const;
   // Makes the finding a note, with the reason, for a series that may rise; a warning for a part
   // that ends a hundred times above its first values, in a run without rewards.
   void Soften(const LossSeries& series, FindingBuilder* found) const;
@@ -87,6 +91,13 @@ class LossRule : public ScalarRule {
   // Returns true if it does.
   bool SoftenSwitchedOn(const LossSeries& series, int64_t onset, double rise,
                         FindingBuilder* found) const;
+  // Makes the finding a note if another model begins at its onset (fold, member), and the loss is
+  // not above that of the first one. Returns true if so.
+  bool SoftenModel(const LossSeries& series, int64_t onset, FindingBuilder* found) const;
+  // Makes an error a warning if one part of the loss accounts for its jump at `onset` and does not
+  // rise afterwards, while another part falls: that part's weight, which is not logged, may have
+  // changed.
+  void SoftenPart(const LossSeries& series, int64_t onset, FindingBuilder* found) const;
   // Calls what with the state of the series, which it may change. The state is kept only if it is
   // not empty, because most series never have a finding.
   template <typename What>

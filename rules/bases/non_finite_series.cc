@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/series/series.h"
+#include "rules/bases/companions.h"
 
 namespace plumbline::rules {
 namespace {
@@ -37,6 +40,20 @@ void TakeItem(const Item& item, NonFiniteSeries* series, NonFiniteRow* row,
 }
 
 }  // namespace
+
+bool MayLackReward(const std::string& op, SeriesRole role) {
+  if (role != SeriesRole::kReward) return false;
+  for (const char* const word : {"rewards/", "ep_", "episod", "return"}) {
+    if (op.find(word) != op.npos) return true;
+  }
+  return false;
+}
+
+bool HasMargin(const std::string& op) {
+  constexpr std::string_view kWords[] = {"hinge",  "svm",     "perceptron",
+                                         "margin", "triplet", "ranking"};
+  return HasAnyWord(PlainWordsOf(op), kWords);
+}
 
 ZeroLoss::Norm Stronger(ZeroLoss::Norm a, ZeroLoss::Norm b) {
   using Norm = ZeroLoss::Norm;

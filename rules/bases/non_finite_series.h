@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "analysis/frame/frame.h"
@@ -72,6 +73,14 @@ struct NonFiniteSeries {
       step_first, step_last, bad_ranks, failed, resumed_at);
   }
 };
+
+// True for a mean that is NaN if a reward function does not apply to a batch, or an iteration has
+// no episode.
+bool MayLackReward(const std::string& op, SeriesRole role);
+// True for a loss that is exactly 0 if each answer is right by a margin: "hinge_loss", "svm_loss".
+bool HasMargin(const std::string& op);
+// True for an accuracy of 1, or of 100 %.
+inline bool IsAllRight(double accuracy) { return accuracy == 1 || accuracy == 100; }
 
 // Returns the norm that is most informative about a row: a non-finite one, then a number above 0,
 // then 0.

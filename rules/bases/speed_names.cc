@@ -41,8 +41,9 @@ Pace FindPace(const std::string& op) {
 bool FindWork(const std::string& op) {
   constexpr std::string_view kSized[] = {"batch", "world"}, kSize[] = {"size"}, kGpus[] = {"gpus"};
   const PlainWords words = PlainWordsOf(op);
-  return Companions::KindOf(op) == Companions::Kind::kPhase || HasAnyWord(words, kGpus) ||
-         (HasAnyWord(words, kSized) && HasAnyWord(words, kSize));
+  const Companions::Kind kind = Companions::KindOf(op);
+  return kind == Companions::Kind::kPhase || kind == Companions::Kind::kModel ||
+         HasAnyWord(words, kGpus) || (HasAnyWord(words, kSized) && HasAnyWord(words, kSize));
 }
 
 }  // namespace
@@ -50,6 +51,22 @@ bool FindWork(const std::string& op) {
 WorkName NameOfWork(const std::string& op) {
   thread_local NameMemo<WorkName> memo;
   return memo.Of(op, [&op](std::string_view) { return WorkName{FindPace(op), FindWork(op)}; });
+}
+
+bool HasWordsOfSpeed(const std::string& op, std::initializer_list<const char*> all) {
+  const std::vector<std::string> words =
+      absl::StrSplit(absl::AsciiStrToLower(op), absl::ByAnyChar("/_-. :"), absl::SkipEmpty());
+  return std::all_of(all.begin(), all.end(), [&](const char* word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  });
+}
+
+MfuName NameOfMfu(const std::string& op) {
+  thread_local NameMemo<MfuName> memo;
+  return memo.Of(op, [&op](std::string_view) {
+    return MfuName{HasWordsOfSpeed(op, {"mfu"}), HasWordsOfSpeed(op, {"tokens", "per", "second"}),
+                   HasWordsOfSpeed(op, {"per", "gpu"})};
+  });
 }
 
 }  // namespace plumbline::rules

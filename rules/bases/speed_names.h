@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
 namespace plumbline::rules {
@@ -16,5 +17,14 @@ struct WorkName {
 };
 // Returns the content of a name, cached.
 WorkName NameOfWork(const std::string& op);
+
+// Returns true if the name has all of these words.
+bool HasWordsOfSpeed(const std::string& op, std::initializer_list<const char*> all);
+
+struct MfuName {
+  bool mfu = false, speed = false, one_gpu = false;
+};
+// Returns the content of a name, cached.
+MfuName NameOfMfu(const std::string& op);
 
 }  // namespace plumbline::rules

@@ -59,8 +59,10 @@ void SpeedSeries::LookForDrop() {
 void SpeedSeries::LookForCollapse() {
   if (newest.size() < 2 * kShort) return;
   const size_t newer = newest.size() - kShort;
-  const double highest =
-      *std::max_element(newest.begin() + static_cast<ptrdiff_t>(newer), newest.end());
+  const auto begin = newest.begin() + static_cast<ptrdiff_t>(newer);
+  const double highest = *std::max_element(begin, newest.end());
+  const auto oldest = newest.begin() + static_cast<ptrdiff_t>(newer - std::min(newer, 2 * kShort));
+  if (!(highest < collapse * *std::max_element(oldest, begin))) return;  // most points
   for (size_t gap = 0; gap <= kShort && gap + kShort <= newer; gap += kShort / 2) {
     const size_t from = newer - gap - kShort;
     std::vector<double> old_part(newest.begin() + static_cast<ptrdiff_t>(from),

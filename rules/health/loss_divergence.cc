@@ -78,6 +78,8 @@ are apart). Points count, not steps.
   onset; if a weight (`kl_weight`, `beta`, `mixup`) has moved by a fifth of its span since; or if an evaluation loss or an accuracy improves from the onset
   to the end (by 3 standard errors). It is a note if a part of the loss falls to its end, and a weight moves, or an auxiliary term (`vq_loss`) grew by half of the rise;
   and if another loss leaves exactly 0, or begins, within two rows of the onset, and its first 5 values reach half of the rise (a term that is switched on).
+  It is a warning, too, if one part accounts for 0.7 of the jump and does not rise further, while another part falls: its weight, which is not logged, may have changed. It is a note if `fold`,
+  `member` or `seed` changes there, and the loss is at most 1.25 times its first value: another model begins.
   A loss that ends more than ten times above its highest level before is explained by a term that is switched on alone.
 - An evaluation that rises while the training loss falls is `health/overfit`'s. One that jumped, and ends at twice its beginning or its
   lowest level or more, is a warning here.

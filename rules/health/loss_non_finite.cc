@@ -39,8 +39,7 @@ Megatron-LM's log states it (`number of skipped iterations`). `grad_norm: inf` i
 - An evaluation alone: labels that are all masked, an empty split, fp16 in evaluation.
 - Make the trainer stop or skip: Megatron-LM `--check-for-nan-in-loss-and-grad`, OLMo's check of the loss.
 
-**What it checks.** Each series of a loss (`lm loss`, `train_loss`, `val/loss`, `aux_loss`, `z_loss`; not `loss_scale`, `loss_weight` and the
-like) and of a gradient norm (`grad_norm`, `gnorm`, `grad_norm/total`, what a map names so), every value of every rank.
+**What it checks.** Each series of a loss (`lm loss`, `train_loss`, `val/loss`, `aux_loss`, `z_loss`; not `loss_scale`, `loss_weight` and the like) and of a gradient norm (`grad_norm`, `gnorm`, `grad_norm/total`, what a map names so), every value of every rank.
 - *A training loss.* The first value that is NaN or infinite is an error as its step closes, with the ranks that have one in that step; the others
   of the same attempt are counted, and reported again each time their number has doubled. If the same numbers of finite and of bad rows follow each
   other three times, and no gradient norm is missing in the bad ones, the series was not due in these: the error becomes a note.
@@ -54,10 +53,9 @@ like) and of a gradient norm (`grad_norm`, `gnorm`, `grad_norm/total`, what a ma
   is logged and the loss is 0 in the last three rows or more (while the run continues, 32), at once from far above 0 (a fifth of its largest value, or
   a level at which 8 values stood within 15 % and did not fall towards 0). If the norm is 0, too, over eight rows, a warning: no label is left.
   A loss that fades to 0, one that was 0 before, one next to another training loss that is above 0 (a part that is
-  switched off), and one with a norm above 0 are none; nor, without a lost norm, those of reinforcement learning, and a term by its name (`sync_loss`) that was never above 0.
-
-- *A perplexity or a likelihood.* As an evaluation loss. An infinite perplexity next to a finite loss does not count:
-  it overflows at a loss of 89 (fp32) or 12 (fp16).
+  switched off), and one with a norm above 0 are none; nor, without a lost norm, those of reinforcement learning, a term by its name (`sync_loss`) that was never above 0, a loss with a
+  margin (`hinge_loss`, `triplet_loss`), and one next to an accuracy of exactly 1.
+- *A perplexity or a likelihood.* As an evaluation loss. An infinite perplexity next to a finite loss does not count: it overflows at a loss of 89 (fp32) or 12 (fp16).
 - *A metric of reinforcement learning*: a KL, an entropy, an importance ratio, a train/inference mismatch, a reward. As an evaluation loss. The reward of one
   reward function and the return of an episode may be NaN where they do not apply.
 - *A count of NaN* (`number of nan iterations`). A row that counts one is not finite, and is judged as a gradient
@@ -90,7 +88,7 @@ constexpr RuleInfo kInfo = {"health/loss-non-finite",
                             /*alpha_weight=*/0,
                             /*decides_early=*/true};
 
-enum class ScalarPart : uint8_t { kNone, kLoss, kNorm, kScale, kThrownAway, kSide };
+enum class ScalarPart : uint8_t { kNone, kLoss, kNorm, kScale, kThrownAway, kSide, kAccuracy };
 
 class LossNonFinite : public ScalarRule {
  public:
@@ -108,6 +106,10 @@ class LossNonFinite : public ScalarRule {
     if (known.part == ScalarPart::kNone) return;
     if (known.side == GameSide::kEpisodes) episodes_ = true;
     if (known.part == ScalarPart::kSide) return;
+    if (known.part == ScalarPart::kAccuracy) {
+      right_ = IsAllRight(step.items.front().evidence->scalar().value());
+      return;
+    }
     if (known.part == ScalarPart::kScale || known.part == ScalarPart::kThrownAway)
       return TakeScaler(step, known);
     Waiting waiting = Gather(step, known);
@@ -135,6 +137,8 @@ class LossNonFinite : public ScalarRule {
       const Known& known = KnownOf(column.any());
       if (known.series == nullptr) {
         TakeScales(column, known, first, taken);
+        if (known.part == ScalarPart::kAccuracy)
+          right_ = IsAllRight(column.value(first + taken - 1));
         continue;
       }
       known.series->TakePlain(rows, column, first, taken);
@@ -164,8 +168,8 @@ class LossNonFinite : public ScalarRule {
 
   // known_ is recomputed after a restore. waiting_, fell_ and thrown_away_ belong to one step.
   void Persist(Archive& archive) override {
-    archive.Version(6, 6);  // 6: stores the newest values
-    archive(series_, scales_, causes_, training_finite_, episodes_);
+    archive.Version(7, 7);  // 6: stores the newest values; 7: whether an accuracy is 1
+    archive(series_, scales_, causes_, training_finite_, episodes_, right_);
     if (archive.reading()) known_ = {};
   }
 
@@ -186,15 +190,6 @@ class LossNonFinite : public ScalarRule {
     std::vector<uint32_t> bad_ranks;
   };
 
-  // The mean is NaN if a reward function does not apply to a batch, or an iteration has no episode.
-  static bool MayLackReward(const std::string& op, SeriesRole role) {
-    if (role != SeriesRole::kReward) return false;
-    for (const char* const word : {"rewards/", "ep_", "episod", "return"}) {
-      if (op.find(word) != op.npos) return true;
-    }
-    return false;
-  }
-
   static ScalarPart PartOfRun(const std::string& op, SeriesRole role) {
     switch (role) {
       case SeriesRole::kLoss:
@@ -208,6 +203,8 @@ class LossNonFinite : public ScalarRule {
         return ScalarPart::kNorm;
       case SeriesRole::kLossScale:
         return ScalarPart::kScale;
+      case SeriesRole::kAccuracy:
+        return ScalarPart::kAccuracy;
       default:
         break;
     }
@@ -312,9 +309,11 @@ class LossNonFinite : public ScalarRule {
     }
   }
 
-  // True for a loss of a game, or a term that was always 0: it may be switched on later.
+  // True for a loss of a game, a term that was always 0 (it may be switched on later), and a loss
+  // that is 0 if all answers are right.
   bool MayBeZero(const NonFiniteSeries& series, const std::string& op) const {
-    return episodes_ || (!std::isfinite(series.zero.before) && !IsWholeLoss(op));
+    return episodes_ || right_ || HasMargin(op) ||
+           (!std::isfinite(series.zero.before) && !IsWholeLoss(op));
   }
 
   void TakeZero(const Waiting& one, ZeroLoss::Norm norm, VerdictSink& out) {
@@ -376,7 +375,7 @@ class LossNonFinite : public ScalarRule {
   // Returns how many of the next `most` rows contain nothing to report in this column.
   size_t PlainRows(const ScalarRows& rows, const ScalarColumn& column, size_t first, size_t most) {
     const Known& known = KnownOf(column.any());
-    if (known.part == ScalarPart::kSide) return most;
+    if (known.part == ScalarPart::kSide || known.part == ScalarPart::kAccuracy) return most;
     if (known.series != nullptr) return known.series->PlainRows(rows, column, first, most);
     return known.scaler == nullptr ? 0 : most;
   }
@@ -385,6 +384,7 @@ class LossNonFinite : public ScalarRule {
   std::map<Key, ScalerWatch> scales_;  // loss scales, and counters of skipped steps
   std::map<std::pair<v1::Role, uint32_t>, std::string> causes_;
   bool training_finite_ = false, episodes_ = false;
+  bool right_ = false;        // the newest accuracy is 1
   const SeriesRoles stated_;  // roles stated by the user
   std::vector<Waiting> waiting_;
   bool fell_ = false, thrown_away_ = false;  // both in the current step

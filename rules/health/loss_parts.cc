@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "analysis/policy/policy.h"
+#include "analysis/role/loss_name.h"
 #include "analysis/series/series.h"
 #include "rules/bases/companions.h"
 #include "rules/catalogue.h"
@@ -42,7 +43,7 @@ whose box loss is exactly 0 in each row never saw a box: the labels were not fou
   If the reward fell back to its start (by four fifths of its rise), ten thousand times are enough. If it fell, the loss itself (`loss` of a DQN, whose rise is a note of `health/loss-divergence`) is judged too.
 - *Zero side*: the loss of a generator or a discriminator that was never negative is at most a thousandth of the median of its first ten points, in each of the newest ten points
   and in the newest eighth of all, at the end of the run. A warning if the other side's loss is three times as high as it began, else a note.
-- *Unbalanced*: a loss of balancing (`balance`, `balancing` or `lb` in its name) that was never negative, whose first ten points differ by at most a half, is 2.5 times the largest
+- *Unbalanced*: a loss of balancing (`balance`, `balancing` or `lb` in its name, not of classes or data; `aux` alone, or with `moe`, `router`, `expert`) that was never negative, whose first ten points differ by at most a half, is 2.5 times the largest
   of these in each of the newest ten points and in the newest eighth of all, at the end of the run: a warning. In the form of Switch Transformer it is 1 for even experts and their number for one.
 - *No labels*: the losses of boxes are all exactly 0 in each of eight points or more, at the end of the run: a warning.
 
@@ -54,8 +55,7 @@ whose box loss is exactly 0 in each row never saw a box: the labels were not fou
 
 **Cost.** 200 bytes a series.
 
-**Sources.** Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods", 2018; Arjovsky and Bottou, "Towards Principled Methods for Training Generative
-Adversarial Networks", 2017; Ultralytics' documentation (`no labels found`).
+**Sources.** Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods", 2018; Arjovsky and Bottou, "Towards Principled Methods for Training Generative Adversarial Networks", 2017; Ultralytics' documentation (`no labels found`).
 )page";
 
 constexpr RuleInfo kInfo = {"health/loss-parts",
@@ -80,13 +80,13 @@ struct LossPart {
   bool whole = false;      // the loss itself, of a run with rewards
   uint64_t high_rows = 0;  // newest points at kUnbalanced times the largest of the first
   int64_t high_from = 0;
-  std::vector<double> head;  // absolute values of the first points
-  double start = 1;          // largest of them, at least 1
-  double early = 0;          // median of them
+  std::vector<double> head;   // absolute values of the first points
+  double top = 0, start = 1;  // largest of them; the same, at least 1
+  double early = 0;           // median of them
   LevelOfFive level;
   void Persist(Archive& a) {
     a(role, points, zeros, low_rows, first, last, low_from, away_from, rank, negative, away,
-      exploded, whole, head, start, early, level, high_rows, high_from);
+      exploded, whole, head, top, start, early, level, high_rows, high_from);
   }
 
   // Returns true if this value is the start of an explosion.
@@ -99,12 +99,12 @@ struct LossPart {
     level.Take(size);
     if (points <= kFirstOfPart) {
       head.push_back(size);
+      top = std::max(top, size);
       start = std::max(start, size);
       std::vector<double> copy = head;
       early = MedianOf(copy);
     }
-    const bool high =
-        points > kFirstOfPart && size >= kUnbalanced * *std::max_element(head.begin(), head.end());
+    const bool high = points > kFirstOfPart && size >= kUnbalanced * top;
     if (high && high_rows == 0) high_from = step;
     high_rows = high ? high_rows + 1 : 0;
     const bool low = size <= kZeroShare * early;
@@ -146,36 +146,44 @@ class LossParts : public ScalarRule {
   bool judges_unseen_steps() const override { return false; }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    const SeriesRole role = known_.Of(step, [&] { return RoleOf(step.site.op()); });
+    Known& known = known_.Of(step, [&] { return Known{RoleOf(step.site.op())}; });
+    const SeriesRole role = known.role;
     if (role == SeriesRole::kNone) return;
     const auto item = std::find_if(step.items.begin(), step.items.end(),
                                    [](const Item& any) { return any.evidence->has_scalar(); });
     if (item == step.items.end()) return;
     const double value = item->evidence->scalar().value();
     if (!std::isfinite(value)) return;  // health/loss-non-finite reports it
-    Key key{step.role, step.site.layer(), step.site.op()};
-    if (role == SeriesRole::kReward) {
-      rewards_[std::move(key)].Take(step.step, value);
+    if (known.reward == nullptr && known.part == nullptr) {
+      Key key{step.role, step.site.layer(), step.site.op()};
+      if (role == SeriesRole::kReward) {
+        known.reward = &rewards_[std::move(key)];
+      } else {
+        known.part = &*parts_.try_emplace(std::move(key)).first;
+        known.part->second.role = role;
+        known.part->second.whole = role == SeriesRole::kLoss && !IsLossOfBoxes(step.site.op());
+      }
+    }
+    if (known.reward != nullptr) {
+      known.reward->Take(step.step, value);
       return;
     }
-    const bool whole = role == SeriesRole::kLoss && !IsLossOfBoxes(step.site.op());
-    const auto [place, fresh] = parts_.try_emplace(std::move(key));
-    place->second.role = role;
-    place->second.rank = item->source->rank();
-    place->second.whole = whole;
-    if (place->second.Take(step.step, value) && !whole) out.Add(Exploded(*place));
+    LossPart& part = known.part->second;
+    part.rank = item->source->rank();
+    if (part.Take(step.step, value) && !part.whole) out.Add(Exploded(*known.part));
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& any : parts_) {
       const auto& [key, part] = any;
-      const bool fell = (part.exploded && RewardFell()) || (part.left() && RewardFellBack());
+      const bool fell = (part.exploded && AnyReward(&RewardCourse::fell)) ||
+                        (part.left() && AnyReward(&RewardCourse::fell_back));
       if (part.whole && !fell) continue;  // health/loss-divergence judges it
       if (part.exploded || fell) {
         out.Add(Exploded(any));
       } else if (part.zero_for_good() && IsSide(std::get<2>(key))) {
         out.Add(ZeroSide(any));
-      } else if (part.unbalanced_for_good() && IsOfBalance(std::get<2>(key))) {
+      } else if (part.unbalanced_for_good() && IsBalanceLoss(std::get<2>(key))) {
         out.Add(Unbalanced(any));
       } else if (LacksLabels(any)) {
         out.Add(NoLabels(any));
@@ -193,7 +201,7 @@ class LossParts : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(4, 4);  // 2: the loss itself; 3: falls of a reward; 4: balance of experts
+    archive.Version(5, 5);  // 3: falls of a reward; 4: balance of experts; 5: newest rewards
     archive(parts_, rewards_);
     if (archive.reading()) known_ = {};
   }
@@ -202,12 +210,18 @@ class LossParts : public ScalarRule {
   using Key = std::tuple<v1::Role, std::string, std::string>;  // role, layer, op
   using Map = std::map<Key, LossPart>;
 
+  // Cached facts of a site; recomputed after a restore.
+  struct Known {
+    SeriesRole role = SeriesRole::kNone;
+    RewardCourse* reward = nullptr;  // set when the series exists, or `part`
+    Map::value_type* part = nullptr;
+  };
+
   // Returns kAuxiliaryLoss, kLoss for a training loss, kReward for a mean reward, else kNone.
   SeriesRole RoleOf(const std::string& op) const {
     const SeriesRole role = roles_.Of(op);
     switch (role) {
       case SeriesRole::kAuxiliaryLoss:
-        return role;
       case SeriesRole::kLoss:
         return role;
       case SeriesRole::kReward:
@@ -230,20 +244,9 @@ class LossParts : public ScalarRule {
     return side == GameSide::kGenerator || side == GameSide::kDiscriminator;
   }
 
-  // "load_balancing_loss", "moe/balance_loss", "lb_loss".
-  static bool IsOfBalance(const std::string& op) {
-    constexpr std::string_view kWords[] = {"balance", "balancing", "lb"};
-    return HasAnyWord(PlainWordsOf(op), kWords);
-  }
-
-  bool RewardFell() const {
+  bool AnyReward(bool (RewardCourse::*fell)() const) const {
     return std::any_of(rewards_.begin(), rewards_.end(),
-                       [](const auto& any) { return any.second.fell(); });
-  }
-
-  bool RewardFellBack() const {
-    return std::any_of(rewards_.begin(), rewards_.end(),
-                       [](const auto& any) { return any.second.fell_back(); });
+                       [fell](const auto& any) { return (any.second.*fell)(); });
   }
 
   // Returns the other side of the game whose loss rose, if there is one.
@@ -274,7 +277,7 @@ class LossParts : public ScalarRule {
     const auto& [key, part] = any;
     const std::string& op = std::get<2>(key);
     const bool back = part.level.level() < kBackAgain * part.start;
-    const bool fell = RewardFell();
+    const bool fell = AnyReward(&RewardCourse::fell);
     const v1::Level level = back ? v1::LEVEL_NOTE : fell ? v1::LEVEL_ERROR : v1::LEVEL_WARNING;
     FindingBuilder found(level, v1::STRENGTH_HEURISTIC);
     found
@@ -345,6 +348,8 @@ class LossParts : public ScalarRule {
         .Fix(
             "Go back to a checkpoint before that step. Raise the coefficient of the balancing "
             "loss, add a z-loss, run the router in fp32, and lower its learning rate.");
+    if (std::get<2>(key).find("aux") != std::string::npos)
+      found.Assume("it is the loss that balances a mixture's experts");
     return Place(any, part.high_from, "router-collapse", &found);
   }
 
@@ -383,7 +388,7 @@ class LossParts : public ScalarRule {
   const SeriesRoles roles_;  // roles that the user assigned
   Map parts_;
   std::map<Key, RewardCourse> rewards_;
-  SiteMemo<SeriesRole> known_;
+  SiteMemo<Known> known_;
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "analysis/series/series.h"
+#include "rules/bases/scale_series.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -47,6 +48,7 @@ starts high and looks for its level. Then, each once:
   the last point, or a running count: as long as it never falls it is treated as one; fractions count, too);
 - *floor*: the scale is 1 or less (option `floor`), and was higher once;
 - *floor* as well, the first 100 points included: the scale falls to a thousandth, and to a thousandth of its highest (icefall stops at 1e-5);
+- a fall that was reported becomes a note, if the scale ends at a sixteenth of its highest value or more, and more than four times as high as at that point;
 - *storm*: in ten points in a row (50 if they begin with the attempt) half of the steps or more were skipped, by a
   series that counts them, the first 100 points
   included: an error while it lasts, a warning once it has ended. `number of ...` counts the steps since the point before.
@@ -98,39 +100,6 @@ constexpr double kTinyScale = 1e-3;           // of 1, and of the highest
 constexpr double kMostSkipped = 50;           // of kSkipWindow steps
 constexpr double kFalseAlarmsOfScale = 3e-3;  // none of 1,000 runs: 3 / 1000 at 95 %
 
-struct ScalePoint {
-  int64_t step = 0;
-  double scale = 0;
-  int64_t halvings = 0;  // since the previous point
-  void Persist(Archive& a) { a(step, scale, halvings); }
-};
-
-// One series of a loss scale, or of skipped steps.
-struct ScaleSeries {
-  uint32_t attempt = 0;
-  uint64_t points = 0;  // of the attempt
-  uint64_t judged = 0;  // over all attempts, after their start-up
-  uint64_t unusable = 0;
-  ScalePoint newest;
-  std::deque<ScalePoint> window;  // after the start-up; the first point is the starting value
-  SkipWindow skips;
-  SkipStreak streak;
-  double highest = 0, lowest = HUGE_VAL;
-  bool running = true;  // for skipped steps: the series may still be a running count
-  bool reported = false;
-  int64_t step_first = 0;
-  void Persist(Archive& a) {
-    a(attempt, points, judged, unusable, newest, window, skips, highest, lowest, running, reported);
-    a(step_first, streak);
-  }
-};
-
-// Counts a fall to three quarters or less once for each factor of two.
-int64_t HalvingsOf(double before, double now) {
-  if (!(now <= 0.75 * before)) return 0;
-  return std::max<int64_t>(1, std::llround(std::log2(before / now)));
-}
-
 class LossScale : public ScalarRule {
  public:
   explicit LossScale(const Options& options)
@@ -180,6 +149,7 @@ class LossScale : public ScalarRule {
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, s] : series_) {
       if (s.streak.storm) out.Add(Storm(std::get<1>(key), std::get<2>(key), s));
+      if (s.came_back()) out.Add(CameBack(std::get<1>(key), std::get<2>(key), s));
       if (s.reported) continue;
       const std::string& op = std::get<2>(key);
       v1::Verdict verdict = Rest(op, s);
@@ -192,7 +162,7 @@ class LossScale : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(3, 3);
+    archive.Version(4, 4);  // 4: the low scale that was reported
     archive(series_);
     if (archive.reading()) known_ = {};
   }
@@ -251,6 +221,7 @@ class LossScale : public ScalarRule {
     if (!found) found = Skipped(step, s);
     if (!found) found = Floor(step, s);
     if (!found) return;
+    if (IsLossScale(step.site.op())) s.low = s.newest;
     s.reported = true;
     out.Add(*std::move(found));
   }
@@ -370,6 +341,28 @@ class LossScale : public ScalarRule {
         .Fix(
             "Train in bf16; in fp16 find the tensor that overflows even at this scale "
             "(precision/non-finite).");
+    return found.Take();
+  }
+
+  static v1::Verdict CameBack(const std::string& layer, const std::string& op,
+                              const ScaleSeries& s) {
+    FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
+    found.Title("the loss scale fell and came back")
+        .Explain(absl::StrFormat("%s was %.6g in step %d and is %.6g in step %d: it rose again, so "
+                                 "the gradients were finite.",
+                                 op, s.low.scale, s.low.step, s.newest.scale, s.newest.step))
+        .Cause("recovered", 0.9)
+        .Measured("loss scale", s.newest.scale)
+        .Threshold(kScaleIsBack * s.highest, "a sixteenth of its highest")
+        .Samples(s.points)
+        .Witness("step", static_cast<double>(s.low.step))
+        .Witness("lowest", s.lowest)
+        .Fix("Look at the batches in the steps in which it fell.")
+        .At(layer, op, s.low.step, s.newest.step, std::vector<uint32_t>{});
+    google::protobuf::Struct& details = *found.verdict().mutable_details();
+    Put(details, "series", op);
+    Put(details, "step", static_cast<double>(s.low.step));
+    Put(details, "kind", "recovered");
     return found.Take();
   }
 

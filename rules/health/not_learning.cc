@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
+#include "analysis/role/booster_name.h"
 #include "analysis/series/series.h"
 #include "rules/bases/loss_rule.h"
 #include "rules/catalogue.h"
@@ -47,12 +48,14 @@ mean is known to 0.1 %. If no fall is
 seen, but noise could hide one of 3 to 10 %: a note.
 
 - *Repeats.* At the end, before all other conditions: the newest 10 values or more equal those one period before, digit for digit, of 3 different values or more. No update reached the
-  model. A constant learning rate of 0 is `health/learning-rate`'s.
+  model. If other values precede them, a whole period must come again, and its moves must be a quarter of those before or more, and 10 units of the last digit. A constant learning
+  rate of 0 is `health/learning-rate`'s.
 - *Frozen.* The newest 10 values or more, of 4 digits, are equal, and 3 times as many as ever before in a row. The moves before them do not become ever smaller, as those of a loss that
   converges do: the larger of the last two is half of the median of the 8 before or more, and 10 units of the last digit (of the grid, if all moves are its multiples, as in bf16);
-  or both are 0.15 of it or more, and 30 units. A part of the loss is a note.
+  or both are 0.15 of it or more, and 30 units. A part of the loss, and boosted trees, which stand if no split has a gain, are a note.
 - *Evaluation.* An evaluation loss that has one value, of 4 significant digits or more (`0.0012` has 2), in 10 evaluations or more, while the training loss falls; or one that rose at least once, is
-  frozen since, while the training loss falls from there to its end: it is not this model that is evaluated.
+  frozen since, while the training loss falls from there to its end: it is not this model that is evaluated. One value in each row of the training may be a single evaluation that is
+  printed again: a note, unless the rows are counted one by one (epochs).
 
 A model that has converged, and is trained further, shows the same curve. The finding is only a note if the log shows that the model may
 have learnt before: its first step is not the run's (more than twice as far from 0 as points are from each other), it
@@ -183,20 +186,19 @@ class NotLearning : public LossRule {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
     found.Title("the loss repeats itself digit for digit")
         .Explain(absl::StrFormat(
-            "Each of the newest %d values of %s equals the value %d points before it: the same "
-            "batches come again, and the model has not changed between them.",
-            repeats.points - repeats.period, series.op, repeats.period))
+            "Each of the newest %d values of %s equals the value %d points before it, from step %d "
+            "on: the same batches come again, and the model has not changed between them.",
+            repeats.repeated, series.op, repeats.period, repeats.step))
         .Cause("no-update", 0.9)
-        .Measured("values that are repeated", static_cast<double>(repeats.points - repeats.period),
-                  "points")
+        .Measured("values that are repeated", static_cast<double>(repeats.repeated), "points")
         .Threshold(10, "in a row, up to the end, of 3 values or more")
-        .Samples(repeats.points)
+        .Samples(repeats.repeated + repeats.period)
         .Witness("period", static_cast<double>(repeats.period))
         .Assume("values differ in their digits if the model changes")
         .Fix(
             "Check that the optimizer holds the parameters of this model, that optimizer.step() is "
             "called, and that gradients reach the parameters (requires_grad, no_grad, detach).");
-    PlaceOnset(series, series.step_first, series.step_last, "no-update", &found);
+    PlaceOnset(series, repeats.step, series.step_last, "no-update", &found);
     return found;
   }
 
@@ -216,6 +218,8 @@ class NotLearning : public LossRule {
             "logged loss is that of the newest step.");
     DescribeFrozen(series, frozen, "no-update", &found);
     if (MayRise(series)) Soften(series, &found);
+    if (BoosterRole(series.op))
+      found.Level(v1::LEVEL_NOTE).Assume("boosted trees stand if no further split has a gain");
     return found;
   }
 
@@ -225,19 +229,25 @@ class NotLearning : public LossRule {
     const LearningFigures figures = series.detector.LookForLearning();
     const bool later = frozen.frozen && frozen.rose && TrainingFellSince(series, frozen.step);
     if (!later && !(figures.constant && TrainingFalls(series))) return std::nullopt;
-    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
+    const bool trees = BoosterRole(series.op).has_value();
+    const bool copied = trees || (!later && MayBeCopied(series));
+    FindingBuilder found(copied ? v1::LEVEL_NOTE : v1::LEVEL_WARNING,
+                         copied ? v1::STRENGTH_HEURISTIC : v1::STRENGTH_BOUNDED);
     found.Title("the evaluation does not change while the training loss falls")
         .Explain(absl::StrFormat(
-            "%s is %.6g in each of %s%d evaluations, steps %d to %d, and no digit changes; the "
-            "training loss falls.",
-            series.op, frozen.value, later ? "the newest " : "", frozen.points, frozen.step,
-            series.step_last))
+            "%s is %.6g in each of %s%d %s, steps %d to %d, and no digit changes; the training "
+            "loss falls.",
+            series.op, frozen.value, later ? "the newest " : "", frozen.points,
+            copied ? "rows" : "evaluations", frozen.step, series.step_last))
         .Cause("evaluation-constant", 0.85)
         .Assume("an evaluation of a model that changes has other digits")
         .Fix(
             "Check which weights the evaluation uses: another copy of the model, weights that were "
             "loaded once, an average (EMA) that is not updated, outputs that are NaN and "
             "replaced.");
+    if (copied)
+      found.Assume(trees ? "boosted trees stand if no further split has a gain"
+                         : "each row has its own evaluation, not a copy of an earlier one");
     DescribeFrozen(series, frozen, "evaluation-constant", &found);
     return found;
   }

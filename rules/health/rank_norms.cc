@@ -42,12 +42,18 @@ shards of one model change the update's direction. If the value is only logged, 
 - If only the log is local: log what the clip returned, on one rank.
 
 **What it checks.** Logs and tables in which several ranks print a gradient norm (`[rank1]: step: 10 ... grad_norm:
-1.50`), in steps with finite values above 0 on two ranks or more. A step
+1.50`, a column or key `rank`), in steps with finite values above 0 on two ranks or more. A step
 differs if the largest value is more than 1 % above the smallest. A warning if five steps or more differ, and half of
 those that were seen. The first finding is made in the fifth
-such step. Losses of ranks differ as their batches do. From three ranks on, each one's loss is compared with the median of all: a warning if one rank's is the
-highest (or the lowest) in each of the newest 8 steps, and their median is half above that of all (or half of it), and twice as far (in ln) as any of its first 8 steps, as any
-other rank in the newest 8, and as the median of 8 steps of any other rank before. Also if one rank's loss, of 4 digits, is the same in 10 steps, while no other rank's is in 3. From 24 steps on.
+such step.
+
+Losses of ranks differ as their batches do. Warnings:
+- *One rank leaves the others*, or up to a quarter of all (the ranks of a node). From three ranks and 24 steps on. Each loss is compared with the median of all.
+  In each of the newest 8 steps these ranks are the highest (or the lowest). Their median is half above that of all (or half of it). It is twice as far (in ln) as any of
+  their first 8 steps, as any other rank in the newest 8, and as the median of 8 steps of any other rank before.
+- *A rank stands.* Its loss, of 4 digits, is the same in the newest 10 steps, and moved before. No other rank has one value in 3 steps. Likewise for up to half of the ranks.
+- *A rank is 0.* Its loss is exactly 0 in the newest 10 steps, and was above 0 before, while the other ranks' losses are above 0. Likewise for up to half of the ranks. A
+  stage of a pipeline without a loss is 0 from the first step on.
 
 **Strength.** `heuristic`: some frameworks log a norm per pipeline stage on purpose.
 
@@ -162,7 +168,7 @@ class RankNormsRule : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(3, 3);  // 2: losses; 3: losses below the others
+    archive.Version(4, 4);  // 3: losses below the others; 4: several ranks, zeros
     archive(norms_, losses_);
   }
 

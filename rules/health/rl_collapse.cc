@@ -157,7 +157,7 @@ class RlCollapse : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(3, 3);  // 2: truncated answers; 3: a reward that fell
+    archive.Version(4, 4);  // 3: a reward that fell; 4: its newest points
     archive(series_, other_losses_, stated_, is_policy_, news_);
     if (archive.reading()) known_ = {};
   }

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -9,13 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "analysis/frame/frame.h"
 #include "analysis/series/series.h"
-#include "base/names/name_memo.h"
 #include "rules/bases/companions.h"
 #include "rules/bases/speed_names.h"
 #include "rules/bases/speed_series.h"
@@ -105,30 +101,6 @@ constexpr double kFalseDrops = 0.0015;  // measured; the rule's page has the con
 constexpr size_t kMostMfuSeries = 256;
 constexpr double kCollapseOfWork = 0.25;
 
-bool HasWords(const std::string& op, std::initializer_list<const char*> all) {
-  const std::vector<std::string> words =
-      absl::StrSplit(absl::AsciiStrToLower(op), absl::ByAnyChar("/_-. :"), absl::SkipEmpty());
-  return std::all_of(all.begin(), all.end(), [&](const char* word) {
-    return std::find(words.begin(), words.end(), word) != words.end();
-  });
-}
-
-// Facts derived from a series' name. Cached, because each step of each series needs them.
-struct MfuName {
-  bool mfu = false, speed = false, one_gpu = false;
-};
-MfuName NameOfMfu(const std::string& op) {
-  thread_local NameMemo<MfuName> memo;
-  return memo.Of(op, [&op](std::string_view) {
-    return MfuName{HasWords(op, {"mfu"}), HasWords(op, {"tokens", "per", "second"}),
-                   HasWords(op, {"per", "gpu"})};
-  });
-}
-
-bool IsMfu(const std::string& op) { return NameOfMfu(op).mfu; }
-bool IsSpeed(const std::string& op) { return NameOfMfu(op).speed; }
-bool OfOneGpu(const std::string& op) { return NameOfMfu(op).one_gpu; }
-
 // The user's data on model and cluster.
 struct Facts {
   double flops_a_token = 0, peak = 0, gpus = 0;  // peak: FLOP/s of one GPU
@@ -156,24 +128,25 @@ class Mfu : public ScalarRule {
 
   bool ReadsScalar(const v1::Site& site) const override {
     const SeriesRole role = roles_.Of(site.op());
-    return IsMfu(site.op()) || (facts_.reported() && IsSpeed(site.op())) ||
+    return NameOfMfu(site.op()).mfu || (facts_.reported() && NameOfMfu(site.op()).speed) ||
            role == SeriesRole::kTokensPerSecond || role == SeriesRole::kReward ||
            NameOfWork(site.op()).work || NameOfWork(site.op()).pace != Pace::kNone;
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
+    Known& known = known_.Of(step, [&] { return Find(step.site.op()); });
     // The value of the first rank that reports one is used for the job.
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
       const double value = item.evidence->scalar().value();
       if (!(value >= 0) || !(value < 1e15)) continue;
       const std::string& op = step.site.op();
-      if (IsMfu(op)) {
+      if (known.mfu) {
         if (series_.size() < kMostMfuSeries || series_.contains(op)) now_[op] = value;
         return;
       }
-      if (facts_.reported() && IsSpeed(op)) speed_ = facts_.Mfu(value, OfOneGpu(op));
-      TakeSpeed(op, step.step, value);
+      if (facts_.reported() && known.speed) speed_ = facts_.Mfu(value, NameOfMfu(op).one_gpu);
+      TakeSpeed(op, step.step, value, &known);
       return;
     }
   }
@@ -210,38 +183,58 @@ class Mfu : public ScalarRule {
   void Persist(Archive& archive) override {
     archive.Version(3, 3);  // 2: collapses, speeds; 3: paces, work
     archive(series_, computed_, now_, speed_, speeds_, rewards_, paces_, work_);
+    if (archive.reading()) known_ = {};
   }
 
  private:
+  // Cached facts of a site; recomputed after a restore. The series are set when they exist.
+  struct Known {
+    bool mfu = false, speed = false;
+    SeriesRole role = SeriesRole::kNone;
+    WorkName work;
+    Companions::Series* changes = nullptr;
+    SpeedSeries *pace = nullptr, *tokens = nullptr;
+  };
+  Known Find(const std::string& op) const {
+    const MfuName name = NameOfMfu(op);
+    return {name.mfu, name.speed, roles_.Of(op), NameOfWork(op)};
+  }
+
   // Takes a speed, or notes a reward: a policy's answers change their length, and so the speed.
-  void TakeSpeed(const std::string& op, int64_t step, double value) {
-    const SeriesRole role = roles_.Of(op);
-    rewards_ = rewards_ || role == SeriesRole::kReward;
-    const auto [pace, names_work] = NameOfWork(op);
-    if (names_work) {
-      if (Companions::Series* work = work_.Of(op)) {
-        work->kind = Companions::Kind::kPhase;
-        work->Take(step, value);
+  void TakeSpeed(const std::string& op, int64_t step, double value, Known* known) {
+    rewards_ = rewards_ || known->role == SeriesRole::kReward;
+    if (known->work.work) {
+      if (known->changes == nullptr) known->changes = work_.Of(op);
+      if (known->changes != nullptr) {
+        known->changes->kind = Companions::Kind::kPhase;
+        known->changes->Take(step, value);
       }
     }
-    if (pace != Pace::kNone && value > 0)
-      TakePace(op, step, pace == Pace::kSeconds ? 1 / value : value, kCollapseOfWork, &paces_)
-          ->seconds = pace == Pace::kSeconds;
-    if (role == SeriesRole::kTokensPerSecond)
-      TakePace(op, step, value, SpeedSeries::kCollapse, &speeds_);
+    if (const Pace pace = known->work.pace; pace != Pace::kNone && value > 0) {
+      const bool seconds = pace == Pace::kSeconds;
+      TakePace(op, step, seconds ? 1 / value : value, {kCollapseOfWork, seconds}, &paces_,
+               &known->pace);
+    }
+    if (known->role == SeriesRole::kTokensPerSecond)
+      TakePace(op, step, value, {SpeedSeries::kCollapse, false}, &speeds_, &known->tokens);
   }
 
   using Speeds = std::map<std::string, SpeedSeries>;
-  // Takes a speed that is judged for collapses only.
-  static SpeedSeries* TakePace(const std::string& op, int64_t step, double value, double collapse,
-                               Speeds* speeds) {
-    static thread_local SpeedSeries spare;
-    const bool kept = speeds->size() < kMostMfuSeries || speeds->contains(op);
-    SpeedSeries& series = kept ? (*speeds)[op] : (spare = {});
-    series.judges_drops = false;
-    series.collapse = collapse;
-    series.Add(step, value);
-    return &series;
+  struct PaceKind {
+    double collapse = 0;
+    bool seconds = false;
+  };
+  // Takes a speed that is judged for collapses only. Ignores it if there are too many.
+  static void TakePace(const std::string& op, int64_t step, double value, PaceKind kind,
+                       Speeds* speeds, SpeedSeries** known) {
+    if (*known == nullptr) {
+      if (speeds->size() >= kMostMfuSeries && !speeds->contains(op)) return;
+      *known = &(*speeds)[op];
+      (*known)->judges_drops = false;
+      (*known)->collapse = kind.collapse;
+      (*known)->seconds = kind.seconds;
+    }
+    (*known)->Add(step, value);
   }
 
   // Returns another cause of the fall: a series of the work per step that changed at the same time.
@@ -261,7 +254,7 @@ class Mfu : public ScalarRule {
 
   // Returns 1, or 100 if values are in percent.
   static double Whole(const std::string& op, const SpeedSeries& series) {
-    if (HasWords(op, {"percent"}) || HasWords(op, {"pct"})) return 100;
+    if (HasWordsOfSpeed(op, {"percent"}) || HasWordsOfSpeed(op, {"pct"})) return 100;
     return 2 * series.above_one > series.points ? 100 : 1;
   }
 
@@ -344,12 +337,12 @@ class Mfu : public ScalarRule {
                    google::protobuf::Struct details) const {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
     const bool collapsed = series.fell_of == SpeedSeries::kShort;
-    found.Title(IsMfu(op) ? "the MFU fell" : "the training speed fell")
+    found.Title(NameOfMfu(op).mfu ? "the MFU fell" : "the training speed fell")
         .Explain(absl::StrFormat(
             "%s fell from %.4g to %.4g at about step %d (medians of %d points).", Capitalised(op),
             series.before / whole, series.after / whole, series.fell_step, series.fell_of))
         .Cause("drop", collapsed ? 0.8 : 0.6)
-        .Measured(IsMfu(op) ? "lost share of the MFU" : "lost share of the speed",
+        .Measured(NameOfMfu(op).mfu ? "lost share of the MFU" : "lost share of the speed",
                   1 - series.after / series.before, "share")
         .Threshold(collapsed ? 1 - series.collapse : SpeedSeries::kDrop,
                    !collapsed                                  ? "a tenth"
@@ -386,6 +379,7 @@ class Mfu : public ScalarRule {
   Companions work_;                            // series that show the work of a step
   bool rewards_ = false;                       // a reward is logged
   const SeriesRoles roles_;                    // roles that the user assigned
+  SiteMemo<Known> known_;
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ class Sink : public PointSink {
   void Add(int64_t step, uint32_t column, double value) override {
     if (column == kNoColumn) return;
     ASSERT_LT(column, names_.size());
-    read_->points.push_back({step, names_[column], value});
+    read_->points.push_back({step, names_[column], value, rank_});
   }
   void Resumed() override { ++read_->resumes; }
   void Unplaced(uint64_t values) override { read_->unplaced += values; }
@@ -33,10 +33,12 @@ class Sink : public PointSink {
     if (!run.empty()) read_->run = run;
     if (rank >= 0) read_->rank = rank;
   }
+  void ForRank(uint32_t rank) override { rank_ = rank; }
 
  private:
   PointsRead* read_;
   std::vector<std::string> names_;
+  int64_t rank_ = -1;
 };
 
 void Append(const std::string& path, std::string_view bytes) {
@@ -64,6 +66,12 @@ std::vector<int64_t> PointsRead::Steps(std::string_view series) const {
     if (p.series == series) steps.push_back(p.step);
   }
   return steps;
+}
+
+std::vector<int64_t> PointsRead::Ranks() const {
+  std::vector<int64_t> ranks;
+  for (const ReadPoint& p : points) ranks.push_back(p.rank);
+  return ranks;
 }
 
 std::string PointsRead::Problems() const {

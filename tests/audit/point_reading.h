@@ -14,6 +14,7 @@ struct ReadPoint {
   int64_t step;
   std::string series;
   double value;
+  int64_t rank = -1;  // -1: the file's
 };
 
 // True if they are equal; NaN equals NaN.
@@ -29,8 +30,9 @@ struct PointsRead {
   // Values of one series in order, and their steps.
   std::vector<double> Values(std::string_view series) const;
   std::vector<int64_t> Steps(std::string_view series) const;
-  std::string Problems() const;  // one per line
-  std::string Text() const;      // "step series value" per line
+  std::vector<int64_t> Ranks() const;  // of all points
+  std::string Problems() const;        // one per line
+  std::string Text() const;            // "step series value" per line
 };
 
 // Reads `bytes` as a file with the name `name` to its end and closes it. With `piece` > 0 the file

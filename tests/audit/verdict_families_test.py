@@ -12,6 +12,8 @@ import unittest
 
 import ending_families
 import part_families
+import rank_families
+import twin_families
 import verdict_families
 
 PLUMB = pathlib.Path(os.environ["PLUMBLINE_BIN_DIR"]) / "plumb"
@@ -63,7 +65,7 @@ class Families(unittest.TestCase):
         seeds = range(1, 41) if LONG else range(1, 2)
         faults, count, missed = [], 0, collections.Counter()
         with tempfile.TemporaryDirectory() as folder:
-            families = verdict_families.FAMILIES + ending_families.FAMILIES + part_families.FAMILIES
+            families = verdict_families.FAMILIES + ending_families.FAMILIES + part_families.FAMILIES + rank_families.FAMILIES + twin_families.FAMILIES
             for case in verdict_families.cases(seeds, families):
                 count += 1
                 fault = fault_of(case, *audit(folder, case))

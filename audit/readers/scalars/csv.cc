@@ -13,7 +13,7 @@
 #include "audit/readers/scalars/csv_row.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/point_file.h"
-#include "audit/readers/scalars/step_name.h"
+#include "audit/readers/scalars/ranked_steps.h"
 #include "audit/readers/scalars/text_file.h"
 
 namespace plumbline::audit {
@@ -62,22 +62,12 @@ class CsvFile : public TextPointFile {
   enum class State { kHeader, kLook, kRows, kRefused };
   using Row = CsvRow;
 
-  // Returns true if a line after the first has as many cells as there are columns.
-  bool HoldsRows(std::string_view lines) const {
-    size_t at = lines.find('\n');
-    while (at != std::string_view::npos) {
-      lines.remove_prefix(at + 1);
-      at = lines.find('\n');
-      if (SplitRow(lines.substr(0, at), separator_).size() == columns_.size()) return true;
-    }
-    return false;
-  }
-
   // Handles a quote that is never closed. Drops its line as damaged, and reads the lines after it
   // as rows. In the last line it is no error, because the writer may not have finished it.
   void TakeApart(PointSink* sink) {
     const std::string lines = rows_of_lines_.Release();
-    const bool ended = rows_of_lines_.ended(), last = !ended && !HoldsRows(lines);
+    const bool ended = rows_of_lines_.ended(),
+               last = !ended && !HoldsRow(lines, separator_, columns_.size());
     uint64_t at = rows_of_lines_.offset();
     report().Add(at,
                  "expected a closing quote for the one that line " +
@@ -106,7 +96,8 @@ class CsvFile : public TextPointFile {
                        " cells with other content, the first of them " + odd_cell_,
                    false);
     }
-    if (const std::string note = epoch_steps_.Note(step_name_); !note.empty()) report().Note(note);
+    if (const std::string note = steps_of_rows_.Note(step_name_); !note.empty())
+      report().Note(note);
   }
 
   void Record(const Row& row, PointSink* sink) {
@@ -209,6 +200,8 @@ class CsvFile : public TextPointFile {
                     Quoted(PlainName(step_name_)) + " here");
     state_ = State::kRows;
     long_.Find(columns_, waiting_, separator_);
+    if (!counted_) steps_of_rows_.Look(columns_, waiting_, separator_, step_name_);
+    steps_of_rows_.Decide(sink);
     UseColumns(sink);
     for (const KeptCsvRow& row : std::exchange(waiting_, {}))
       TakeRow({row.text, row.offset, row.ended}, sink);
@@ -225,7 +218,9 @@ class CsvFile : public TextPointFile {
       c.step = !any_step && !counted_ && c.name == step_name_;
       any_step |= c.step;
       c.epoch = !epoch_name_.empty() && c.name == epoch_name_;
-      c.skipped = c.step || c.name.empty() || IsRange(c.name) || (tag && &c == &columns_[0]);
+      c.rank = steps_of_rows_.IsRank(c.name);
+      c.skipped = c.step || c.name.empty() || IsRange(c.name) || (tag && &c == &columns_[0]) ||
+                  (c.rank && steps_of_rows_.several());
       if (long_.found()) c.skipped |= !long_.IsValue(c);
       if (c.skipped || long_.found()) continue;
       c.loss = !any_loss && RoleByName(c.name) == SeriesRole::kLoss;
@@ -259,8 +254,9 @@ class CsvFile : public TextPointFile {
     if (whole && step_) {
       ++report().records;
       if (long_.found() && !values_.empty()) values_[0].column = long_.Series(sink);
+      steps_of_rows_.BeginPoints(*step_, sink);
       const int64_t step =
-          counted_ || long_.found() ? *step_ : epoch_steps_.Of(*step_, epoch_, loss_);
+          counted_ || long_.found() ? *step_ : steps_of_rows_.Of(*step_, epoch_, loss_);
       for (const Value& v : values_) {
         sink->Add(step, v.column, v.value);
         v.of->last_step = step;
@@ -325,6 +321,7 @@ class CsvFile : public TextPointFile {
       return;
     }
     if (c.epoch && IsWhole(value)) epoch_ = static_cast<int64_t>(value);
+    if (c.rank) steps_of_rows_.Rank(value);
     if (c.step) {
       if (IsWhole(value)) step_ = static_cast<int64_t>(value);
     } else if (!c.skipped) {
@@ -368,7 +365,7 @@ class CsvFile : public TextPointFile {
   std::vector<CsvColumn> columns_;
   StepChoice choice_;
   std::string step_name_, epoch_name_;  // epoch_name_ is empty if no epoch is next to the step
-  EpochSteps epoch_steps_;
+  RankedSteps steps_of_rows_;
   uint64_t rows_ = 0, comma_rows_ = 0;
   uint64_t odd_cells_ = 0, first_odd_ = 0;  // texts in columns of numbers; place of the first
   std::string odd_cell_;

@@ -23,7 +23,7 @@ std::string ExportedRun(const std::vector<std::string_view>& columns, std::strin
 
 struct CsvColumn {
   std::string name;
-  bool step = false, epoch = false, skipped = false;
+  bool step = false, epoch = false, rank = false, skipped = false;
   bool numbers = false;  // the column had a number
   bool loss = false;     // the column is the first one that is a training loss
   uint64_t values = 0, first_row = 0, last_row = 0;

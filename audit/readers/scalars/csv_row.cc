@@ -67,6 +67,16 @@ std::string WithPoints(std::string_view row, size_t columns) {
   return joined;
 }
 
+bool HoldsRow(std::string_view lines, char separator, size_t cells) {
+  size_t at = lines.find('\n');
+  while (at != std::string_view::npos) {
+    lines.remove_prefix(at + 1);
+    at = lines.find('\n');
+    if (SplitRow(lines.substr(0, at), separator).size() == cells) return true;
+  }
+  return false;
+}
+
 char SeparatorOf(std::string_view header) {
   char best = 0;
   std::ptrdiff_t most = 0;

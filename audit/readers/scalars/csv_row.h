@@ -20,6 +20,9 @@ std::string WithPoints(std::string_view row, size_t columns);
 std::string CellText(std::string_view cell);
 std::vector<std::string> SplitRow(std::string_view row, char separator);
 
+// Returns true if a line after the first has this number of cells.
+bool HoldsRow(std::string_view lines, char separator, size_t cells);
+
 // Returns the separator (comma, tab or semicolon) that gives the header most cells; 0 if there is
 // none.
 char SeparatorOf(std::string_view header);

@@ -83,7 +83,23 @@ std::string FileSink::CutName(const std::string& name) {
   return name.substr(0, keep) + mark;
 }
 
+void FileSink::ForRank(uint32_t rank) {
+  rank_ = place_.rank_stated || rank == place_.rank ? std::nullopt : std::optional(rank);
+}
+
+// Returns the column of the current row's rank for the file's column.
+uint32_t FileSink::ColumnOfRank(uint32_t column) {
+  if (column >= slots_.size()) return kNoColumn;
+  const std::pair key(*rank_, column);
+  const auto known = columns_of_ranks_.find(key);
+  if (known != columns_of_ranks_.end()) return known->second;
+  const uint32_t of_rank = FindColumn("rank" + std::to_string(*rank_) + "/" + slots_[column].name);
+  if (of_rank != kNoColumn) columns_of_ranks_.emplace(key, of_rank);
+  return of_rank;
+}
+
 void FileSink::Take(int64_t step, uint32_t column, double value) {
+  if (rank_) column = ColumnOfRank(column);
   if (column >= slots_.size()) {
     ++left_out_;
     ++beyond_names_;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +40,7 @@ class FileSink final : public PointSink {
   void Resumed() override;
   void Unplaced(uint64_t values) override { unplaced_ += values; }
   void Belongs(std::string_view run, int64_t rank) override;
+  void ForRank(uint32_t rank) override;
   void Ended(int32_t status) override;
   void Setting(std::string_view name, std::string_view value) override;
 
@@ -63,6 +65,7 @@ class FileSink final : public PointSink {
     uint64_t points = 0;
   };
   void Take(int64_t step, uint32_t column, double value);
+  uint32_t ColumnOfRank(uint32_t column);
   uint32_t FindColumn(std::string_view name);
   static int64_t TakeRank(std::string_view* name);
   OfRank* Rank(uint32_t rank);  // nullptr if there are too many ranks
@@ -80,6 +83,9 @@ class FileSink final : public PointSink {
   std::vector<Slot> slots_;
   absl::flat_hash_map<std::string, uint32_t> columns_;
   uint32_t last_ = UINT32_MAX;
+  // Rank of the points that follow, if it is not the file's; and columns of such ranks.
+  std::optional<uint32_t> rank_;
+  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint32_t> columns_of_ranks_;
   uint64_t unplaced_ = 0;
   uint64_t left_out_ = 0;      // number of points left out in total
   uint64_t beyond_names_ = 0;  // number of points left out because of the limit of names

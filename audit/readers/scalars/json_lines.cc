@@ -17,7 +17,7 @@
 #include "audit/readers/scalars/json_record.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/point_file.h"
-#include "audit/readers/scalars/step_name.h"
+#include "audit/readers/scalars/ranked_steps.h"
 #include "audit/readers/scalars/text_file.h"
 
 namespace plumbline::audit {
@@ -47,7 +47,8 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
              "a longer one", true);
       return;
     }
-    if (shape_ == Shape::kUnknown && !IsBlankJson(text)) shape_ = ShapeOf(text);
+    if (shape_ == Shape::kUnknown && !IsBlankJson(text))
+      shape_ = BeginsJsonDocument(text) ? Shape::kDocument : Shape::kLines;
     if (shape_ == Shape::kDocument) {
       Gather(text, offset);
     } else if (shape_ == Shape::kLines && !IsBlankJson(text)) {
@@ -68,7 +69,8 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
       report().Note("expected each key once per object, found " + std::to_string(twice_) +
                     " with a repeated key, the first " + Quoted(PlainName(twice_name_)) +
                     ": the last value counts, but a NaN or infinite value is kept");
-    if (const std::string note = epoch_steps_.Note(step_name_); !note.empty()) report().Note(note);
+    if (const std::string note = steps_of_rows_.Note(step_name_); !note.empty())
+      report().Note(note);
   }
 
  private:
@@ -92,18 +94,6 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     const size_t at = cursor.offset();
     const std::string found = at < text.size() ? Quoted(text.substr(at, 1)) : "its end";
     Refuse(offset + at, std::string(cursor.expected()) + " in JSON", found, error);
-  }
-
-  // Returns the shape, by the first line that is not empty. An object that continues on the next
-  // line, or that contains all others, is a document.
-  static Shape ShapeOf(std::string_view text) {
-    JsonCursor cursor(text);
-    if (cursor.Peek() == Kind::kList) return Shape::kDocument;
-    if (cursor.Peek() != Kind::kObject) return Shape::kLines;
-    if (JsonHasColumns(text)) return Shape::kDocument;
-    const char last = text[text.find_last_not_of(" \t\r")];
-    return last == '{' || last == '[' || last == ',' || JsonHasHistory(text) ? Shape::kDocument
-                                                                             : Shape::kLines;
   }
 
   // Collects the lines of a document, each at its byte offset.
@@ -260,6 +250,10 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
       if (IsWhole(value)) step_ = static_cast<int64_t>(value);
     } else {
       if (name == epoch_name_ && IsWhole(value)) epoch_ = static_cast<int64_t>(value);
+      if (steps_of_rows_.IsRank(name)) {
+        steps_of_rows_.Rank(value);
+        if (steps_of_rows_.several()) return;
+      }
       if (name == kLabelled) {
         labelled_ = value;
         return;
@@ -326,8 +320,11 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     for (const Waiting& waiting : waiting_) {
       for (const auto& [name, value] : waiting.members) {
         if (loss_name_.empty() && RoleByName(name) == SeriesRole::kLoss) loss_name_ = name;
+        steps_of_rows_.Offer(name, value, step_name_);
       }
+      steps_of_rows_.EndRow();
     }
+    steps_of_rows_.Decide(sink);
     decided_ = true;
     sink_ = sink;
     for (const Waiting& waiting : std::exchange(waiting_, {})) {
@@ -344,9 +341,9 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
       values_.push_back({names_.Of(sink, "", label_.empty() ? kLabelled : label_), *labelled_});
     if (values_.empty()) return;
     ++report().records;
-    if (!step_) sink->Unplaced(values_.size());
-    if (!step_) return;
-    const int64_t step = epoch_steps_.Of(*step_, epoch_, loss_);
+    if (!step_) return sink->Unplaced(values_.size());
+    steps_of_rows_.BeginPoints(*step_, sink);
+    const int64_t step = steps_of_rows_.Of(*step_, epoch_, loss_);
     for (const Value& v : values_) {
       sink->Add(step, v.column, v.value);
       emptied_.Value(v.column, step);
@@ -360,7 +357,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   bool decided_ = false;
   std::string step_name_, epoch_name_;  // epoch_name_ is empty if no epoch is next to the step
   std::string loss_name_;               // name of the first training loss
-  EpochSteps epoch_steps_;
+  RankedSteps steps_of_rows_;
   std::vector<int64_t> steps_;    // steps of an object of lists
   std::vector<Waiting> waiting_;  // objects from which the step's key is chosen
   std::string document_;

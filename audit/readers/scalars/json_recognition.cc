@@ -187,6 +187,14 @@ bool JsonHasColumns(std::string_view text) {
   return cursor.EnterList() && cursor.NextElement() && IsJsonNumber(cursor.Peek());
 }
 
+bool BeginsJsonDocument(std::string_view line) {
+  JsonCursor cursor(line);
+  if (cursor.Peek() == JsonCursor::Kind::kList) return true;
+  if (cursor.Peek() != JsonCursor::Kind::kObject) return false;
+  const char last = line[line.find_last_not_of(" \t\r")];
+  return last == '{' || last == '[' || last == ',' || JsonHasColumns(line) || JsonHasHistory(line);
+}
+
 bool IsTensorBoardList(std::string_view text) {
   constexpr size_t kLook = 8, kMembers = 3;
   constexpr double kLeastTime = 1e8;  // smallest plausible Unix time, in seconds

@@ -35,6 +35,10 @@ bool JsonHasHistory(std::string_view text);
 // [2.5, 2.25], ...}`.
 bool JsonHasColumns(std::string_view text);
 
+// Returns true if a file's first line that is not empty begins a document: a list, or an object
+// that continues on the next line or contains all others.
+bool BeginsJsonDocument(std::string_view line);
+
 // Recognises [[wall time, step, value], ...], which TensorBoard downloads.
 bool IsTensorBoardList(std::string_view text);
 

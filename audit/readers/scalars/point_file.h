@@ -36,6 +36,9 @@ class PointSink {
   // Sets the run and rank that the file states; empty and negative if it states none. Flags of the
   // user take precedence.
   virtual void Belongs(std::string_view run, int64_t rank) = 0;
+  // Takes the points that follow for this rank, up to the next call (a file in which several ranks
+  // write). A rank that the file's path states takes precedence.
+  virtual void ForRank(uint32_t /*rank*/) {}
   // Sets the exit status, if the file states how the process ended.
   virtual void Ended(int32_t /*status*/) {}
   // Sets a setting of the run that the file states.

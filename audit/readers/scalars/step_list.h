@@ -79,7 +79,16 @@ class StepList {
     if (size_ == 1) apart_ = static_cast<uint64_t>(step) - first_;
     return true;
   }
-  void PushListed(int64_t step);
+  // Adds a step that is not equidistant: from here on all steps are stored individually.
+  [[gnu::noinline]] void PushListed(int64_t step) {
+    if (listed_.empty()) {
+      listed_.reserve(2 * size_);
+      for (size_t i = 0; i < size_; ++i) listed_.push_back(static_cast<int64_t>(At(i)));
+      first_ = apart_ = 0;
+    }
+    listed_.push_back(step);
+    ++size_;
+  }
 
   size_t size_ = 0;
   uint64_t first_ = 0, apart_ = 0;  // 0 if steps are listed

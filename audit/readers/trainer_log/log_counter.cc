@@ -217,12 +217,14 @@ std::optional<LogMark> ShareAfter(std::string_view text, size_t begin, size_t at
 // Finds "Batch 50/938, Loss: 2.1", "[batch=3/100]:", "Episode 10 reward: 3", "i=10 loss=2.1",
 // "minibatches 100-199", of which the last counts.
 std::optional<LogMark> WordCount(std::string_view text) {
-  static constexpr std::string_view kWords[] = {"batch", "episode",     "timestep", "timesteps",
-                                                "i",     "progress",    "epoch",    "generation",
-                                                "round", "minibatches", "num_steps"};
+  static constexpr std::string_view kWords[] = {
+      "batch",  "episode",       "timestep",        "timesteps",   "i",         "progress",
+      "epoch",  "generation",    "round",           "minibatches", "num_steps", "episodes",
+      "gen",    "num_timesteps", "total_timesteps", "env_step",    "env_steps", "frame",
+      "frames", "comm_round",    "server_round",    "kimg",        "tick"};
   const size_t limit = std::min<size_t>(text.size(), 96);
   for (size_t at = 0; at < limit; ++at) {
-    static constexpr Bytes kFirst("bBeEtTgGrRpPimMnN");
+    static constexpr Bytes kFirst("bBcCeEfFgGikKmMnNpPrRsStT");
     if (!kFirst[text[at]] ||
         (at > 0 && (IsPartOfName(text[at - 1]) || std::strchr("/-.'\"", text[at - 1]) != nullptr)))
       continue;

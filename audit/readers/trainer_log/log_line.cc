@@ -35,9 +35,16 @@ bool HasLetter(std::string_view text) {
 }
 
 bool HasTraining(const LogRecord& record) {
-  return std::any_of(record.values.begin(), record.values.end(), [](const LogRecord::Value& v) {
-    return HasTrainingWord(v.name) || (!v.group.empty() && HasTrainingWord(v.group));
-  });
+  // Lines of a log mostly have the same names, so the place in the previous one is tried first.
+  thread_local size_t place = 0;
+  if (place < record.values.size() && HasTrainingWord(record.values[place].name)) return true;
+  const auto found =
+      std::find_if(record.values.begin(), record.values.end(), [](const LogRecord::Value& v) {
+        return HasTrainingWord(v.name) || (!v.group.empty() && HasTrainingWord(v.group));
+      });
+  if (found == record.values.end()) return false;
+  place = static_cast<size_t>(found - record.values.begin());
+  return true;
 }
 
 bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {

@@ -15,11 +15,11 @@ namespace plumbline::audit {
 // step of its own. Always returns true.
 bool LogParser::KeepAbove(const LogRecord& record) {
   above_lines_ = 0;
-  if (record.how == LogRecord::Step::kStated && !record.evaluation && HasTraining(record))
-    newest_ = record.mark.step;
+  const bool stated = record.how == LogRecord::Step::kStated;
+  const bool training = stated && HasTraining(record);
+  if (training && !record.evaluation) newest_ = record.mark.step;
   if (std::exchange(from_above_, false)) return true;  // the same dictionary may be printed twice
-  const bool above = record.how == LogRecord::Step::kStated && !HasTraining(record);
-  above_ = above ? record.mark.step : -1;
+  above_ = stated && !training ? record.mark.step : -1;
   return true;
 }
 

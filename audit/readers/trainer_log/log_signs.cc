@@ -15,26 +15,20 @@ struct SignWord {
   LineSign sign;
 };
 // Beginnings of the words, by their first letter.
-constexpr SignWord kSignWords[] = {{"after", kSignAfter},
-                                   {"batch", kSignCount},
-                                   {"continuing t", kSignResume},
-                                   {"ep", kSignEpoch},
-                                   {"episode", kSignCount},
-                                   {"ev", kSignPhase},
-                                   {"gen", kSignCount},
-                                   {"i=", kSignCount},
-                                   {"loaded ch", kSignResume},
-                                   {"minib", kSignCount},
-                                   {"num_s", kSignCount},
-                                   {"prog", kSignCount},
-                                   {"resum", kSignResume},
-                                   {"restor", kSignResume},
-                                   {"round", kSignCount},
-                                   {"timest", kSignCount},
-                                   {"total cap", kSignCapacity},
-                                   {"tr", kSignPhase},
-                                   {"te", kSignPhase},
-                                   {"va", kSignPhase}};
+constexpr SignWord kSignWords[] = {{"after", kSignAfter},      {"batch", kSignCount},
+                                   {"comm_r", kSignCount},     {"continuing t", kSignResume},
+                                   {"ep", kSignEpoch},         {"env_s", kSignCount},
+                                   {"episode", kSignCount},    {"ev", kSignPhase},
+                                   {"frame", kSignCount},      {"gen", kSignCount},
+                                   {"i=", kSignCount},         {"kimg", kSignCount},
+                                   {"loaded ch", kSignResume}, {"minib", kSignCount},
+                                   {"num_s", kSignCount},      {"num_t", kSignCount},
+                                   {"prog", kSignCount},       {"resum", kSignResume},
+                                   {"restor", kSignResume},    {"round", kSignCount},
+                                   {"server_r", kSignCount},   {"tick", kSignCount},
+                                   {"timest", kSignCount},     {"total cap", kSignCapacity},
+                                   {"total_t", kSignCount},    {"tr", kSignPhase},
+                                   {"te", kSignPhase},         {"va", kSignPhase}};
 
 // Returns, for each first letter, the index of its first word in kSignWords. The last entry is one
 // past the end.
