@@ -92,6 +92,10 @@ def _stepping(watch, updates, plain, inner):
     stepped, rows = light.keeper(inner), light.rows
 
     def step(self, *arguments, **options):
+        if light.on and not arguments and not options and len(rows) != light.at:  # no arguments to unpack
+            result = plain()
+            stepped()
+            return result
         given = closes = None
         if arguments or options:  # accelerate calls step(None)
             given = [one for one in (*arguments, *options.values()) if one is not None]
@@ -186,7 +190,7 @@ def hook(watch, opened, updates):
         if light.on:
             if not light.passes:
                 light.zeroed = True
-                return cleared(*arguments, **options)
+                return cleared(*arguments, **options) if arguments or options else cleared()
             light.leave()
         watch._guarded(watch._loop.cleared, optimizer, watch)
         result = cleared(*arguments, **options)

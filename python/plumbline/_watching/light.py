@@ -34,12 +34,19 @@ _MOST = 4096  # the most light steps in a row
 _REST, _LONGEST = 64, 1 << 16  # number of whole steps after the trainer has recorded something itself: at first, at most
 
 
+def _given(gradient, retain_graph, create_graph, inputs):
+    """Returns the arguments of Tensor.backward that differ from its defaults."""
+    named = {"gradient": gradient, "retain_graph": retain_graph, "inputs": inputs}
+    options = {name: value for name, value in named.items() if value is not None}
+    return options if create_graph is False else {**options, "create_graph": create_graph}
+
+
 class Light:
     """The light steps of one watch that is alone in its run's loop, with one optimizer."""
 
     # Each step evicts all of it from the caches, so the fields that a light step reads come first and are adjacent.
     __slots__ = ("on", "running", "thread", "most", "passes", "alarm", "loss", "marked", "mark", "marks", "zeroed", "begun", "place", "tokens",
-                 "words", "rows", "until", "due", "at", "screening", "clipped", "waiting", "trains", "grad_enabled", "_first", "_left", "_words",
+                 "words", "rows", "until", "due", "at", "screening", "clipped", "waiting", "listens", "trains", "grad_enabled", "_first", "_left", "_words",
                  "_values", "_written", "_since", "_level", "_watch", "_run", "_loop", "plain", "_rest", "_not_before", "_backward", "_entry", "_entered",
                  "_screen", "_screened", "fronted")  # fmt: skip
 
@@ -53,6 +60,7 @@ class Light:
         self._screen, self._screened = Screening(watch), 0  # _screened: number of the next screened step
         self.alarm, self._level = -math.inf, (0, 0.0, 0.0)  # alarm: a loss above it is notable
         self.loss, self.passes, self.most, self.running = 0.0, 0, 1, False
+        self.listens = False  # whether the model's own forward is not called, so the first of its modules begins a pass
         self.thread, self.waiting, self.mark, self.marks, self.marked = None, (), 0, [0], False  # marked: the heartbeat has the mark
         self._rest, self._not_before = _REST, _FIRST
         self.fronted = watch._passes  # the Passes; if its `begun` is set, a pass has begun, and later modules of the model do not begin another
@@ -122,11 +130,11 @@ class Light:
         watch.light = run._light = self
         if self._entry is None:
             self._entry = Entry(self, watch.hooked, watch.hook)
-        fronted = self.fronted.listening
-        self._entered = self.trains and not fronted and self._entry.put()
+        self.listens = self.fronted.listening
+        self._entered = self.trains and not self.listens and self._entry.put()
         if not self._entered:
             watch.hook.light = self
-        if fronted:
+        if self.listens:
             self.fronted.light = self
 
     def begins(self, number):
@@ -183,30 +191,33 @@ class Light:
             return self._backward
         light, here, fronted = self, get_ident, self.fronted
 
-        def backward(loss, *arguments, **options):
-            """Does everything in one Python frame: each frame costs some microseconds when the trainer has filled the
-            caches."""
+        def backward(loss, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+            """Does everything in one Python frame, and calls torch's function in it: each frame costs some microseconds when the
+            trainer has filled the caches, and a call with unpacked arguments costs more."""
+            alone = gradient is None and retain_graph is None and create_graph is False and inputs is None
+            options = None if alone else _given(gradient, retain_graph, create_graph, inputs)
             if not light.on:
-                return ours(loss, *arguments, **options)
+                return ours(loss) if alone else ours(loss, **options)
             if light.running:
-                return plain(loss, *arguments, **options)
+                return plain(loss) if alone else plain(loss, **options)
             value = None
-            if light.passes < light.most and not arguments and (not options or "gradient" not in options) and here() == light.thread:
+            if light.passes < light.most and gradient is None and here() == light.thread:
                 try:
                     value = loss.item()
                 except Exception:  # backward itself raises the error
                     pass
             if value is None or not value <= light.alarm:
                 light.leave()
-                return ours(loss, *arguments, **options)
-            fronted.begun = False
+                return ours(loss) if alone else ours(loss, **options)
+            if light.listens:
+                fronted.begun = False
             light.passes += 1
             light.loss += value
             if not light.marked:
                 light.marks[NOW], light.marked = light.mark, True
             light.running = True
             try:
-                return plain(loss, *arguments, **options)
+                return plain(loss) if alone else plain(loss, **options)
             finally:
                 light.running = False
 
