@@ -125,25 +125,30 @@ def loss_is_nan(run):
     return model.state_dict()
 
 
-def light_training(micro=1, ruined_at=None):
+def light_training(micro=1, ruined_at=None, scaled=False, overflows_at=None):
     """At the default budget: nothing is due in most steps."""
     run = plumbline.init(run="light", record="record", budget=0.01)
-    accelerator, model, optimizer, data = prepare(micro, batches=LONG)
-    watched, losses, means, norms, light = run.watch(model, optimizer), [], [], [], 0
+    accelerator, model, optimizer, data = prepare(micro, scaled, batches=LONG)
+    watched, losses, means, norms, scales, light = run.watch(model, optimizer), [], [], [], [], 0
     for number, batch in enumerate(data):
         with accelerator.accumulate(model):
             loss = model(batch) * (float("nan") if number == ruined_at else 1)
+            poison = model.head.weight.register_hook(lambda g: g * float("inf")) if number == overflows_at else None
             accelerator.backward(loss)
+            if poison is not None:
+                poison.remove()
             losses.append(loss.detach())
             light += getattr(watched, "light", None) is not None
             if accelerator.sync_gradients:
                 norms.append(accelerator.clip_grad_norm_(model.parameters(), 0.1))
                 means.append(torch.stack(losses[-micro:]).mean())
+                scales.append(accelerator.scaler.get_scale() if scaled else None)
             optimizer.step()
             optimizer.zero_grad()
     finish_light(run, light / micro, LONG)
     if ruined_at is None:
-        expect(loss=means, grad_norm=norms, tokens=[8 * micro * 16] * LONG)
+        norms = {step: norm for step, norm in enumerate(norms) if overflows_at is None or step != overflows_at // micro}
+        expect(loss=means, grad_norm=norms, tokens=[8 * micro * 16] * LONG, loss_scale=scales if scaled else None)
     return losses, model.state_dict()
 
 
@@ -155,6 +160,16 @@ def light_steps(_):
 @case(steps=LONG, level="warning", opens=False, budgeted=True)
 def light_micro_batches(_):
     return light_training(MICRO)
+
+
+@case(steps=LONG, level="warning", opens=False, budgeted=True)
+def light_scaled_micro_batches(_):
+    return light_training(MICRO, scaled=True)
+
+
+@case(steps=LONG, level="warning", opens=False, budgeted=True)
+def skipped_light_step(_):
+    return light_training(MICRO, scaled=True, overflows_at=150 * MICRO + 2)
 
 
 @case(finds={"health/loss-non-finite": 150}, others=True, opens=False, budgeted=True)

@@ -135,10 +135,10 @@ class Lights(lightning.Callback):
         self.count += getattr(watched, "light", None) is not None
 
 
-def long_training(ruined_at=None):
+def long_training(ruined_at=None, **more):
     callback, module = PlumblineCallback(budget=0.01), Ruined()
     module.ruined_at, lights = ruined_at, Lights(callback)
-    options = {"max_steps": LONG, "val_check_interval": 50, "gradient_clip_val": 0.1, "default_root_dir": "out"}
+    options = {"max_steps": LONG, "val_check_interval": 50, "gradient_clip_val": 0.1, "default_root_dir": "out", **more}
     fit([callback, lights], module, batches=LONG, **options)
     if type(callback.run).__name__ == "Run":
         callback.run.finish()
@@ -152,6 +152,14 @@ def light_steps(_):
     module = long_training()
     seen = {step: value for step, value in module.validated.items() if 0 < step < LONG}
     expect(loss=module.losses, tokens=[8 * 16] * LONG, grad_norm=module.norms, **{"eval/val_loss": seen})
+    return results(module)
+
+
+@case(steps=LONG, level="warning", others=True, opens=False, budgeted=True)
+def light_steps_scaled(_):
+    scaler = torch.amp.GradScaler("cpu", growth_interval=40)
+    module = long_training(plugins=[MixedPrecision("16-mixed", "cpu", scaler)])
+    expect(loss=module.losses, tokens=[8 * 16] * LONG, grad_norm=module.norms)
     return results(module)
 
 

@@ -25,6 +25,8 @@ FEWEST = {"healthy, silent": 150, "faults found": 120}  # of all combinations
 # Row, the cases whose "file/name" it has, the name in cost.py. The first row that fits takes a case. on_combinations.py is counted on the page.
 ROWS = (
     ("a loop of one's own", r"plain/.*", "plain"),
+    ("with torch's `GradScaler`, light steps", r"scaled/.*", None),
+    ("batches of a model called by keyword", r"batches/.*", None),
     ("Hugging Face `Trainer`, peft", r"transformers/.*|ranks/trainer.*", "transformers"),
     ("`Trainer`, resumed", r"resume/.*", None),
     ("TRL: SFT, GRPO, RLOO", r"trl/.*", "trl"),

@@ -28,6 +28,15 @@ def _vocabulary(model):
         return None
 
 
+def _classes(model):
+    """Returns how many tokens the model's output distinguishes, or None."""
+    head = getattr(model, "get_output_embeddings", None)
+    try:
+        return head().out_features if head is not None else None
+    except Exception:  # a model without such a layer
+        return None
+
+
 def _shifts(model):
     """Returns whether its forward compares the logits with the next label, as causal models of transformers do."""
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
@@ -35,11 +44,19 @@ def _shifts(model):
     return (name.endswith("ForCausalLM") or name in _SHIFTING) and type(inner).__module__.startswith("transformers.")
 
 
+def _excluded(mask):
+    """Returns where a mask excludes positions: it is 0 there, or negative if it is added to scores."""
+    negative = mask < 0
+    zero = mask == 0
+    return negative if bool(negative.any()) or bool(zero.all()) else zero
+
+
 class Batches:
     """The batches of one watch."""
 
     def __init__(self, run, model):
         self._run, self._model, self._vocabulary, self._shifts = run, model, _vocabulary(model), _shifts(model)
+        self._classes = _classes(model)
         self._counts, self._words, self._seen = {}, {}, False
         self._step, self._reported = None, set()
         self._looked, self._next = None, 0  # the step that was checked last, and the next one
@@ -107,6 +124,8 @@ class Batches:
             facts["beyond_vocabulary"] = int(((ids < 0) | (ids >= self._vocabulary)).sum())
         if torch.is_tensor(labels) and not labels.is_floating_point() and labels.dim() == 2:
             facts.update(self._of_labels(ids, labels, mask))
+            if self._classes:
+                facts["beyond_vocabulary"] = facts.get("beyond_vocabulary", 0) + int((labels >= self._classes).sum())
         return facts
 
     def _of_labels(self, ids, labels, mask):
@@ -114,7 +133,7 @@ class Batches:
         counts = labels != -100
         facts = {"unlabelled_rows": int((~counts.any(dim=1)).sum())}
         if mask is not None and mask.shape == labels.shape:
-            facts["labelled_padding"] = int((counts & (mask == 0)).sum())
+            facts["labelled_padding"] = int((counts & _excluded(mask)).sum())
         if ids is None or ids.shape != labels.shape:
             return facts
         if self._shifts and labels.shape[1] > 1:

@@ -67,21 +67,22 @@ class Kept:
         for clip in clips:
             kept /= clip.factor() or math.nan
         kept *= scale
-        known = self._known(kept, micro)
-        self._on |= known and abs(kept - 1) > _CLOSE
-        return kept if known else 1.0
+        factor = self._known(kept, micro)
+        self._on |= factor is not None and factor != 1
+        return 1.0 if factor is None else factor
 
     def _known(self, kept, micro):
+        """Returns the factor that `kept` is within rounding; None if it is none of the known ones."""
         if not kept > 0:
-            return False
+            return None
         power = math.log2(kept)
         if abs(power - round(power)) <= _CLOSE or abs(kept * micro - 1) <= _CLOSE:
             self._number = None
-            return True
+            return 2.0 ** round(power) if abs(power - round(power)) <= _CLOSE else 1 / micro
         count = 1 / kept  # the number of tokens, perhaps: the trainer's own clip may look like such a number in one step, but not in two
         whole = 1 < count < _MOST_TOKENS and abs(count - round(count)) <= 1e-6 * count
         twice, self._number = whole and self._number is not None, count if whole else None
-        return twice
+        return kept if twice else None
 
 
 def _plain(parameter):

@@ -16,7 +16,7 @@ from .._library import NO_STEP
 from .averages import Averages
 from .entry import Entry
 from .light_when import may_be_light, next_whole
-from .modules import Backward
+from .modules import Backward, options_of
 from .scaling import Scaling
 from .screening import Screening
 from .stages import BACKWARD, NONE, NOW
@@ -24,8 +24,8 @@ from .stages import BACKWARD, NONE, NOW
 _HEAD, _WORDS, _STEPS = 8, 16, 1024  # fields of plumbline_steps_t
 _READ = 1
 _ENDED, _GIVEN, _VALUES = 1, 2, 4  # positions of fields of one step, which begins with its number
-_SERIES = ("loss", "grad_norm", "lr", "lr.1", "lr.2", "lr.3", "tokens", "update_ratio", "optimizer.step")
-_TOKENS, _RATES = _SERIES.index("tokens"), 4
+_SERIES = ("loss", "grad_norm", "lr", "lr.1", "lr.2", "lr.3", "tokens", "update_ratio", "optimizer.step", "loss_scale")
+_TOKENS, _SCALE, _RATES = _SERIES.index("tokens"), _SERIES.index("loss_scale"), 4
 _FULL = _STEPS - 64
 _AT_ONCE, _LATEST = 32, 100_000_000  # number of steps that are stored together; the most ns that a step waits to be stored
 _FIRST = 4  # number of first steps that are always whole
@@ -34,21 +34,14 @@ _MOST = 4096  # the most light steps in a row
 _REST, _LONGEST = 64, 1 << 16  # number of whole steps after the trainer has recorded something itself: at first, at most
 
 
-def _given(gradient, retain_graph, create_graph, inputs):
-    """Returns the arguments of Tensor.backward that differ from its defaults."""
-    named = {"gradient": gradient, "retain_graph": retain_graph, "inputs": inputs}
-    options = {name: value for name, value in named.items() if value is not None}
-    return options if create_graph is False else {**options, "create_graph": create_graph}
-
-
 class Light:
     """The light steps of one watch that is alone in its run's loop, with one optimizer."""
 
     # Each step evicts all of it from the caches, so the fields that a light step reads come first and are adjacent.
     __slots__ = ("on", "running", "thread", "most", "passes", "alarm", "loss", "marked", "mark", "marks", "zeroed", "begun", "place", "tokens",
-                 "words", "rows", "until", "due", "at", "screening", "clipped", "waiting", "listens", "trains", "grad_enabled", "_first", "_left", "_words",
-                 "_values", "_written", "_since", "_level", "_watch", "_run", "_loop", "plain", "_rest", "_not_before", "_backward", "_entry", "_entered",
-                 "_screen", "_screened", "fronted")  # fmt: skip
+                 "words", "rows", "until", "due", "at", "screening", "clipped", "waiting", "listens", "scaler", "trains", "grad_enabled", "_first", "_left",
+                 "_words", "_values", "_written", "_since", "_level", "_watch", "_run", "_loop", "plain", "_rest", "_not_before", "_backward", "_entry",
+                 "_entered", "_screen", "_screened", "fronted")  # fmt: skip
 
     def __init__(self, watch, run, loop):
         self._watch, self._run, self._loop, self.plain = watch, run, loop, False  # plain: whether the trainer is a loop that allows light steps
@@ -60,6 +53,7 @@ class Light:
         self._screen, self._screened = Screening(watch), 0  # _screened: number of the next screened step
         self.alarm, self._level = -math.inf, (0, 0.0, 0.0)  # alarm: a loss above it is notable
         self.loss, self.passes, self.most, self.running = 0.0, 0, 1, False
+        self.scaler = None  # the scaler whose scaled losses are trained on
         self.listens = False  # whether the model's own forward is not called, so the first of its modules begins a pass
         self.thread, self.waiting, self.mark, self.marks, self.marked = None, (), 0, [0], False  # marked: the heartbeat has the mark
         self._rest, self._not_before = _REST, _FIRST
@@ -81,9 +75,7 @@ class Light:
             return False
         if not self.worth():  # the budget allows all values of each step
             return False
-        if len(loop.watches) != 1 or Averages.armed is not None or Scaling.scaler() is not None:
-            return False
-        return may_be_light(watch)
+        return len(loop.watches) == 1 and Averages.armed is None and may_be_light(watch)
 
     def worth(self):
         """Returns whether a whole step costs too much of the budget."""
@@ -130,7 +122,7 @@ class Light:
         watch.light = run._light = self
         if self._entry is None:
             self._entry = Entry(self, watch.hooked, watch.hook)
-        self.listens = self.fronted.listening
+        self.listens, self.scaler = self.fronted.listening, Scaling.scaler()
         self._entered = self.trains and not self.listens and self._entry.put()
         if not self._entered:
             watch.hook.light = self
@@ -195,7 +187,7 @@ class Light:
             """Does everything in one Python frame, and calls torch's function in it: each frame costs some microseconds when the
             trainer has filled the caches, and a call with unpacked arguments costs more."""
             alone = gradient is None and retain_graph is None and create_graph is False and inputs is None
-            options = None if alone else _given(gradient, retain_graph, create_graph, inputs)
+            options = None if alone else options_of(gradient, retain_graph, create_graph, inputs)
             if not light.on:
                 return ours(loss) if alone else ours(loss, **options)
             if light.running:
@@ -203,7 +195,7 @@ class Light:
             value = None
             if light.passes < light.most and gradient is None and here() == light.thread:
                 try:
-                    value = loss.item()
+                    value = loss.item() if light.scaler is None else light.scaled(loss)
                 except Exception:  # backward itself raises the error
                     pass
             if value is None or not value <= light.alarm:
@@ -224,6 +216,13 @@ class Light:
         backward.__doc__, backward.__name__, backward.__wrapped__ = plain.__doc__, plain.__name__, ours
         self._backward = backward
         return backward
+
+    def scaled(self, loss):
+        """Returns the loss before the scaler has scaled it; None if it is not known, because the trainer changed the scaled loss."""
+        made_of = Scaling.source(loss)
+        if made_of is None:
+            self._pause()
+        return None if made_of is None else made_of.item()
 
     def _set_alarm(self, losses):
         """Computes the alarm from the losses of the steps since it was set."""
@@ -251,7 +250,8 @@ class Light:
                 if light.clipped:
                     known = light.norm()
                     norm = known if norm is None else norm
-                rows.append((at, passes, light.loss, light.tokens, rate, norm, more))
+                scale = None if light.scaler is None else light.scale()
+                rows.append((at, passes, light.loss, light.tokens, rate, norm, scale, more))
                 light.passes, light.loss, light.tokens, light.zeroed, light.begun = 0, 0.0, 0, False, False
                 if at > light.until or len(rows) >= light.due or not passes or light.waiting:
                     light.ended(passes)
@@ -294,6 +294,11 @@ class Light:
     def _rates(groups):
         return [float(group["lr"]) for group in groups[:_RATES]]
 
+    def scale(self):
+        """Returns the scale of the step that ends."""
+        Scaling.step_ends()
+        return self.scaler.get_scale()
+
     def norm(self):
         """Returns the norm before the clip of the step that ends, or None."""
         self.clipped = False
@@ -316,7 +321,7 @@ class Light:
 
     def _store(self):
         words, values, rows, losses = self._words, self._values, self.rows, []
-        for step, (ended, passes, loss, tokens, rate, norm, more) in enumerate(rows, self._first):
+        for step, (ended, passes, loss, tokens, rate, norm, scale, more) in enumerate(rows, self._first):
             at = _HEAD + self._written % _STEPS * _WORDS
             place, given = at + _VALUES, 4
             words[at], words[at + _ENDED], values[place + 2] = step, ended, rate if rate.__class__ is float else rate[0]
@@ -330,6 +335,8 @@ class Light:
                     given, values[place + 2 + number] = given | 4 << number, one
             if tokens:
                 given, values[place + _TOKENS] = given | 1 << _TOKENS, tokens
+            if scale is not None:
+                given, values[place + _SCALE] = given | 1 << _SCALE, scale
             for number, one in enumerate(more or (), _TOKENS + 1):  # `more` are the values of a screened step
                 if one is not None:
                     given, values[place + number] = given | 1 << number, one

@@ -4,6 +4,7 @@ import platform
 
 from .budget import picked
 from .modules import Backward
+from .scaling import Scaling
 from .words import processes
 
 _ORDERED = platform.machine().lower() in ("x86_64", "amd64")  # processors on which stores become visible in their order
@@ -27,14 +28,24 @@ def is_plain(watch):
         return False
     if watch._shards and one.frame is None:
         return False
-    if watch.scaler is not None or watch._weights.replicas or watch._is_compiled or _other_passes(watch) or processes() > 1:
+    if watch._weights.replicas or watch._is_compiled or _other_passes(watch) or processes() > 1:
         return False
     return not watch._modules.chosen and all(p.device.type == "cpu" for _, p in watch._trained)
 
 
+def _scales_otherwise(watch):
+    """Returns whether the loss is scaled, and not by a scaler of torch's whose scale() and update() are hooked, or by one that
+    calls step() even in a step that it skips."""
+    scaler = watch._loop.scaler()
+    if scaler is None or not scaler.is_enabled():
+        return False
+    itself = getattr(watch.optimizers[0], "_step_supports_amp_scaling", False)  # a fused step checks for infinities itself
+    return scaler is not Scaling.scaler() or itself or bool(watch._frames)
+
+
 def may_be_light(watch):
     """Returns whether no part of the watch needs the next step to be whole."""
-    if len(Backward.watches.refs) != 1:
+    if len(Backward.watches.refs) != 1 or _scales_otherwise(watch):
         return False
     if watch._arms or watch._left or watch._averages.known or watch._is_compiled or _other_passes(watch):
         return False

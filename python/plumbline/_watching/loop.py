@@ -6,6 +6,7 @@ is updated once in a step.
 
 import math
 import sys
+from threading import get_ident
 
 from .._gradients.leftover import few
 from .._kinds import KIND_TENSOR
@@ -233,9 +234,18 @@ class Loop:
         self.losses.waiting = self.losses.waiting[-passes:]
         self.backwards = self.micro = min(passes, self.micro)
 
+    def scales(self, scaler):
+        """Called when a scaler has scaled a loss. Light steps of another scaler, or of none, end."""
+        light = self._run._light
+        if light is not None and light.scaler is not scaler and light.thread == get_ident():
+            light.leave()
+
     def scaler_updates(self):
         """Called when the scaler is about to change its scale, after its step(). If no update was made since the
-        backward pass, the scaler has skipped it."""
+        backward pass, the scaler has skipped it: a light step becomes a whole one."""
+        light = self._run._light
+        if light is not None and light.scaler is not None and light.passes and light.thread == get_ident():
+            light.leave()
         if self.watches and self.backwards and not self.stepped:
             self.watches[0]._guarded(self.close)
 

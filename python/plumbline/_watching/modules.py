@@ -47,6 +47,13 @@ def _first(output):
     return output if torch.is_tensor(output) and output.is_floating_point() else None
 
 
+def options_of(gradient, retain_graph, create_graph, inputs):
+    """Returns the arguments of Tensor.backward that differ from its defaults."""
+    named = {"gradient": gradient, "retain_graph": retain_graph, "inputs": inputs}
+    options = {name: value for name, value in named.items() if value is not None}
+    return options if create_graph is False else {**options, "create_graph": create_graph}
+
+
 class Modules:
     """The hooks of one watched model."""
 

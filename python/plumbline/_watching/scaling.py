@@ -65,6 +65,10 @@ class Scaling:
         if out is outputs:  # the scaler is off
             return
         cls._last = weakref.ref(scaler)
+        for held in cls.loops.refs:
+            loop = held()
+            if loop is not None:
+                loop.scales(scaler)
         pairs = [(outputs, out)] if hasattr(out, "detach") else zip(outputs, out) if isinstance(out, (list, tuple)) else ()
         for before, after in pairs:
             cls._made = [*cls._made[1 - _MOST :], (weakref.ref(after), before.detach())]
