@@ -140,6 +140,8 @@ def light_training(micro=1, ruined_at=None, scaled=False, overflows_at=None):
             losses.append(loss.detach())
             light += getattr(watched, "light", None) is not None
             if accelerator.sync_gradients:
+                if scaled:
+                    accelerator.scaler.unscale_(optimizer.optimizer)  # what it does itself under fp16
                 norms.append(accelerator.clip_grad_norm_(model.parameters(), 0.1))
                 means.append(torch.stack(losses[-micro:]).mean())
                 scales.append(accelerator.scaler.get_scale() if scaled else None)

@@ -159,7 +159,8 @@ def light_steps(_):
 def light_steps_scaled(_):
     scaler = torch.amp.GradScaler("cpu", growth_interval=40)
     module = long_training(plugins=[MixedPrecision("16-mixed", "cpu", scaler)])
-    expect(loss=module.losses, tokens=[8 * 16] * LONG, grad_norm=module.norms)
+    norms = {step: norm for step, norm in enumerate(module.norms) if norm.isfinite()}  # the scale grows until steps are skipped
+    expect(loss=module.losses, tokens=[8 * 16] * LONG, grad_norm=norms)
     return results(module)
 
 

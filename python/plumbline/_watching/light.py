@@ -15,7 +15,7 @@ from time import monotonic_ns
 from .._library import NO_STEP
 from .averages import Averages
 from .entry import Entry
-from .light_when import may_be_light, next_whole
+from .light_when import may_be_light, next_whole, scales_otherwise
 from .modules import Backward, options_of
 from .scaling import Scaling
 from .screening import Screening
@@ -78,9 +78,11 @@ class Light:
         return len(loop.watches) == 1 and Averages.armed is None and may_be_light(watch)
 
     def worth(self):
-        """Returns whether a whole step costs too much of the budget."""
+        """Returns whether a whole step costs too much of the budget, if steps can be light."""
         budget = self._run._budget
-        return self.plain and budget.base is not None and budget.period is not None and budget.base > _PAID * budget.share * budget.period
+        if not self.plain or budget.base is None or budget.period is None or scales_otherwise(self._watch):
+            return False
+        return budget.base > _PAID * budget.share * budget.period
 
     def step_ended(self):
         """Called when a whole step of ours has ended."""

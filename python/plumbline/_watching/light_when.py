@@ -33,7 +33,7 @@ def is_plain(watch):
     return not watch._modules.chosen and all(p.device.type == "cpu" for _, p in watch._trained)
 
 
-def _scales_otherwise(watch):
+def scales_otherwise(watch):
     """Returns whether the loss is scaled, and not by a scaler of torch's whose scale() and update() are hooked, or by one that
     calls step() even in a step that it skips."""
     scaler = watch._loop.scaler()
@@ -45,7 +45,7 @@ def _scales_otherwise(watch):
 
 def may_be_light(watch):
     """Returns whether no part of the watch needs the next step to be whole."""
-    if len(Backward.watches.refs) != 1 or _scales_otherwise(watch):
+    if len(Backward.watches.refs) != 1:
         return False
     if watch._arms or watch._left or watch._averages.known or watch._is_compiled or _other_passes(watch):
         return False
