@@ -19,7 +19,7 @@ struct RunTimes {
   const v1::RunInfo* info = nullptr;
   int64_t now_unix_ns = 0;
   // Of each attempt: seconds of a median step, 0 if it is not known.
-  std::vector<double> step_seconds;
+  std::vector<double> step_seconds = {};
   double longest_pause = 0;  // seconds, that the newest attempt recovered from; 0: not known
 };
 
