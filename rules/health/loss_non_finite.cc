@@ -186,7 +186,7 @@ class LossNonFinite : public ScalarRule {
 
   // The mean is NaN if a reward function does not apply to a batch, or an iteration has no episode.
   static bool MayLackReward(const std::string& op, SeriesRole role) {
-    if (role != SeriesRole::kReward) return false;
+    if (role != SeriesRole::kReward || op.find("critic/") != op.npos) return false;  // verl
     for (const char* const word : {"rewards/", "ep_", "episod", "return"}) {
       if (op.find(word) != op.npos) return true;
     }
