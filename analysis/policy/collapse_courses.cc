@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace plumbline::analysis {
 namespace {
@@ -25,7 +26,7 @@ double NewestLevel::level() const {
 }
 
 bool RewardFall::Take(int64_t step, double value, double sigma) {
-  constexpr double kSigmas = 4;
+  constexpr double kSigmas = 4, kBack = 0.25;
   level_.Take(value);
   newest_.emplace_back(step, value);
   if (newest_.size() > kTen) newest_.pop_front();
@@ -36,7 +37,13 @@ bool RewardFall::Take(int64_t step, double value, double sigma) {
   best_ = std::max(best_, level);
   const double down = best_ - level;
   const bool beyond_noise = down > kSigmas * sigma && down > 0;
-  const uint64_t enough = std::max<uint64_t>(kTen, points_ / 8);
+  // Tasks of unequal difficulty in turns: a fall is judged once it lasts longer than those before.
+  const uint64_t enough = std::max<uint64_t>({kTen, points_ / 8, 2 * longest_});
+  fallen_ = std::max(fallen_, half_.count);
+  if (fallen_ > 0 && (!beyond_noise || down < kBack * reached())) {
+    longest_ = std::max(longest_, std::exchange(fallen_, 0));
+    part_ = 0;
+  }
   const auto falls = [&](double part, PointsInARow* row) {
     const bool below = beyond_noise && down >= part * reached();
     row->Take(below, below ? FirstBelow(best_ - part * reached()) : step, 0);
@@ -99,7 +106,12 @@ bool RewardCourse::at_its_best() const {
 
 bool RewardCourse::solved() const {
   constexpr uint64_t kTen = 10;
-  return equal_ + 1 >= kTen && newest_ == highest_ && highest_ > start_;
+  constexpr double kNear = 0.05;
+  if (points_ < kTen || !(highest_ > start_)) return false;
+  const std::deque<double>& newest = fall_.newest();
+  const double near = highest_ - kNear * (highest_ - start_);
+  return std::all_of(newest.begin(), newest.end(), [&](double x) { return x >= near; }) &&
+         2 * std::count(newest.begin(), newest.end(), highest_) >= static_cast<long>(kTen);
 }
 
 bool EntropyCourse::Take(int64_t step, double value) {
@@ -146,20 +158,20 @@ bool ReferenceCourse::Take(int64_t step, double value) {
 }
 
 double ReferenceCourse::MedianAt(size_t end) const {
-  std::array<double, 3> values;
+  std::array<double, kOfLevel> values;
   for (size_t i = 0; i < values.size(); ++i) values[i] = kept_[end - 1 - i].value;
   return MedianOf(values);
 }
 
 bool ReferenceCourse::Grows(size_t window, double folds) {
   const size_t now = kept_.size(), before = now - window;
-  if (window < 3 || before < 3) return false;
+  if (window < 3 || before < kOfLevel) return false;
   const double level = MedianAt(now), past = MedianAt(before);
   const double floor = early_ >= 5 ? kSequenceFloor : kFloor;
   if (!(level >= floor) || !(past > 0)) return false;
   // A level that was reached before is not an explosion, because each renewal of the reference
   // model resets the divergence, which then rises again.
-  for (size_t end = 3; end <= before; ++end) {
+  for (size_t end = kOfLevel; end <= before; ++end) {
     if (level < kAbovePeaks * MedianAt(end)) return false;
   }
   folds_ = std::log(level / past);

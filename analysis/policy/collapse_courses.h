@@ -26,6 +26,7 @@ class NewestLevel {
   }
   bool known() const { return newest_.size() == most_; }
   double level() const;
+  const std::deque<double>& newest() const { return newest_; }
   void Persist(Archive& a) { a(newest_); }
 
  private:
@@ -49,15 +50,17 @@ class RewardFall {
   // `sigma` is the noise of a point. Takes a point. Returns true if the fall has just reached kHalf
   // or kMost.
   bool Take(int64_t step, double value, double sigma);
-  double part() const { return part_; }     // kHalf, kMost, or 0 if the reward did not fall
+  // kHalf or kMost. 0 if the reward did not fall, or came back.
+  double part() const { return part_; }
   int64_t onset() const { return onset_; }  // the first step whose value is below kHalf
   double best() const { return best_; }
   double level() const { return level_.level(); }
+  const std::deque<double>& newest() const { return level_.newest(); }
   // Returns the height of the best level above the first one, or above 0 for a reward that never
   // rose.
   double reached() const { return std::max(best_ - start_, std::fabs(best_)); }
   void Persist(Archive& a) {
-    a(level_, newest_, points_, start_, best_, half_, most_, part_, onset_);
+    a(level_, newest_, points_, start_, best_, half_, most_, part_, onset_, longest_, fallen_);
   }
 
  private:
@@ -72,6 +75,8 @@ class RewardFall {
   PointsInARow half_, most_;
   double part_ = 0;
   int64_t onset_ = 0;
+  // Number of levels below kHalf: of the longest fall that came back, and of the newest fall.
+  uint64_t longest_ = 0, fallen_ = 0;
 };
 
 // A mean reward. Levels are medians of five points.
@@ -97,7 +102,8 @@ class RewardCourse {
   bool at_its_best() const;
   // Returns the number of newest consecutive points with the same value.
   uint64_t equal() const { return equal_ + 1; }
-  // True if the reward has risen, and its newest ten values are equal to its highest one.
+  // True if the reward has risen, and of its newest ten values five or more are its highest one,
+  // the others within a twentieth of the rise.
   bool solved() const;
   // True if the best level is now above `best`, an earlier best level, by more than the noise.
   bool rose_above(double best) const { return best_ - best > 1.5 * sigma(); }
@@ -179,7 +185,8 @@ class ReferenceCourse {
     double value = 0;
     void Persist(Archive& a) { a(step, value); }
   };
-  // Returns the median of the last three kept points before `end`.
+  static constexpr size_t kOfLevel = 5;
+  // Returns the median of the last five kept points before `end`.
   double MedianAt(size_t end) const;
   bool Grows(size_t window, double folds);
 

@@ -86,6 +86,12 @@ bool SpreadOfAdvantages(const MetricName& name) {
   return name.Has(" max ") || name.Has(" min ") || name.Has(" abs ") || name.Has(" std ");
 }
 
+// Names of NeMo-RL, Tinker, open-instruct and prime-rl. If the share is 0, no group has a spread.
+bool ShareOfMixedGroups(const MetricName& name) {
+  return name.Ends(" pct mixed ") || name.Ends(" frac mixed ") ||
+         name.Ends(" real batch size ratio ") || name.Ends(" effective batch size ");
+}
+
 // Preference training logs margins and both sides of a pair under `rewards/`.
 PolicyMetric Reward(const MetricName& name) {
   if (name.Has(" margin ") || name.Has(" margins ")) return {PolicyKind::kMargin};
@@ -123,6 +129,16 @@ bool IsPartOfReward(std::string_view op) {
 bool IsRewardOfEpisodes(std::string_view op) {
   const MetricName name{Words(op)};
   return name.Has(" ep ") || name.Has(" episode ") || name.Has(" episodic ");
+}
+
+bool ZeroMayMeanNoReference(std::string_view op, bool shares) {
+  const MetricName name{Words(op)};
+  if (name.Has(" kl rewards ") || name.words == " kl penalty " ||
+      name.words == " train kl penalty ")
+    return true;
+  const bool plain =
+      name.words == " kl " || name.words == " train kl " || name.words == " critic kl ";
+  return plain && !shares;
 }
 
 PolicyMetric PolicyMetricOf(std::string_view op, SeriesRole role) {
@@ -166,6 +182,7 @@ PolicyMetric PolicyMetricOf(std::string_view op, SeriesRole role) {
     case SeriesRole::kNone:
       if (name.Ends(" kl coef ") || name.Ends(" kl beta ")) return {PolicyKind::kKlCoefficient};
       if (SpreadOfAdvantages(name)) return {PolicyKind::kRewardSpread};
+      if (ShareOfMixedGroups(name)) return {PolicyKind::kMixedShare};
       return {};
     default:
       return {};

@@ -14,6 +14,7 @@ enum class PolicyKind : uint8_t {
   kReward,           // a mean reward
   kRewardSpread,     // a standard deviation within groups
   kSpreadlessShare,  // the share of groups whose rewards are equal
+  kMixedShare,       // the share of groups whose rewards differ; other runs may log such a name
   kEntropy,
   kReferenceKl,
   kClipShare,
@@ -49,6 +50,11 @@ struct PolicyMetric {
 bool IsPartOfReward(std::string_view op);
 // Returns true for the reward of an episode of a game, which may fall in classical control.
 bool IsRewardOfEpisodes(std::string_view op);
+
+// Returns true for a KL to the reference that a trainer also logs as 0 if it has no reference
+// (NeMo-RL, OpenRLHF, AReaL). `shares` is true if the run logs a share of groups without spread, as
+// TRL does, which logs no KL without a reference.
+bool ZeroMayMeanNoReference(std::string_view op, bool shares);
 
 // Returns the kind and limit of a series with that name and role. Sources: specs/rl_metrics.md,
 // verl's documentation, slime's and NeMo-RL's tests.

@@ -1,5 +1,6 @@
 #include "analysis/policy/policy_series.h"
 
+#include <cmath>
 #include <numbers>
 
 namespace plumbline::analysis {
@@ -24,9 +25,10 @@ bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
       return Begin(reward_.equal() == kConstantReward, row_.first);
     }
     case PolicyKind::kSpreadlessShare:
-      return Begin(in_row(value >= kSpreadless), row_.first);
+      return Begin(Spreadless(value >= kSpreadless, step), row_.first);
+    case PolicyKind::kMixedShare:
     case PolicyKind::kRewardSpread:
-      return Begin(in_row(value == 0), row_.first);
+      return Begin(Spreadless(value == 0, step), row_.first);
     case PolicyKind::kClipShare:
       return Begin(in_row(value > kMostClipped), row_.first);
     case PolicyKind::kTruncatedShare:
@@ -58,6 +60,19 @@ bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
     default:
       return false;
   }
+}
+
+// Returns true if the points without spread in a row are ten or more, and more than chance gives in
+// as many points, by the share of such points before.
+bool PolicySeries::Spreadless(bool holds, int64_t step) {
+  if (!holds) earlier_ += row_.count;
+  row_.Take(holds, step, 0);
+  if (!holds || row_.count < kTenPoints) return false;
+  const auto before = static_cast<double>(points_ - row_.count);
+  if (before == 0) return true;
+  const double share = (static_cast<double>(earlier_) + 0.5) / (before + 1);
+  const double chance = std::pow(share, static_cast<double>(row_.count));
+  return static_cast<double>(points_) * chance < kChance;
 }
 
 bool PolicySeries::Begin(bool begins, int64_t onset) {

@@ -16,6 +16,8 @@ class PolicySeries {
   static constexpr uint64_t kTenPoints = 10;
   static constexpr uint64_t kConstantReward = 50;  // number of points
   static constexpr double kSpreadless = 0.99, kMostClipped = 0.5;
+  // With few groups in a step, steps without spread are common, and ten in a row may be chance.
+  static constexpr double kChance = 1e-3;
   // Limits of the share of truncated answers: most are truncated now; earlier, few were.
   static constexpr double kMostTruncated = 0.5, kFewTruncated = 0.2;
 
@@ -48,16 +50,18 @@ class PolicySeries {
   bool always_in_row() const { return points_ > 0 && row_.count == points_; }
   void Persist(Archive& a) {
     a(reward_, entropy_, reference_, row_, points_, newest_, found_, constant_, onset_, measured_);
-    a(since_, first_, ended_, collapsed_, counts_, negative_);
+    a(since_, first_, ended_, collapsed_, counts_, negative_, earlier_);
   }
 
  private:
   bool Begin(bool begins, int64_t onset);
+  bool Spreadless(bool holds, int64_t step);
 
   RewardCourse reward_;
   EntropyCourse entropy_;
   ReferenceCourse reference_;
   PointsInARow row_;
+  uint64_t earlier_ = 0;  // points without spread before the newest row of them
   uint64_t points_ = 0, since_ = 0;
   uint64_t ended_ = 0;  // number of points below kFewTruncated
   double newest_ = NAN;

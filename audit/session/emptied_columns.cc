@@ -6,9 +6,19 @@
 namespace plumbline::audit {
 namespace {
 
-bool IsJudged(SeriesRole role) {
+// Returns true for a term of a policy's loss. Terms of other losses may end on purpose.
+bool IsTermOfPolicy(SeriesRole role, const std::string& name) {
+  if (role != SeriesRole::kAuxiliaryLoss) return false;
+  for (const char* const term : {"pg_loss", "kl_loss", "policy_loss"}) {
+    if (name.find(term) != name.npos) return true;
+  }
+  return false;
+}
+
+bool IsJudged(SeriesRole role, const std::string& name) {
   return role == SeriesRole::kLoss || role == SeriesRole::kGradientNorm ||
-         role == SeriesRole::kPerplexity || role == SeriesRole::kLikelihood || IsPolicyMetric(role);
+         role == SeriesRole::kPerplexity || role == SeriesRole::kLikelihood ||
+         IsPolicyMetric(role) || IsTermOfPolicy(role, name);
 }
 
 v1::Verdict VerdictOf(const EmptiedColumn& column) {
@@ -42,7 +52,7 @@ std::vector<std::pair<std::string, v1::Verdict>> EmptiedVerdicts(
   std::vector<std::pair<std::string, v1::Verdict>> verdicts;
   for (const InputReport& input : inputs) {
     for (const EmptiedColumn& column : input.emptied) {
-      if (!IsJudged(roles.Of(column.name))) continue;
+      if (!IsJudged(roles.Of(column.name), column.name)) continue;
       for (const std::string& run : input.runs) verdicts.emplace_back(run, VerdictOf(column));
     }
   }

@@ -89,6 +89,11 @@ double LostPart(const RewardCourse& reward) {
 
 std::string FallText(const std::string& op, const RewardCourse& reward) {
   const RewardFall& fall = reward.fall();
+  if (fall.part() == 0)
+    return absl::StrFormat(
+        "%s was below half of what it had reached from step %d on, and came back: it is %.4g, and "
+        "was %.4g at its best (medians of ten points).",
+        op, fall.onset(), fall.level(), fall.best());
   return absl::StrFormat(
       "%s was %.4g at its best and is %.4g (medians of ten points); from step %d on it is below "
       "half of what it had reached.",
@@ -96,6 +101,14 @@ std::string FallText(const std::string& op, const RewardCourse& reward) {
 }
 
 }  // namespace
+
+const char* FixOfNote(const PolicySeries& series) {
+  if (series.constant()) return "Nothing if no reference is meant. If one is, load it again.";
+  if (series.collapsed())
+    return "Look whether the prompts or the reward function changed in these steps.";
+  return "Nothing while the reward rises. If the task is solved, stop, or go on with harder "
+         "prompts.";
+}
 
 const CollapseWords& CollapseWordsOf(PolicyKind kind, const PolicySeries& series) {
   if (series.constant()) return kSameModel;
@@ -164,7 +177,8 @@ double CollapseMeasure(PolicyKind kind, const PolicySeries& series) {
   if (kind == PolicyKind::kReferenceKl) return series.reference().folds();
   if (series.collapsed()) return LostPart(series.reward());
   if (kind == PolicyKind::kReward) return static_cast<double>(series.reward().equal());
-  return kind == PolicyKind::kRewardSpread ? 1 : series.measured();
+  const bool spread = kind == PolicyKind::kRewardSpread || kind == PolicyKind::kMixedShare;
+  return spread ? 1 : series.measured();
 }
 
 std::string RewardText(const std::string& op, const RewardCourse& reward) {
@@ -198,6 +212,7 @@ std::optional<v1::Verdict> RestOfPolicy(PolicyKind kind, const PolicySeries& ser
       if (series.points() < 2 * RewardFall::kTen) return few(2 * RewardFall::kTen);
       return Pass("the mean reward stays above half of what it reached");
     case PolicyKind::kSpreadlessShare:
+    case PolicyKind::kMixedShare:
     case PolicyKind::kRewardSpread:
       if (series.points() < PolicySeries::kTenPoints) return few(PolicySeries::kTenPoints);
       return Pass("rewards differ within groups");

@@ -22,6 +22,8 @@ struct CollapseWords {
 
 // Returns the texts of the series' condition. Equal conditions have the same object.
 const CollapseWords& CollapseWordsOf(PolicyKind kind, const PolicySeries& series);
+// Returns what to do if the condition is a note.
+const char* FixOfNote(const PolicySeries& series);
 // Returns what the series did, in one sentence.
 std::string CollapseText(PolicyKind kind, const std::string& op, const PolicySeries& series);
 // Returns the measured value of CollapseWords::measure.

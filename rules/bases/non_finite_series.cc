@@ -42,7 +42,7 @@ void TakeItem(const Item& item, NonFiniteSeries* series, NonFiniteRow* row,
 }  // namespace
 
 bool MayLackReward(const std::string& op, SeriesRole role) {
-  if (role != SeriesRole::kReward) return false;
+  if (role != SeriesRole::kReward || op.find("critic/") != op.npos) return false;  // verl
   for (const char* const word : {"rewards/", "ep_", "episod", "return"}) {
     if (op.find(word) != op.npos) return true;
   }

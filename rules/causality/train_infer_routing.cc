@@ -261,14 +261,17 @@ class TrainInferRouting : public Rule {
            nullptr});
     }
     if (c.renumbered > 0) {
-      list.push_back(
-          {"renumbered", true, static_cast<double>(c.renumbered), "experts with another number",
-           "experts",
-           absl::StrFormat("One renumbering of the experts turns training's choice into "
-                           "inference's in all %d tokens: expert %d of training is expert %d of "
-                           "inference, and %d experts differ.",
-                           c.compared, c.renumbered_from, c.renumbered_to, c.renumbered),
-           nullptr, true});
+      list.push_back({"renumbered", c.renumbered_fit == 1, static_cast<double>(c.renumbered),
+                      "experts with another number", "experts",
+                      absl::StrFormat("One renumbering of the experts turns training's choice into "
+                                      "inference's in %s: expert %d of training is expert %d of "
+                                      "inference, and %d experts differ.",
+                                      c.renumbered_fit == 1
+                                          ? absl::StrCat("all ", c.compared, " tokens")
+                                          : absl::StrFormat("%.3g %% of the choices of %d tokens",
+                                                            100 * c.renumbered_fit, c.compared),
+                                      c.renumbered_from, c.renumbered_to, c.renumbered),
+                      nullptr, true});
     }
     if (c.rules.proved()) {
       const RuleFinding rule = DescribeRules(c);
@@ -315,9 +318,10 @@ class TrainInferRouting : public Rule {
         .Explain(reported.text)
         .Cause(reported.cause, 1)
         .Measured(reported.measured, reported.value, reported.unit)
-        .Threshold(reported.proved ? 0 : share_, reported.proved
-                                                     ? "every token of the input has its experts"
-                                                     : "option flip-share")
+        .Threshold(reported.proved || reported.error ? 0 : share_,
+                   reported.proved  ? "every token of the input has its experts"
+                   : reported.error ? "two experts or more, each in 90 % of its tokens"
+                                    : "option flip-share")
         .Samples(c.joined)
         .Fix(FixOf(reported));
     if (reported.pair != nullptr && reported.pair->found)

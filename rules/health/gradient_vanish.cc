@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "analysis/series/series.h"
+#include "rules/bases/norm_context.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -41,7 +40,9 @@ gradients of a few parts in a billion fp16 keeps none (its smallest number is 6e
 - A loss that is at its minimum has no gradient either: then end the run.
 
 **What it checks.** Series whose role is a gradient norm (`grad_norm`, `train/gnorm`, ...; `run.watch` records `grad_norm`): below 10^-7 in ten of the
-newest nineteen points. NaN and infinity do not count. The run shows what this means:
+newest nineteen points. NaN and infinity do not count. In a policy's training (`reward`, ...) rows whose groups have no spread of rewards do not
+count either (`reward_std` 0, `frac_reward_zero_std` 1, ...): they have no gradient. If no spread is recorded there, 50 in a row are needed.
+The run shows what this means:
 - 0 in all of them: nothing reaches the parameters, a warning.
 - It was 1,000 times higher before: it vanished, a warning. If a training loss is also recorded, is at its lowest
   value, and fell by at least a tenth of
@@ -87,72 +88,18 @@ constexpr RuleInfo kInfo = {"health/gradient-vanish",
                             kPage,
                             kOptions};
 
-constexpr double kFalls = 1000;     // the norm falls to 1 / kFalls of its highest level
-constexpr double kLossFalls = 0.1;  // share of the first value
-constexpr double kAtLowest = 0.05;  // share of the fall within which a loss is at its lowest value
-// A minimised loss is small, or equal for all batches. If it differs between batches, so do its
-// gradients.
-constexpr double kSmall = 1e-3;   // share of the first value
-constexpr double kSteady = 1e-3;  // share of the level: the spread of the newest nine values
-
-// A training loss of the same processes: its first, lowest and current level, as medians of nine.
-struct OtherLoss {
-  std::deque<double> newest;
-  double begin = NAN, lowest = HUGE_VAL, level = NAN;
-  void Persist(Archive& a) { a(newest, begin, lowest, level); }
-
-  void Take(double value) {
-    constexpr size_t kNine = 9;
-    if (!std::isfinite(value)) return;
-    newest.push_back(value);
-    if (newest.size() < kNine) return;
-    if (newest.size() > kNine) newest.pop_front();
-    std::array<double, kNine> values;
-    std::copy(newest.begin(), newest.end(), values.begin());
-    level = MedianOfNine(values);
-    if (std::isnan(begin)) begin = level;
-    lowest = std::min(lowest, level);
-  }
-  bool known() const { return std::isfinite(level); }
-  bool at_its_minimum() const {
-    const double fell = begin - lowest;
-    const bool low =
-        fell >= kLossFalls * std::fabs(begin) && fell > 0 && level <= lowest + kAtLowest * fell;
-    return low && (std::fabs(level) <= kSmall * std::fabs(begin) ||
-                   spread() <= kSteady * std::fabs(level));
-  }
-  double spread() const {
-    const auto [low, high] = std::minmax_element(newest.begin(), newest.end());
-    return *high - *low;
-  }
-};
-
-// Customary limits of a clip by norm.
-constexpr double kClips[] = {1, 0.5, 0.25, 0.1, 0.2, 0.3, 2, 5, 10, 0.05, 0.01};
-constexpr double kSameNorm = 1e-5;  // five digits
-constexpr double kFarBelow = 256;   // loss scales are larger
-constexpr double kFewestScaled = 10.0 / kFarBelow;
-
-// Returns the power of two if the norm is a customary clip divided by it, to five digits; else 0.
-double ScaleUnderClip(double norm) {
-  for (const double clip : kClips) {
-    const double power = std::log2(clip / norm);
-    const double whole = std::round(power);
-    if (norm > 0 && std::exp2(whole) >= kFarBelow && std::fabs(power - whole) <= 2 * kSameNorm)
-      return std::exp2(whole);
-  }
-  return 0;
-}
-
+constexpr double kFalls = 1000;  // the norm falls to 1 / kFalls of its highest level
 struct VanishingNorm {
   Standing standing;
   bool scaled = false;  // reported: gradients are clipped while they are still scaled
   uint64_t points = 0;
+  uint64_t low = 0;         // newest consecutive points below the limit
+  uint64_t spreadless = 0;  // number of rows whose groups have no spread of rewards
   bool reported = false;
   bool minimum = false;  // the norm was small while the loss was at its lowest
   int64_t step_first = 0, step_last = 0;
   void Persist(Archive& a) {
-    a(standing, scaled, points, reported, minimum, step_first, step_last);
+    a(standing, scaled, points, low, spreadless, reported, minimum, step_first, step_last);
   }
 
   // Returns the common value of all newest points, to five digits; 0 if they differ.
@@ -160,7 +107,7 @@ struct VanishingNorm {
     if (standing.newest().size() < Standing::kTen) return 0;
     const double norm = standing.newest().back().value;
     const auto same = [&](const Standing::Point& point) {
-      return std::fabs(point.value - norm) <= kSameNorm * norm;
+      return std::fabs(point.value - norm) <= kSameNormDigits * norm;
     };
     const auto from = standing.newest().end() - static_cast<ptrdiff_t>(Standing::kTen);
     return std::all_of(from, standing.newest().end(), same) ? norm : 0;
@@ -182,12 +129,14 @@ class GradientVanish : public ScalarRule {
 
   bool ReadsScalar(const v1::Site& site) const override {
     const SeriesRole role = roles_.Of(site.op());
-    return role == SeriesRole::kGradientNorm || role == SeriesRole::kLoss;
+    return role == SeriesRole::kGradientNorm || role == SeriesRole::kLoss ||
+           IsOfPolicy(PolicyMetricOf(site.op(), role).kind);
   }
 
-  void Judge(const SiteStep& step, VerdictSink& out) override {
+  void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     Known& known = KnownOf(step);
     if (known.role == SeriesRole::kLoss) return TakeLoss(step, known);
+    if (IsOfPolicy(known.kind)) return TakePolicy(step, known.kind);
     if (known.role != SeriesRole::kGradientNorm) return;
     std::optional<double> norm;  // of the lowest rank with a finite value
     bool scalar = false;
@@ -204,10 +153,29 @@ class GradientVanish : public ScalarRule {
       known.norm = &place->second;
       if (fresh) known.norm->step_first = step.step;
     }
-    VanishingNorm& series = *known.norm;
-    series.Take(step.step, norm.value_or(NAN));
-    if (norm) Look(step, *norm, series, out);
-    if (norm) LookForScale(step, series, out);
+    SiteStep at;
+    at.role = step.role, at.step = step.step, at.site = step.site;
+    waiting_.push_back({std::move(at), known.norm, norm.value_or(NAN)});
+  }
+
+  bool judges_unseen_steps() const override { return false; }
+  // The spread of rewards may be recorded after the norm, in the same step.
+  void JudgeStep(const StepEnd& /*step*/, VerdictSink& out) override {
+    for (const Waiting& one : std::exchange(waiting_, {})) {
+      const PolicyRows& policy = policies_[one.at.role];
+      VanishingNorm& series = *one.series;
+      if (policy.spreadless && one.norm < norm_) {
+        ++series.spreadless;
+        continue;
+      }
+      series.Take(one.at.step, one.norm);
+      series.low = one.norm < norm_ ? series.low + 1 : 0;
+      if (std::isnan(one.norm)) continue;
+      const bool may_lack_spread = policy.policy && !policy.spread_known;
+      if (!may_lack_spread || series.low >= PolicyRows::kFewest)
+        Look(one.at, one.norm, series, out);
+      LookForScale(one.at, series, out);
+    }
   }
 
   const void* judges_apart() const override { return this; }
@@ -217,11 +185,11 @@ class GradientVanish : public ScalarRule {
     size_t taken = rows.size() - first;
     for (const ScalarColumn& column : rows.columns) {
       const Known& of = known.emplace_back(KnownOf(column.any()));
-      if (of.norm == nullptr && of.loss == nullptr) return 0;
+      if (of.norm == nullptr && of.loss == nullptr) return 0;  // also for series of a policy
       if (of.norm == nullptr || of.norm->reported) continue;
       size_t i = 0;
       // The norm after a clip of scaled gradients must be judged, too.
-      const double low = of.norm->scaled ? norm_ : std::max(norm_, kFewestScaled);
+      const double low = of.norm->scaled ? norm_ : std::max(norm_, kClippedScaledMost);
       while (i < taken && !(column.value(first + i) < low)) ++i;
       taken = i;
     }
@@ -251,8 +219,8 @@ class GradientVanish : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(3, 3);
-    archive(series_, losses_);
+    archive.Version(4, 4);  // 4: rows of a policy
+    archive(series_, losses_, policies_);
     if (archive.reading()) known_ = {};
   }
 
@@ -260,12 +228,23 @@ class GradientVanish : public ScalarRule {
   // Cached facts of a site; recomputed after a restore.
   struct Known {
     SeriesRole role = SeriesRole::kNone;
+    PolicyKind kind = PolicyKind::kNone;
     VanishingNorm* norm = nullptr;  // set when the norm exists
     OtherLoss* loss = nullptr;
   };
 
   Known& KnownOf(const SiteStep& step) {
-    return known_.Of(step, [&] { return Known{roles_.Of(step.site.op())}; });
+    return known_.Of(step, [&] {
+      const SeriesRole role = roles_.Of(step.site.op());
+      return Known{role, PolicyMetricOf(step.site.op(), role).kind};
+    });
+  }
+
+  void TakePolicy(const SiteStep& step, PolicyKind kind) {
+    for (const Item& item : step.items) {
+      if (item.evidence->has_scalar())
+        policies_[step.role].Take(kind, step.step, item.evidence->scalar().value());
+    }
   }
 
   // Takes the value of the lowest rank that reports one.
@@ -303,7 +282,7 @@ class GradientVanish : public ScalarRule {
             step.site.op(), norm, Standing::kTen, first, step.step, norm * scale, scale))
         .Cause("clip-before-unscale", 0.9)
         .Measured("gradient norm", norm)
-        .Threshold(kSameNorm, "five equal digits: a customary clip divided by a power of two")
+        .Threshold(kSameNormDigits, "five equal digits: a customary clip divided by a power of two")
         .Fix("Unscale before the clip: scaler.unscale_(optimizer), then clip_grad_norm_.")
         .Samples(Standing::kTen)
         .Witness("norm", norm)
@@ -346,9 +325,7 @@ class GradientVanish : public ScalarRule {
         .Cause(zero ? "no-gradient" : "gradient-vanishes", 0.7)
         .Measured("gradient norm", norm)
         .Threshold(norm_, "option norm, customary; and a thousandth of its earlier level")
-        .Fix(
-            "Follow the graph from the loss (detach, masks, dead units), check saturation and the "
-            "initialisation. In fp16, scale the loss.")
+        .Fix(FixOf(step.role))
         .Samples(Standing::kTen)
         .Witness("step", static_cast<double>(first))
         .Witness("norm", norm)
@@ -362,7 +339,19 @@ class GradientVanish : public ScalarRule {
     return found.Take();
   }
 
+  const char* FixOf(v1::Role role) const {
+    const auto policy = policies_.find(role);
+    if (policy != policies_.end() && policy->second.policy && !policy->second.spread_known)
+      return "Look whether the rewards within each group differ: if they are equal, the gradient "
+             "is "
+             "0. Else follow the graph from the loss (detach, masks).";
+    return "Follow the graph from the loss (detach, masks, dead units), check saturation and the "
+           "initialisation. In fp16, scale the loss.";
+  }
+
   v1::Verdict Rest(const VanishingNorm& series) const {
+    if (series.points < Standing::kTen && series.spreadless > 0)
+      return Inconclusive("no-spread: the rewards within each group are equal in most rows");
     if (series.points < Standing::kTen)
       return Inconclusive(absl::StrCat("few-points: fewer than ", Standing::kTen, " are finite"));
     if (series.minimum)
@@ -383,6 +372,13 @@ class GradientVanish : public ScalarRule {
   double norm_;
   std::map<std::tuple<v1::Role, std::string, std::string>, VanishingNorm> series_;
   std::map<std::pair<v1::Role, std::string>, OtherLoss> losses_;
+  std::map<v1::Role, PolicyRows> policies_;
+  struct Waiting {
+    SiteStep at;  // without items
+    VanishingNorm* series = nullptr;
+    double norm = NAN;
+  };
+  std::vector<Waiting> waiting_;  // norms of the current step
   SiteMemo<Known> known_;
 };
 

@@ -41,7 +41,8 @@ If the KL to the reference grows by factors of e, the policy produces text that 
 
 **What it checks.** Series of reinforcement learning and preference training, known by their names (docs/scalars.md), if the run has a reward, a clip share or a step KL.
 - *No spread*: the share of groups without spread (`frac_reward_zero_std`) is 0.99 or more, or the standard deviation of rewards within groups (`reward_std`) is exactly 0, in ten points in a
-  row. A note if the newest ten rewards are equal and the highest: the task is solved.
+  row, or in more if chance gives ten by the share of such points before. Or the share of groups with spread (`pct_mixed`, `frac_mixed`,
+  `effective_batch_size`, `real_batch_size_ratio`) is 0. A note if the newest ten rewards are the highest, up to single answers: the task is solved.
 - *Entropy*: the median of five points is below a tenth of the median of the first ten, and each of them is. A note if the reward still rises beyond its noise, or the task is solved.
 - *Reference*: the KL to the reference grows by two e-folds within the newest quarter of the points, or by 3.5 within the newest half, to above 0.5 nats per token (100 where it begins with
   5 or more, as a sum over sequences does; and in preference training, whose KL is such a sum).
@@ -51,7 +52,7 @@ If the KL to the reference grows by factors of e, the policy produces text that 
 - *A constant reward*: one value in 50 points in a row. A note if the task is solved. Of one function of several (`rewards/NAME/mean`): a note, if it has been constant from the first
   point on.
 - *The reward itself*: its level, a median of ten points, is below its best level by half of what it had reached and by four times its noise, in ten levels in a row (an eighth of the
-  points, if these are more). An error at 85 %. Of the reward of episodes: a warning at 85 %. If another condition holds, it states the fall.
+  points, if these are more; twice as long as an earlier fall that came back). An error at 85 %. A note if it came back within a quarter. Of the reward of episodes: a warning at 85 %. If another condition holds, it states the fall.
 - *Negative*: the median of five points of the KL to the reference is below -1 and below three times its noise, in ten points in a row. A mean of log ratios over samples of the policy
   is not.
 - *A constant*: the KL to the reference is exactly 0 in 50 points or more; or a preference loss is ln 2 (0.6931 as it is printed), or 1/2 (KTO), while the margin is exactly 0, in ten.
@@ -59,7 +60,7 @@ If the KL to the reference grows by factors of e, the policy produces text that 
 Each is a warning, and an error if the mean reward fell as well: its level is lower than its best by a third of what it had reached and by three times its noise.
 
 **Strength.** `statistical`, `measured`: of 1,980 simulated healthy runs of 60 to 300 points none has a warning: at most 0.15 % of runs at 95 % confidence. The constants are `proved`: sampled
-numbers of two different models are not equal in each of 50 steps.
+numbers of two different models are not equal in each of 50 steps. NeMo-RL, OpenRLHF and AReaL also log a KL of 0 if they have no reference: a note, `heuristic`.
 
 **Inconclusive when** a series has too few points: 20 of entropy or KL, 10 of the others; or an entropy is negative (of a density).
 
@@ -157,7 +158,7 @@ class RlCollapse : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(4, 4);  // 3: a reward that fell; 4: its newest points
+    archive.Version(5, 5);  // 3: a reward that fell; 4: its newest points; 5: one that came back
     archive(series_, other_losses_, stated_, is_policy_, news_);
     if (archive.reading()) known_ = {};
   }
@@ -224,8 +225,8 @@ class RlCollapse : public ScalarRule {
   bool CountsAsCollapse(const Map::value_type& any) const {
     if (&any != Reward()) return false;
     const std::string& op = std::get<2>(any.first);
-    if (IsRewardOfEpisodes(op))
-      return any.second.course.reward().fall().part() >= RewardFall::kMost;
+    const double part = any.second.course.reward().fall().part();
+    if (IsRewardOfEpisodes(op)) return part == 0 || part >= RewardFall::kMost;
     return !IsPartOfReward(op) || RewardsOf() == 1;
   }
 
@@ -250,10 +251,10 @@ class RlCollapse : public ScalarRule {
     });
   }
 
-  // OpenRLHF logs a KL of 0 if there is no reference; others log none.
-  bool LogsReference(const std::string& op) const {
-    const auto any = [](const PolicySeries& /*series*/) { return true; };
-    return op != "kl" || Any(PolicyKind::kSpreadlessShare, any);
+  bool MayHaveNoReference(const Map::value_type& any) const {
+    const auto some = [](const PolicySeries& /*series*/) { return true; };
+    return any.second.course.reference().always_zero() &&
+           ZeroMayMeanNoReference(std::get<2>(any.first), Any(PolicyKind::kSpreadlessShare, some));
   }
 
   // Orders rewards: training before evaluation, the total before a term, a short name before a long
@@ -301,8 +302,7 @@ class RlCollapse : public ScalarRule {
     const PolicyKind kind = KindOf(std::get<2>(any.first));
     const PolicySeries& course = any.second.course;
     const Map::value_type* of_reward = Reward();
-    if (course.constant())
-      return LogsReference(std::get<2>(any.first)) ? v1::LEVEL_WARNING : v1::LEVEL_NOTE;
+    if (course.constant()) return MayHaveNoReference(any) ? v1::LEVEL_NOTE : v1::LEVEL_WARNING;
     if (of_reward == nullptr) return v1::LEVEL_WARNING;
     if (course.collapsed()) return LevelOfFall(any);
     if (kind == PolicyKind::kReward && IsPart(any)) return v1::LEVEL_NOTE;
@@ -321,7 +321,9 @@ class RlCollapse : public ScalarRule {
   }
 
   static v1::Level LevelOfFall(const Map::value_type& any) {
-    const bool most = any.second.course.reward().fall().part() >= RewardFall::kMost;
+    const double part = any.second.course.reward().fall().part();
+    if (part == 0) return v1::LEVEL_NOTE;  // it came back
+    const bool most = part >= RewardFall::kMost;
     return most && !IsRewardOfEpisodes(std::get<2>(any.first)) ? v1::LEVEL_ERROR
                                                                : v1::LEVEL_WARNING;
   }
@@ -348,7 +350,9 @@ class RlCollapse : public ScalarRule {
     std::string text = CollapseText(kind, op, course);
     if (reward != nullptr && !course.collapsed())
       text += RewardText(std::get<2>(reward->first), reward->second.course.reward());
-    FindingBuilder found(level, course.constant() ? v1::STRENGTH_PROVED : v1::STRENGTH_STATISTICAL);
+    FindingBuilder found(level, !course.constant()        ? v1::STRENGTH_STATISTICAL
+                                : level == v1::LEVEL_NOTE ? v1::STRENGTH_HEURISTIC
+                                                          : v1::STRENGTH_PROVED);
     found.Title(words.title)
         .Explain(std::move(text))
         .Cause(words.cause, 0.8)
@@ -357,10 +361,7 @@ class RlCollapse : public ScalarRule {
         .Samples(course.points())
         .Witness("step", static_cast<double>(course.onset()))
         .Witness("value", course.measured())
-        .Fix(level == v1::LEVEL_NOTE
-                 ? "Nothing while the reward rises. If the task is solved, stop, or go on with "
-                   "harder prompts."
-                 : words.fix)
+        .Fix(level == v1::LEVEL_NOTE ? FixOfNote(course) : words.fix)
         .At(std::get<1>(lead.first), op, course.onset(),
             std::max(course.onset(), lead.second.step_last),
             std::vector<uint32_t>{lead.second.rank});

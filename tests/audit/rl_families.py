@@ -172,7 +172,49 @@ def spread_is_flat(run):
     return run.put(0, spread=lambda i, row: 0.695 * run.about(0.004))
 
 
-HEALTHY = {f.__name__: f for f in (dips, harder_prompts, flat_and_noisy, signed_reward, spread_rises_and_falls, spread_is_flat)}
+def few_prompts(run):
+    """One to four prompts a step: a row whose groups have no spread has neither loss nor gradient."""
+    share = run.random.choice((0.3, 0.5, 0.6))
+    for row in run.rows:
+        if run.random.random() < share:
+            row.update(loss=0.0, grad_norm=0.0, kl=0.0, reward_std=0.0, zero_std=1.0, advantage=0.0, spread=0.0)
+    return run
+
+
+def turns(run):
+    """Two data sets in turns: the reward falls with each turn, and comes back."""
+    length = run.random.choice((15, 20))
+    return run.put(0, reward=lambda i, row: (0.75 if i // length % 2 == 0 else 0.3) + run.random.gauss(0, 0.03))
+
+
+def solved_but_rare(run):
+    """The task is solved, but for one answer in some rows."""
+    return run.put(int(0.6 * run.points), reward=lambda i, row: 0.998 if run.random.random() < 0.1 else 1.0, reward_std=0.0, zero_std=1.0,
+                   advantage=0.0, spread=0.0)
+
+
+def kl_spikes(run):
+    """Spikes of the KL in single rows."""
+    for row in run.rows:
+        row["kl"] = 0.02 * run.about(0.2) * (30 if run.random.random() < 0.025 else 1)
+    return run
+
+
+HEALTHY = {f.__name__: f for f in (dips, harder_prompts, flat_and_noisy, signed_reward, spread_rises_and_falls, spread_is_flat, few_prompts, turns,
+                                   solved_but_rare, kl_spikes)}
+
+def no_gradient(run):
+    """The loss does not reach the parameters, although groups have spread."""
+    return run.put(int(0.3 * run.points), grad_norm=0.0)
+
+
+# Forms that log a gradient norm and a spread.
+WITH_SPREAD = ("trl_state", "trl_console", "verl_console", "verl_file", "openrlhf", "swift", "skyrl", "roll")
+
+
+def without_reference(run):
+    return run.put(0, kl=0.0)
+
 
 # Single files with the names that a trainer of few metrics logs.
 
@@ -267,6 +309,12 @@ def cases(seeds=1):
                     continue
                 for seed in range(seeds):
                     yield f"{form}-{name}-{seed}", expected, write(change(Run(1000 * number + seed)))
+    for number, form in enumerate(WITH_SPREAD):
+        yield f"{form}-no-gradient", [("health/gradient-vanish", "warning")], FORMS[form](no_gradient(Run(95000 + number, 150)))
+    for form in ("nemo", "openrlhf"):
+        yield f"{form}-without-reference", None, FORMS[form](without_reference(Run(96000, 90)))
+    for form in ("trl_state", "verl_file"):
+        yield f"{form}-same-reference", [(COLLAPSE, "warning")], FORMS[form](without_reference(Run(97000, 90)))
     for seed in range(2 * seeds):
         for name, names in PENALTIES.items():
             yield f"penalty-{name}-{seed}", None, penalty(Run(80000 + seed), names)

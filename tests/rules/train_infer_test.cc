@@ -10,6 +10,7 @@
 
 #include "analysis/routing/train_infer/join.h"
 #include "analysis/routing/train_infer/runs.h"
+#include "analysis/routing/train_infer/verdicts.h"
 #include "tests/rules/support/plain_routing.h"
 #include "tests/rules/support/routing_pair.h"
 #include "tests/rules/support/verdicts.h"

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <numbers>
 #include <set>
 #include <vector>
 
@@ -18,6 +17,10 @@ namespace {
 constexpr double kGateDifference = 0.01;  // share of the larger gate
 constexpr uint64_t kFewScored = 16;
 constexpr uint64_t kFewRenumbered = 64;  // tokens
+// Some choices flip by rounding. A moved expert has its new number in so many of its tokens, and
+// its old one in so few. The sides' ordinary flips, and chance, give neither.
+constexpr double kFits = 0.9, kStays = 0.5;
+constexpr uint64_t kFewOfExpert = 16;  // tokens
 
 bool Complete(const RoutedToken& t) {
   return std::find(t.chosen.begin(), t.chosen.end(), int16_t{-1}) == t.chosen.end();
@@ -231,6 +234,7 @@ class Comparer {
     if (c_.compared > 0) c_.overlap = overlap / static_cast<double>(c_.compared);
     c_.median_flip_margin = Median(margins);
     if (c_.flips > 0) Renumbering();
+    if (c_.flips > 0 && c_.renumbered == 0) RenumberingWithFlips();
     if (train_.whole && infer_.whole) Lengths();
   }
 
@@ -263,6 +267,44 @@ class Comparer {
     }
     const bool known = 2 * taken.size() > numbers.size();
     if (tokens >= kFewRenumbered && known) c_.renumbered = moved;
+  }
+
+  // The same, for sides that also flip some choices.
+  void RenumberingWithFlips() {
+    std::map<int16_t, std::map<int16_t, uint64_t>> together;
+    std::map<int16_t, uint64_t> seen;
+    uint64_t tokens = 0;
+    for (const Joined& p : pairs_) {
+      if (!Complete(*p.train) || !Complete(*p.infer)) continue;
+      ++tokens;
+      for (const int16_t a : p.train->chosen) {
+        ++seen[a];
+        for (const int16_t b : p.infer->chosen) ++together[a][b];
+      }
+    }
+    std::set<int16_t> taken;
+    uint64_t moved = 0, fits = 0, of = 0;
+    for (const auto& [expert, there] : together) {
+      const auto count = static_cast<double>(seen[expert]);
+      if (seen[expert] < kFewOfExpert) continue;
+      std::vector<int16_t> numbers;
+      for (const auto& [number, times] : there) {
+        if (static_cast<double>(times) >= kFits * count) numbers.push_back(number);
+      }
+      const auto own = there.find(expert);
+      const bool stays = own != there.end() && static_cast<double>(own->second) >= kStays * count;
+      if (stays) numbers.assign(1, expert);
+      if (numbers.size() != 1) continue;
+      if (!taken.insert(numbers[0]).second) return;
+      fits += there.at(numbers[0]);
+      of += seen[expert];
+      if (stays || moved++ > 0) continue;
+      c_.renumbered_from = expert;
+      c_.renumbered_to = numbers[0];
+    }
+    if (moved < 2 || tokens < kFewRenumbered || 2 * taken.size() <= seen.size()) return;
+    c_.renumbered = moved;
+    c_.renumbered_fit = static_cast<double>(fits) / static_cast<double>(of);
   }
 
   void SameSet(const Joined& p) {
@@ -338,56 +380,6 @@ RoutingComparison CompareRouting(const RoutedSide& train, const RoutedSide& infe
   c.rule_example = {c.rules.train, c.rules.infer, c.rules.shown > 0};
   for (RoutedToken* t : {&c.rule_example.train, &c.rule_example.infer}) t->row.clear();
   return c;
-}
-
-double MostByRounding(int32_t experts, int32_t top_k) {
-  constexpr double kLeast = 0.1, kDeviation = 0.125;
-  if (!(top_k > 0) || !(top_k < experts)) return kLeast;
-  const double share = static_cast<double>(top_k) / static_cast<double>(experts);
-  // Bounds of t such that a normal value exceeds t with probability `share`.
-  double low = -10, high = 10;
-  for (int i = 0; i < 60; ++i) {
-    const double t = (low + high) / 2;
-    (std::erfc(t * std::numbers::sqrt2 / 2) / 2 > share ? low : high) = t;
-  }
-  const double density = std::exp(-low * low / 2) / std::sqrt(2 * std::numbers::pi);
-  const double moved = density / share * kDeviation * std::numbers::inv_sqrtpi;
-  return std::max(kLeast, moved);
-}
-
-void DescribeRouting(const RoutingComparison& c, google::protobuf::Struct& details) {
-  const auto share = [&](uint64_t n) {
-    return static_cast<double>(n) / static_cast<double>(std::max<uint64_t>(c.compared, 1));
-  };
-  Put(details, "tokens", static_cast<double>(c.joined));
-  if (!c.blocked.empty()) return;
-  Put(details, "set_overlap", c.overlap);
-  Put(details, "flip_share", share(c.flips));
-  Put(details, "order_only_share", share(c.order_only));
-  Put(details, "weight_only_share", share(c.weight_only));
-  Put(details, "largest_gate_difference", c.largest_gate_difference);
-  if (!c.unmarked.empty()) return;
-  Put(details, "large_flip_share", share(c.large_flips));
-  Put(details, "noisy_flip_share", share(c.noisy_flips));
-  Put(details, "median_score_difference", c.difference);
-  Put(details, "score_spread", c.spread);
-  Put(details, "median_flip_margin", c.median_flip_margin);
-}
-
-void DescribePair(const RoutingComparison::Pair& pair, google::protobuf::Struct& witness) {
-  PutId(witness, "sequence", pair.train.key.sequence);
-  Put(witness, "position", static_cast<double>(pair.train.key.position));
-  Put(witness, "train_experts", ExpertList(pair.train.chosen));
-  Put(witness, "inference_experts", ExpertList(pair.infer.chosen));
-  if (pair.train.ranked.empty() || pair.infer.ranked.empty()) return;
-  Put(witness, "train_margin", static_cast<double>(pair.train.margin));
-  Put(witness, "inference_margin", static_cast<double>(pair.infer.margin));
-}
-
-std::string ExpertList(const std::vector<int16_t>& experts) {
-  std::string text;
-  for (int16_t e : experts) absl::StrAppend(&text, text.empty() ? "" : ", ", e);
-  return text;
 }
 
 }  // namespace plumbline::analysis

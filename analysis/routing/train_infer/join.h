@@ -55,10 +55,12 @@ struct RoutingComparison {
   std::vector<TokenKey> diverged;
   Pair first_sentinel;
   Pair first_zero;
-  // If one fixed renumbering of the experts maps training's choice to inference's in every compared
-  // token: the number of experts whose number differs, and an example. Else 0.
+  // If one fixed renumbering of the experts maps training's choice to inference's, in every
+  // compared token or but for few choices: the number of experts whose number differs, an example,
+  // and the share of choices that it maps. Else 0.
   uint64_t renumbered = 0;
   int16_t renumbered_from = 0, renumbered_to = 0;
+  double renumbered_fit = 1;
   RuleDifference rules;
   Pair rule_example;
 
@@ -67,7 +69,7 @@ struct RoutingComparison {
   bool far_apart() const { return difference > 0.6745 / 8 * spread; }
 
   void Persist(Archive& a) {
-    const uint32_t version = a.Version(5, 3);
+    const uint32_t version = a.Version(6, 3);
     a(blocked, unmarked, experts, top_k, joined, compared, overlap, flips, order_only, weight_only);
     a(largest_gate_difference, difference, unrelated, spread, scored, large_flips,
       median_flip_margin);
@@ -75,27 +77,10 @@ struct RoutingComparison {
     a(large, diverged, first_sentinel, first_zero);
     if (version >= 4) a(renumbered, renumbered_from, renumbered_to);
     if (version >= 5) a(rules, rule_example, noisy_flips);
+    if (version >= 6) a(renumbered_fit);
   }
 };
 
 RoutingComparison CompareRouting(const RoutedSide& train, const RoutedSide& infer, double factor);
-
-// Returns the largest share of the choices that score differences of rounding's size move, if the
-// scores are not recorded and are assumed to be almost normal over the experts. It is a tenth, or
-// the share for normal scores whose difference between the sides has a deviation of an eighth of
-// their spread. (bf16's relative half step is 1/512 and e4m3's 1/16, per factor. Sums of many
-// average such errors out; residual streams add up those of their layers.) Let t be the score that
-// k of E exceed, and h = phi(t) / (k/E) the hazard there. The gap between the last chosen expert
-// and the first one left out has density k h at 0, and two experts' differences have a deviation of
-// sqrt(2) s. So a share h s / sqrt(pi) of the choices moves (less if s exceeds the gaps). Pure,
-// thread-safe.
-double MostByRounding(int32_t experts, int32_t top_k);
-
-// Add one step's comparison, and one pair of tokens, to a report.
-void DescribeRouting(const RoutingComparison& comparison, google::protobuf::Struct& details);
-void DescribePair(const RoutingComparison::Pair& pair, google::protobuf::Struct& witness);
-
-// Returns "3, 5, -1".
-std::string ExpertList(const std::vector<int16_t>& experts);
 
 }  // namespace plumbline::analysis

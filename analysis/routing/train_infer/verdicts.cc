@@ -1,5 +1,9 @@
 #include "analysis/routing/train_infer/verdicts.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
@@ -10,6 +14,56 @@ namespace {
 constexpr double kMostFlipped = 0.1;  // share of all choices, if scores are far apart
 
 }  // namespace
+
+double MostByRounding(int32_t experts, int32_t top_k) {
+  constexpr double kLeast = 0.1, kDeviation = 0.125;
+  if (!(top_k > 0) || !(top_k < experts)) return kLeast;
+  const double share = static_cast<double>(top_k) / static_cast<double>(experts);
+  // Bounds of t such that a normal value exceeds t with probability `share`.
+  double low = -10, high = 10;
+  for (int i = 0; i < 60; ++i) {
+    const double t = (low + high) / 2;
+    (std::erfc(t * std::numbers::sqrt2 / 2) / 2 > share ? low : high) = t;
+  }
+  const double density = std::exp(-low * low / 2) / std::sqrt(2 * std::numbers::pi);
+  const double moved = density / share * kDeviation * std::numbers::inv_sqrtpi;
+  return std::max(kLeast, moved);
+}
+
+void DescribeRouting(const RoutingComparison& c, google::protobuf::Struct& details) {
+  const auto share = [&](uint64_t n) {
+    return static_cast<double>(n) / static_cast<double>(std::max<uint64_t>(c.compared, 1));
+  };
+  Put(details, "tokens", static_cast<double>(c.joined));
+  if (!c.blocked.empty()) return;
+  Put(details, "set_overlap", c.overlap);
+  Put(details, "flip_share", share(c.flips));
+  Put(details, "order_only_share", share(c.order_only));
+  Put(details, "weight_only_share", share(c.weight_only));
+  Put(details, "largest_gate_difference", c.largest_gate_difference);
+  if (!c.unmarked.empty()) return;
+  Put(details, "large_flip_share", share(c.large_flips));
+  Put(details, "noisy_flip_share", share(c.noisy_flips));
+  Put(details, "median_score_difference", c.difference);
+  Put(details, "score_spread", c.spread);
+  Put(details, "median_flip_margin", c.median_flip_margin);
+}
+
+void DescribePair(const RoutingComparison::Pair& pair, google::protobuf::Struct& witness) {
+  PutId(witness, "sequence", pair.train.key.sequence);
+  Put(witness, "position", static_cast<double>(pair.train.key.position));
+  Put(witness, "train_experts", ExpertList(pair.train.chosen));
+  Put(witness, "inference_experts", ExpertList(pair.infer.chosen));
+  if (pair.train.ranked.empty() || pair.infer.ranked.empty()) return;
+  Put(witness, "train_margin", static_cast<double>(pair.train.margin));
+  Put(witness, "inference_margin", static_cast<double>(pair.infer.margin));
+}
+
+std::string ExpertList(const std::vector<int16_t>& experts) {
+  std::string text;
+  for (int16_t e : experts) absl::StrAppend(&text, text.empty() ? "" : ", ", e);
+  return text;
+}
 
 // Uses the choices of all steps, ignoring margins, because there are none without scores.
 v1::Verdict VerdictByChoices(const RoutingComparison& last, const FlipTotals& totals,

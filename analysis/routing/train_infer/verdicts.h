@@ -35,4 +35,22 @@ struct RuleFinding {
 };
 RuleFinding DescribeRules(const RoutingComparison& last);
 
+// Returns the largest share of the choices that score differences of rounding's size move, if the
+// scores are not recorded and are assumed to be almost normal over the experts. It is a tenth, or
+// the share for normal scores whose difference between the sides has a deviation of an eighth of
+// their spread. (bf16's relative half step is 1/512 and e4m3's 1/16, per factor. Sums of many
+// average such errors out; residual streams add up those of their layers.) Let t be the score that
+// k of E exceed, and h = phi(t) / (k/E) the hazard there. The gap between the last chosen expert
+// and the first one left out has density k h at 0, and two experts' differences have a deviation of
+// sqrt(2) s. So a share h s / sqrt(pi) of the choices moves (less if s exceeds the gaps). Pure,
+// thread-safe.
+double MostByRounding(int32_t experts, int32_t top_k);
+
+// Add one step's comparison, and one pair of tokens, to a report.
+void DescribeRouting(const RoutingComparison& comparison, google::protobuf::Struct& details);
+void DescribePair(const RoutingComparison::Pair& pair, google::protobuf::Struct& witness);
+
+// Returns "3, 5, -1".
+std::string ExpertList(const std::vector<int16_t>& experts);
+
 }  // namespace plumbline::analysis

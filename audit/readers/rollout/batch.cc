@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "audit/readers/rollout/source.h"
 #include "base/router/rule.h"
@@ -23,6 +24,32 @@ void Grow(v1::DType dtype, int64_t rows, int64_t columns, v1::Tensor* tensor) {
     if (columns > 0) tensor->add_shape(columns);
   }
   tensor->set_shape(0, tensor->shape(0) + rows);
+}
+
+// Returns, for each token, 1 if its routing is not judged: the loss mask excludes it, and a side
+// has no routes of it (-1), as an engine has none of a cached prompt.
+std::vector<uint8_t> WithoutRoutes(const RolloutColumns& columns, const SequenceShape& shape) {
+  const ColumnValue& mask = At(columns, Column::kLossMask);
+  std::vector<uint8_t> without(shape.tokens, 0);
+  if (!mask.present || mask.flags.empty()) return without;
+  for (const Column side : {Column::kRolloutRouting, Column::kTrainRouting}) {
+    const ColumnValue& value = At(columns, side);
+    // If a side is in another file, its rows would remain.
+    if (!value.present || value.layers == 0) return std::vector<uint8_t>(shape.tokens, 0);
+    const auto width = static_cast<size_t>(value.layers * value.choices);
+    const size_t begin = shape.begin[static_cast<size_t>(side)];
+    size_t row = static_cast<size_t>(std::count(
+        value.flags.begin(), value.flags.begin() + static_cast<std::ptrdiff_t>(begin), uint8_t{1}));
+    for (size_t token = 0; token < shape.tokens; ++token) {
+      if (value.flags[begin + token] == 0) continue;
+      const int64_t* chosen = value.integers.data() + row++ * width;
+      const size_t at =
+          mask.repeated ? 0 : shape.begin[static_cast<size_t>(Column::kLossMask)] + token;
+      if (mask.flags[at] == 0 && std::find(chosen, chosen + width, -1) != chosen + width)
+        without[token] = 1;
+    }
+  }
+  return without;
 }
 
 }  // namespace
@@ -72,9 +99,10 @@ void RolloutBatch::AddRouting(RolloutColumn column, v1::Role role, int64_t step,
   const size_t position_begin = shape.begin[static_cast<size_t>(Column::kPosition)];
   const auto width = static_cast<size_t>(value.layers * value.choices);
   const auto k = static_cast<size_t>(value.choices);
-  const int64_t rows = std::count(
-      value.flags.begin() + static_cast<std::ptrdiff_t>(begin),
-      value.flags.begin() + static_cast<std::ptrdiff_t>(begin + shape.tokens), uint8_t{1});
+  const std::vector<uint8_t> without = WithoutRoutes(columns, shape);
+  int64_t rows = 0;
+  for (size_t token = 0; token < shape.tokens; ++token)
+    rows += value.flags[begin + token] != 0 && without[token] == 0 ? 1 : 0;
   for (int64_t layer = 0; layer < value.layers; ++layer) {
     v1::Evidence& item =
         Item(step, role, "layers." + std::to_string(layer), "routing", value.choices);
@@ -94,6 +122,7 @@ void RolloutBatch::AddRouting(RolloutColumn column, v1::Role role, int64_t step,
       if (value.flags[begin + token] == 0) continue;
       const int64_t* chosen =
           value.integers.data() + row++ * width + static_cast<size_t>(layer) * k;
+      if (without[token] != 0) continue;
       for (size_t j = 0; j < k; ++j)
         Append(static_cast<int16_t>(chosen[j]), sample.mutable_topk_indices());
       Append(sequence, sample.mutable_sequence_id());

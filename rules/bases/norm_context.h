@@ -1,0 +1,104 @@
+// What a gradient norm is judged with: the loss of the same rows, the spread of a policy's rewards,
+// and customary clips. Not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <deque>
+
+#include "analysis/policy/policy.h"
+#include "analysis/series/series.h"
+#include "base/archive.h"
+#include "rules/analysis_names.h"
+
+namespace plumbline::rules {
+
+inline constexpr double kLossOfStartFell = 0.1;  // share of the first value
+inline constexpr double kLossAtLowest =
+    0.05;  // share of the fall within which a loss is at its lowest value
+// A minimised loss is small, or equal for all batches. If it differs between batches, so do its
+// gradients.
+inline constexpr double kLossIsSmall = 1e-3;  // share of the first value
+inline constexpr double kLossIsSteady =
+    1e-3;  // share of the level: the spread of the newest nine values
+
+// A training loss of the same processes: its first, lowest and current level, as medians of nine.
+struct OtherLoss {
+  std::deque<double> newest;
+  double begin = NAN, lowest = HUGE_VAL, level = NAN;
+  void Persist(Archive& a) { a(newest, begin, lowest, level); }
+
+  void Take(double value) {
+    constexpr size_t kNine = 9;
+    if (!std::isfinite(value)) return;
+    newest.push_back(value);
+    if (newest.size() < kNine) return;
+    if (newest.size() > kNine) newest.pop_front();
+    std::array<double, kNine> values;
+    std::copy(newest.begin(), newest.end(), values.begin());
+    level = MedianOfNine(values);
+    if (std::isnan(begin)) begin = level;
+    lowest = std::min(lowest, level);
+  }
+  bool known() const { return std::isfinite(level); }
+  bool at_its_minimum() const {
+    const double fell = begin - lowest;
+    const bool low = fell >= kLossOfStartFell * std::fabs(begin) && fell > 0 &&
+                     level <= lowest + kLossAtLowest * fell;
+    return low && (std::fabs(level) <= kLossIsSmall * std::fabs(begin) ||
+                   spread() <= kLossIsSteady * std::fabs(level));
+  }
+  double spread() const {
+    const auto [low, high] = std::minmax_element(newest.begin(), newest.end());
+    return *high - *low;
+  }
+};
+
+// What the rows show of a policy's training. If the rewards of each group are equal, the gradient
+// of a row is 0.
+struct PolicyRows {
+  static constexpr uint64_t kFewest = 50;  // low norms in a row, if the spread is not recorded
+  bool policy = false, spread_known = false, spreadless = false;
+  int64_t step = 0;  // of the newest spread
+  void Persist(Archive& a) { a(policy, spread_known, spreadless, step); }
+
+  void Take(PolicyKind kind, int64_t at, double value) {
+    policy = true;
+    const bool share = kind == PolicyKind::kSpreadlessShare;
+    const bool of_spread =
+        share || kind == PolicyKind::kRewardSpread || kind == PolicyKind::kMixedShare;
+    if (!of_spread || !std::isfinite(value)) return;
+    if (!spread_known || at != step) spreadless = false;
+    spread_known = true;
+    step = at;
+    spreadless = spreadless || (share ? value >= PolicySeries::kSpreadless : value == 0);
+  }
+};
+
+inline bool IsOfPolicy(PolicyKind kind) {
+  return kind == PolicyKind::kReward || kind == PolicyKind::kRewardSpread ||
+         kind == PolicyKind::kSpreadlessShare || kind == PolicyKind::kMixedShare ||
+         kind == PolicyKind::kClipShare || kind == PolicyKind::kTruncatedShare;
+}
+
+// Customary limits of a clip by norm.
+inline constexpr double kClips[] = {1, 0.5, 0.25, 0.1, 0.2, 0.3, 2, 5, 10, 0.05, 0.01};
+inline constexpr double kSameNormDigits = 1e-5;  // five digits
+inline constexpr double kLossScaleLeast = 256;   // loss scales are larger
+inline constexpr double kClippedScaledMost = 10.0 / kLossScaleLeast;
+
+// Returns the power of two if the norm is a customary clip divided by it, to five digits; else 0.
+inline double ScaleUnderClip(double norm) {
+  for (const double clip : kClips) {
+    const double power = std::log2(clip / norm);
+    const double whole = std::round(power);
+    if (norm > 0 && std::exp2(whole) >= kLossScaleLeast &&
+        std::fabs(power - whole) <= 2 * kSameNormDigits)
+      return std::exp2(whole);
+  }
+  return 0;
+}
+
+}  // namespace plumbline::rules
