@@ -209,9 +209,9 @@ SeriesRole FindRole(std::string_view name, const Words& words) {
   if (const std::optional<SeriesRole> known = RoleInTable(name)) return *known;
   if (const std::optional<SeriesRole> booster = BoosterRole(name)) return *booster;
   if (name.starts_with("trained/")) return SeriesRole::kNone;  // run.watch's counts of parameters
-  if (name.starts_with("batch_facts/")) return SeriesRole::kNone;  // counts of batches
+  if (name.starts_with("batch_facts/")) return SeriesRole::kNone;   // counts of batches
   if (name.starts_with("batch_digest/")) return SeriesRole::kNone;  // digests of batches
-  if (name.starts_with("settings/")) return SeriesRole::kNone;     // settings of a trainer
+  if (name.starts_with("settings/")) return SeriesRole::kNone;      // settings of a trainer
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
   // Before the loss, because of "lm loss PPL".

@@ -57,8 +57,8 @@ const WaitingJob<Job>& JobAt(const std::byte* memory, uint32_t i);
 template <typename Job>
 struct JobGroup {
   JobGroup() = default;
-  JobGroup(JobGroup&&) = default;  // a copy's texts would point to the original
-  JobGroup& operator=(JobGroup&&) = default;
+  JobGroup(JobGroup&&) noexcept = default;  // a copy's texts would point to the original
+  JobGroup& operator=(JobGroup&&) noexcept = default;
 
   DeviceRing* ring = nullptr;  // null: never used
   void* stream = nullptr;

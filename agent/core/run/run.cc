@@ -165,7 +165,7 @@ absl::StatusOr<std::unique_ptr<Run>> Run::Open(AgentOptions options) {
   }
   std::unique_ptr<Run> run(new Run());
   run->state_ = std::allocate_shared<RunState>(PageAllocator<RunState>(), options,
-                                               SourceOf(options), std::move(redactor));
+                                               SourceOf(options), redactor);
   run->together_ = std::make_unique<CallBatch>(run->state_.get());
   if (!run->state_->ring.valid()) {
     return absl::ResourceExhaustedError("no memory for a ring of " +

@@ -41,7 +41,7 @@ struct RunState {
            std::optional<transport::Redactor> r = std::nullopt)
       : options(o),
         source(s),
-        redactor(std::move(r)),
+        redactor(r),
         ring(o.ring_bytes),
         devices(MakeDeviceProbe(o)),
         cadence(o.every == 0 ? 1 : o.every, o.traffic_bytes),

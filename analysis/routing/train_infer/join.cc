@@ -17,9 +17,9 @@ namespace {
 constexpr double kGateDifference = 0.01;  // share of the larger gate
 constexpr uint64_t kFewScored = 16;
 constexpr uint64_t kFewRenumbered = 64;  // tokens
-// Some choices flip by rounding. A moved expert has its new number in so many of its tokens, and
-// its old one in so few. The sides' ordinary flips, and chance, give neither.
-constexpr double kFits = 0.9, kStays = 0.5;
+// Some choices flip by rounding. A moved expert has its new number in 90 % of its tokens, and its
+// old one in less than 50 %. Ordinary flips of both sides, and chance, give neither.
+constexpr double kFits = 0.9, kStaysEqual = 0.5;
 constexpr uint64_t kFewOfExpert = 16;  // tokens
 
 bool Complete(const RoutedToken& t) {
@@ -292,7 +292,8 @@ class Comparer {
         if (static_cast<double>(times) >= kFits * count) numbers.push_back(number);
       }
       const auto own = there.find(expert);
-      const bool stays = own != there.end() && static_cast<double>(own->second) >= kStays * count;
+      const bool stays =
+          own != there.end() && static_cast<double>(own->second) >= kStaysEqual * count;
       if (stays) numbers.assign(1, expert);
       if (numbers.size() != 1) continue;
       if (!taken.insert(numbers[0]).second) return;
