@@ -34,8 +34,7 @@ keeps it for 1 / (1 - beta2) steps (1,000 at 0.999), and makes all these steps s
 **Good.** Noise and slow change around a level; a fall at the start; a norm that triples over 50 points.
 
 **How to fix it.**
-- Clip by norm: PyTorch `clip_grad_norm_(model.parameters(), 1.0)`, Megatron-LM `--clip-grad 1.0`, DeepSpeed `gradient_clipping`; log what it returns,
-  which is the norm before the clip.
+- Clip by norm: PyTorch `clip_grad_norm_(model.parameters(), 1.0)`, Megatron-LM `--clip-grad 1.0`, DeepSpeed `gradient_clipping`; log what it returns, which is the norm before the clip.
 - Look at the batch of that step; skip batches whose norm is far out; a longer warm-up, a smaller beta2 (0.95), a lower rate.
 - In fp16: `health/loss-scale`; a norm of gradients that are still scaled is too large by the scale.
 
@@ -45,8 +44,7 @@ keeps it for 1 / (1 - beta2) steps (1,000 at 0.999), and makes all these steps s
   times (in ln) as high as anything in the 512 points before, or 2.5 times (where under 128 of these are known, only at 16 scales), and to twice the
   level *above the value that a slow rise would have reached*: norms rise several times when a model begins to learn, but over tens of points.
   A slow rise makes 4 % a point, or what the window's slope *b* plus three standard errors of it is, from the highest
-  value that it can have had at the onset (3 scales, or the delay of the level); where 128 points are known before, at most to eight times the level.
-  Else a note. Kinds: `spike`, `recovered`
+  value that it can have had at the onset (3 scales, or the delay of the level); where 128 points are known before, at most to eight times the level. Else a note. Kinds: `spike`, `recovered`
   (back within 128 points), `level-shift`, `divergence`. For 128 points after a restart of the learning rate, an excursion below a third is a note.
 - *Explosion*: above 10^6 in ten of the newest nineteen points, and 100 times what ten of nineteen were at most before. A
   norm above 10^6 from its first point on belongs to a summed loss, or to gradients that are still scaled: this is stated, but is not a finding.

@@ -32,8 +32,7 @@ its second moment is NaN from then on, and a checkpoint of such a run is of no u
 Megatron-LM's log states it (`number of skipped iterations`). `grad_norm: inf` in one row of an fp16 run, finite in the next.
 
 **How to fix it.**
-- Go back to the last checkpoint whose weights and optimizer moments are finite (`plumb audit` of it), and skip that
-  batch.
+- Go back to the last checkpoint whose weights and optimizer moments are finite (`plumb audit` of it), and skip that batch.
 - `precision/non-finite` names the first tensor that was NaN or infinite: a softmax over a row that is masked whole, a
   logarithm of 0, an fp16 activation over 65,504.
 - An evaluation alone: labels that are all masked, an empty split, fp16 in evaluation.
@@ -47,8 +46,7 @@ Megatron-LM's log states it (`number of skipped iterations`). `grad_norm: inf` i
   (eight rows, or all of the log: "NaN since the first logged step"), or at the end of a run without a loss scaler. One or two rows that are finite
   again after that are steps that a loss scaler skipped: a note, and a pass if the logged scale falls in that row or the next (`loss scale`,
   `grad_scale`, `amp_scale`, `scale`) or the count of skipped steps grows. More than 5 % of 100 rows or more, or three in a row: a warning.
-- *An evaluation loss.* An error if it stays so. If the training loss is finite, the evaluation is at fault, and no checkpoint. Rows that are finite
-  again later were not due: a note.
+- *An evaluation loss.* An error if it stays so. If the training loss is finite, the evaluation is at fault, and no checkpoint. Rows that are finite again later were not due: a note.
 - *Exactly 0.* transformers logs a loss that is NaN as 0 (`logging_nan_inf_filter`). An error if the gradient norm is not finite there, or no norm
   is logged and the loss is 0 in the last three rows or more (while the run continues, 32), at once from far above 0 (a fifth of its largest value, or
   a level at which 8 values stood within 15 % and did not fall towards 0). If the norm is 0, too, over eight rows, a warning: no label is left.

@@ -80,9 +80,8 @@ struct LossPart {
   bool whole = false;      // the loss itself, of a run with rewards
   uint64_t high_rows = 0;  // newest points at kUnbalanced times the largest of the first
   int64_t high_from = 0;
-  std::vector<double> head;   // absolute values of the first points
-  double top = 0, start = 1;  // largest of them; the same, at least 1
-  double early = 0;           // median of them
+  std::vector<double> head;              // absolute values of the first points
+  double top = 0, start = 1, early = 0;  // largest of them; the same, at least 1; their median
   LevelOfFive level;
   void Persist(Archive& a) {
     a(role, points, zeros, low_rows, first, last, low_from, away_from, rank, negative, away,
@@ -110,9 +109,8 @@ struct LossPart {
     const bool low = size <= kZeroShare * early;
     if (low && low_rows == 0) low_from = step;
     low_rows = low ? low_rows + 1 : 0;
-    const bool far = size > 10 * start;
-    if (far && !away) away_from = step;
-    away = far;
+    if (size > 10 * start && !away) away_from = step;
+    away = size > 10 * start;
     if (exploded || points < kFewestOfPart || !(level.level() >= kMillion * start)) return false;
     return exploded = true;
   }
