@@ -218,6 +218,7 @@ class GradientVanish : public ScalarRule {
     }
   }
 
+  // known_ is recomputed after a restore. waiting_ belongs to one step.
   void Persist(Archive& archive) override {
     archive.Version(4, 4);  // 4: rows of a policy
     archive(series_, losses_, policies_);
