@@ -17,10 +17,6 @@ GameSide GameSideOf(std::string_view name, const NameWords& words);
 bool NamesTheWhole(const NameWords& words);
 // Returns true for words of a part of a loss: "l1_loss", "cls_loss".
 bool NamesAPart(const NameWords& words);
-// Returns true for a loss that is lowest if the experts of a mixture get equal shares:
-// "load_balancing_loss", "lb_loss", "router_aux_loss", and "aux_loss" of transformers. The balance
-// of classes or of data is another one.
-bool IsBalanceLoss(std::string_view name);
 // Returns true for the loss of a detector's boxes, which is 0 if no image has a label.
 bool NamesBoxes(const NameWords& words);
 

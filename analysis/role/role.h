@@ -97,6 +97,10 @@ bool IsOfEvaluation(std::string_view name);
 bool MayBePart(std::string_view name);
 // Returns true for the loss of a detector's boxes ("box_loss", "dfl_loss").
 bool IsLossOfBoxes(std::string_view name);
+// Returns true for a loss that is lowest if the experts of a mixture get equal shares:
+// "load_balancing_loss", "lb_loss", "router_aux_loss", and "aux_loss" of transformers. The balance
+// of classes or of data is another one.
+bool IsBalanceLoss(std::string_view name);
 // Returns true for the training loss as a whole by its name: "loss", "total_loss". "sync_loss" may
 // be a term that is switched on later.
 bool IsWholeLoss(std::string_view name);

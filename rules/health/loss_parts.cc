@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "analysis/policy/policy.h"
-#include "analysis/role/loss_name.h"
+#include "analysis/role/role.h"
 #include "analysis/series/series.h"
 #include "rules/bases/companions.h"
 #include "rules/catalogue.h"

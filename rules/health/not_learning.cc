@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
-#include "analysis/role/booster_name.h"
+#include "analysis/role/role.h"
 #include "analysis/series/series.h"
 #include "rules/bases/loss_rule.h"
 #include "rules/catalogue.h"
@@ -218,7 +218,7 @@ class NotLearning : public LossRule {
             "logged loss is that of the newest step.");
     DescribeFrozen(series, frozen, "no-update", &found);
     if (MayRise(series)) Soften(series, &found);
-    if (BoosterRole(series.op))
+    if (IsOfBooster(series.op))
       found.Level(v1::LEVEL_NOTE).Assume("boosted trees stand if no further split has a gain");
     return found;
   }
@@ -229,7 +229,7 @@ class NotLearning : public LossRule {
     const LearningFigures figures = series.detector.LookForLearning();
     const bool later = frozen.frozen && frozen.rose && TrainingFellSince(series, frozen.step);
     if (!later && !(figures.constant && TrainingFalls(series))) return std::nullopt;
-    const bool trees = BoosterRole(series.op).has_value();
+    const bool trees = IsOfBooster(series.op);
     const bool copied = trees || (!later && MayBeCopied(series));
     FindingBuilder found(copied ? v1::LEVEL_NOTE : v1::LEVEL_WARNING,
                          copied ? v1::STRENGTH_HEURISTIC : v1::STRENGTH_BOUNDED);
