@@ -12,7 +12,7 @@ ALLOCATOR = {
     "pvalloc", "malloc_usable_size",
 }  # fmt: skip
 C_ABI = {
-    "open", "set_rank", "site", "step_begin", "step_end", "sample_indices", "scalar", "charge", "look", "checksums", "square_sums", "moved", "capture_begin", "capture_end", "together_begin", "together_end", "marks", "steps", "stop_order", "span_begin", "span_end",
+    "open", "set_rank", "site", "site_at", "step_begin", "step_end", "sample_indices", "scalar", "scalar_at", "charge", "look", "checksums", "square_sums", "moved", "capture_begin", "capture_end", "together_begin", "together_end", "marks", "steps", "stop_order", "next_look", "span_begin", "span_end",
     "flush", "close", "note_ending", "watch_sigterm", "check_router", "fingerprint", "status_name", "last_error", "version", "link_agent", "process_allocator",
 }  # fmt: skip
 C_ABI |= {"observe_" + name for name in re.findall(r"^PLUMB_KIND\w*\(\w+, \w+, (\w+),", KINDS, re.M)}

@@ -11,7 +11,11 @@
 namespace plumbline::rules::testing {
 namespace {
 
-int Each(int quick) { return std::getenv("PLUMB_LONG") != nullptr ? 500 : quick; }
+// PLUMB_EACH overrides it.
+int Each(int quick) {
+  if (const char* each = std::getenv("PLUMB_EACH")) return std::atoi(each);
+  return std::getenv("PLUMB_LONG") != nullptr ? 500 : quick;
+}
 
 bool Requested(const std::string& family) {
   const char* one = std::getenv("PLUMB_FAMILY");
