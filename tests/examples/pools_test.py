@@ -52,8 +52,14 @@ def of_pools(list_of):
     """Returns the verdict or finding of the causality rules on the routers, by rule and layer; one each."""
     named = [one for one in list_of
              if one["rule"] in (FUTURE, BATCH) and one["site"]["layer"] in LAYERS]
-    # Dumps are no run whose end is known: their passes state no looks.
-    of = {(one["rule"], one["site"]["layer"]): {k: v for k, v in one.items() if k not in ("looks", "run_steps")} for one in named}
+    # Dumps are no run whose end is known: their passes state no looks. No line of code wrote their sites.
+    left_out = ("looks", "run_steps", "file", "line")
+    of = {
+        (one["rule"], one["site"]["layer"]): {
+            k: {n: x for n, x in v.items() if n not in left_out} if k == "site" else v for k, v in one.items() if k not in left_out
+        }
+        for one in named
+    }
     if len(of) != len(named):
         raise AssertionError(f"expected one of each rule and layer; found {named}")
     return of
