@@ -162,7 +162,8 @@ class GradientVanish : public ScalarRule {
   // The spread of rewards may be recorded after the norm, in the same step.
   void JudgeStep(const StepEnd& /*step*/, VerdictSink& out) override {
     for (const Waiting& one : std::exchange(waiting_, {})) {
-      const PolicyRows& policy = policies_[one.at.role];
+      const auto of_role = policies_.find(one.at.role);
+      const PolicyRows policy = of_role == policies_.end() ? PolicyRows{} : of_role->second;
       VanishingNorm& series = *one.series;
       if (policy.spreadless && one.norm < norm_) {
         ++series.spreadless;
@@ -200,6 +201,7 @@ class GradientVanish : public ScalarRule {
           known[i].loss->Take(value);
         } else {
           known[i].norm->Take(rows.steps[row], value);
+          known[i].norm->low = value < norm_ ? known[i].norm->low + 1 : 0;
         }
       }
     }
@@ -343,8 +345,7 @@ class GradientVanish : public ScalarRule {
   const char* FixOf(v1::Role role) const {
     const auto policy = policies_.find(role);
     if (policy != policies_.end() && policy->second.policy && !policy->second.spread_known)
-      return "Look whether the rewards within each group differ: if they are equal, the gradient "
-             "is "
+      return "Look whether the rewards within each group differ: equal rewards give a gradient of "
              "0. Else follow the graph from the loss (detach, masks).";
     return "Follow the graph from the loss (detach, masks, dead units), check saturation and the "
            "initialisation. In fp16, scale the loss.";

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <thread>
 #include <utility>
@@ -22,7 +21,6 @@ constexpr uint32_t kDeviceMs = 40;    // and if a device is working: at the end 
 constexpr uint32_t kQuietMs = 1000;   // if the loop itself writes its steps, and writes few
 constexpr size_t kMostHeldEnds = 64;  // if more, steps end together
 constexpr uint64_t kEver = ~uint64_t{0};
-constexpr int64_t kAnyStep = std::numeric_limits<int64_t>::max();
 
 }  // namespace
 

@@ -85,6 +85,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
   void HandleSpan(const SlotHead& head, const std::byte* body);
   void ReadMarks();
   uint64_t StepsWritten() const;
+  static constexpr int64_t kAnyStep = INT64_MAX;
   void ReadSteps(int64_t before, uint64_t written);  // drain_steps.cc
   void AddStep(const plumbline_step_facts_t& facts);
   void AddMarked(int64_t step, uint64_t until_ns);

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/printable.h"
+#include "base/relaxed.h"
 
 namespace plumbline::agent {
 namespace {
@@ -31,7 +32,6 @@ const char* SiteKindName(SiteKind kind) {
 #define PLUMB_KIND(Name, NAME, name, number, op) \
   case SiteKind::k##Name:                        \
     return #name;
-#include "base/relaxed.h"
 #include "proto/evidence_kinds.inc"
     case SiteKind::kScalar:
       return "scalar";
