@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMostCalls = 64;
 constexpr double kReplayBits = 20;  // the same, of a queue that gives every assignment
 // Every recorded call of every layer is a chance for a coincidence.
-constexpr double kFollowBits = 18;
+constexpr double kFollowBits = 24;
 
 }  // namespace
 

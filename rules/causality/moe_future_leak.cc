@@ -69,7 +69,7 @@ structure; pools by metadata; *pairs*, refusals that no policy explains (a draw,
 -N·log2(1-f): another cause would have hit the N choices of experts below capacity, all kept, at the rate f at
 which it hit full ones; balanced assignment; scores that are normalised over the tokens (every expert has the same sum of scores, squares or
 exponentials over the call, each pool or each sequence; or a softmax over the tokens gives every choice); a queue whose
-capacity differs between calls of one size and rises with the tokens that some expert was offered (18 bits, from the orders of ten capacities or more).
+capacity differs between calls of one size and rises with the tokens that some expert was offered (24 bits, from the orders of eleven capacities or more).
 
 However many bits, one pool without such facts is no error: of 669 recordings of clean routers 45 have an exact replay of a leaking policy with
 100 bits and more (numbers stored for the recorded text).

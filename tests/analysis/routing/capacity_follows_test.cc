@@ -16,7 +16,7 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr double kNeeded = 18;
+constexpr double kNeeded = 24;
 
 // A run: loads of calls of one size, and what an innocent capacity may depend on.
 class SimulatedRun {
