@@ -70,8 +70,9 @@ std::vector<ArithmeticFamily> NotStale() {
                                int) { return now + before[1] + before[0]; }),
       Family("left-out",
              [](double now, const SumValues&, int r, int odd) { return r == odd ? 0 : now; }),
+      // Two stale ranks at least, also of three.
       Family("half-in-time", [](double now, const SumValues& before, int r,
-                                int) { return r % 2 == 0 ? now : before[1]; }),
+                                int) { return r == 0 || r % 2 == 1 ? before[1] : now; }),
   };
 }
 
