@@ -83,6 +83,20 @@ uint32_t RankOfRow(const ReductionAnalysis& a, int row) {
                                               : static_cast<uint32_t>(row);
 }
 
+constexpr char kHandedOver[] =
+    "the recorded inputs are the values that each rank hands to the collective";
+
+// Completes a finding about the values of one rank. `compared`: number of results that a replay
+// gives bit for bit.
+v1::Verdict TakeOfRank(uint32_t rank, int32_t compared, FindingBuilder* found) {
+  found->Samples(static_cast<uint64_t>(compared));
+  found->verdict().mutable_site()->add_ranks(rank);
+  google::protobuf::Struct& w = *found->finding().mutable_witness();
+  Put(w, "rank", rank);
+  Put(w, "compared", compared);
+  return found->Take();
+}
+
 v1::Verdict FlippedFinding(const ReductionAnalysis& a) {
   const ReplacedRank& flipped = a.bound.flipped;
   const uint32_t rank = RankOfRow(a, flipped.row);
@@ -99,13 +113,8 @@ v1::Verdict FlippedFinding(const ReductionAnalysis& a) {
           "Find what negates the gradients of rank ", rank,
           " after they are recorded: a reversed loss or gradient-reversal layer on that rank, a "
           "hook that subtracts, a different build. Its updates go uphill in every step."))
-      .Samples(static_cast<uint64_t>(flipped.compared))
-      .Assume("the recorded inputs are the values that each rank hands to the collective");
-  found.verdict().mutable_site()->add_ranks(rank);
-  google::protobuf::Struct& w = *found.finding().mutable_witness();
-  Put(w, "rank", rank);
-  Put(w, "compared", flipped.compared);
-  return found.Take();
+      .Assume(kHandedOver);
+  return TakeOfRank(rank, flipped.compared, &found);
 }
 
 v1::Verdict CutFinding(const ReductionAnalysis& a) {
@@ -126,7 +135,7 @@ v1::Verdict CutFinding(const ReductionAnalysis& a) {
           " after they are recorded (a communication hook, a shift or mask of the bits), and "
           "convert with rounding to nearest, as tensor.to(dtype) does, or reduce in f32."))
       .Samples(static_cast<uint64_t>(cut.compared))
-      .Assume("the recorded inputs are the values that each rank hands to the collective");
+      .Assume(kHandedOver);
   google::protobuf::Struct& w = *found.finding().mutable_witness();
   Put(w, "compared", cut.compared);
   Put(w, "differ", cut.differ);
@@ -152,14 +161,9 @@ v1::Verdict StaleFinding(const ReductionAnalysis& a, const StaleRank& stale) {
           " sends a buffer that is not filled yet: a communication stream that does not wait for "
           "the backward pass, a copy into the bucket that is skipped or comes late, a hook that "
           "runs once too few."))
-      .Samples(static_cast<uint64_t>(stale.compared))
-      .Assume("the recorded inputs are the values that each rank hands to the collective");
-  found.verdict().mutable_site()->add_ranks(rank);
-  google::protobuf::Struct& w = *found.finding().mutable_witness();
-  Put(w, "rank", rank);
-  Put(w, "step", static_cast<double>(stale.step));
-  Put(w, "compared", stale.compared);
-  return found.Take();
+      .Assume(kHandedOver)
+      .Witness("step", static_cast<double>(stale.step));
+  return TakeOfRank(rank, stale.compared, &found);
 }
 
 std::optional<v1::Verdict> BrokenCollective(
