@@ -9,6 +9,7 @@
 #include "analysis/drift/marks.h"
 #include "analysis/drift/part_cause.h"
 #include "analysis/drift/plain_cause.h"
+#include "analysis/drift/weights_cause.h"
 
 namespace plumbline::analysis {
 namespace {
@@ -38,16 +39,32 @@ Named ZeroFilled(const DriftStatistics& s) {
               "token. Mask those tokens, or log their values.");
 }
 
+// Returns the variance that remains after the better shift, as a share. If no shift helps, returns
+// 1.
+double LeftByShift(const DriftStatistics::Shifts& shifts) {
+  const double here = shifts.here.variance();
+  if (shifts.here.count < kFewestShifted || !(here > kShiftVariance)) return 1;
+  const double left = std::min(shifts.back.variance(), shifts.forward.variance()) / here;
+  return left < kShiftLeaves ? left : 1;
+}
+
 Named Misaligned(const DriftStatistics& s) {
-  const double here = s.unshifted.variance();
-  if (s.unshifted.count < kFewestShifted || !(here > kShiftVariance)) return {};
-  const double back = s.shifted_back.variance(), forward = s.shifted_forward.variance();
-  if (!(std::min(back, forward) < kShiftLeaves * here)) return {};
+  const DriftStatistics::Shifts* shifts = &s.shifts;
+  double left = LeftByShift(s.shifts);
+  std::string whose;
+  for (auto at = s.shifts_of.begin(); whose.empty() && left == 1 && at != s.shifts_of.end(); ++at) {
+    left = LeftByShift(at->second);
+    if (left == 1) continue;
+    shifts = &at->second;
+    whose = absl::StrCat("of worker ", at->first, " ");
+  }
+  if (left == 1) return {};
+  const bool back = shifts->back.variance() < shifts->forward.variance();
   return Name(
       kByShift,
       absl::StrFormat(
-          "log pi matches log mu of the token %s: with this shift %.2g of the variance remains",
-          back < forward ? "before" : "after", std::min(back, forward) / here),
+          "log pi %smatches log mu of the token %s: with this shift %.2g of the variance remains",
+          whose, back ? "before" : "after", left),
       "Shift one side by one token: logits at position t predict token t + 1. Check labels, prompt "
       "length and padding in the trainer's log-probability pass.");
 }
@@ -112,6 +129,7 @@ Named Retokenised(const DriftStatistics& s) {
 Named Temperature(const DriftStatistics& s, const DriftTests& tests) {
   const TemperatureMark mark = FindTemperature(s);
   if (!mark.found()) return {};
+  if (!mark.by_entropy && IsUnrelated(mark.fit)) return {};
   const char* fix =
       "Divide the trainer's logits by the sampler's temperature, and log the rollout's "
       "log-probabilities after temperature (processed), so that both describe the distribution "
@@ -233,13 +251,18 @@ Named GrowsUntilRestart(const DriftStatistics& s, const Sawtooth& sawtooth) {
               kEmptyCache);
 }
 
-Named MissedSync(const DriftStatistics& s, const StepChange& jump) {
-  if (!jump.found) return {};
+Named MissedSync(const DriftStatistics& s, const StepPatterns& patterns) {
+  const StepChange& jump = patterns.jump;
+  const DriftEpisode& episode = patterns.episode;
+  if (!jump.found && !episode.found) return {};
   const bool labelled = s.with_lag > 0;
+  const std::string when = jump.found ? absl::StrFormat("at step %d and stayed", jump.step)
+                                      : absl::StrFormat("in step %d and fell back in step %d",
+                                                        episode.first, episode.after);
   return Name(labelled ? kByJump : kByUnlabelledJump,
-              absl::StrFormat("drift of tokens %s rose %.1f-fold at step %d and stayed",
-                              labelled ? "labelled lag 0" : "without versions", std::exp(jump.jump),
-                              jump.step),
+              absl::StrFormat("drift of tokens %s rose %.1f-fold %s",
+                              labelled ? "labelled lag 0" : "without versions",
+                              std::exp(jump.found ? jump.jump : episode.rise), when),
               "Check that the weight update of that step reached every worker and every tensor: "
               "compare checksums of the engine's weights with the trainer's after each update.");
 }
@@ -351,8 +374,9 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns
     return {"unknown", 0, "the record is wrong, and no cause is visible", ""};
   if (Named cache = StaleCache(s, patterns.sawtooth)) return *cache;
   if (Named first = FirstTokensCause(s)) return *first;
-  if (Named sync = MissedSync(s, patterns.jump)) return *sync;
+  if (Named sync = MissedSync(s, patterns)) return *sync;
   if (Named growth = GrowsUntilRestart(s, patterns.sawtooth)) return *growth;
+  if (Named grows = GrowsWithVersions(s)) return *grows;
   if (Named rounded = RoundedCause(s)) return *rounded;
   if (Named numerics = Numerics(s, tests)) return *numerics;
   if (Named stale = Stale(s)) return *stale;
@@ -368,17 +392,7 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns
   }
   if (tests.record == RecordOutcome::kQuiet) {
     const bool both = tests.sampler == SamplerOutcome::kQuiet;
-    if (s.fresh.k2() > kBeyondRounding) {
-      return Name(both ? kByBothTests : kByRecordTest,
-                  absl::StrFormat("the record is correct and no bias is visible; k2 of %.2g is "
-                                  "more than rounding causes: dropout or another random layer is "
-                                  "active in one pass, the engine has another model's weights, or "
-                                  "strongly quantised ones",
-                                  s.fresh.k2()),
-                  "Run the trainer's scoring pass in evaluation mode (no dropout, no router "
-                  "jitter), and score the same batch twice: the results must be equal. Compare "
-                  "checksums of the engine's weights with the trainer's.");
-    }
+    if (s.fresh.k2() > kBeyondRounding) return OtherWeights(s, tests);
     return Name(both ? kByBothTests : kByRecordTest,
                 "the record is correct and no bias is visible: rounding, and different kernels",
                 "Use the same arithmetic on both sides: fp32 log-softmax, the same attention and "

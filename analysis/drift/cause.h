@@ -8,6 +8,7 @@
 #include <string>
 
 #include "analysis/drift/change.h"
+#include "analysis/drift/episode.h"
 #include "analysis/drift/statistics.h"
 #include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"
@@ -80,6 +81,14 @@ struct StalenessMark {
   double median_lag = 0;
 };
 StalenessMark FindStaleness(const DriftStatistics& statistics);
+
+// Patterns of a site's steps. Jump and episode: of the tokens with lag 0, or of all tokens if no
+// lag is recorded. Sawtooth: of those with the most frequent lag.
+struct StepPatterns {
+  StepChange jump;
+  DriftEpisode episode;
+  Sawtooth sawtooth;
+};
 
 DriftCause NameDriftCause(const DriftStatistics& statistics, const StepPatterns& patterns,
                           const DriftTests& tests);

@@ -63,12 +63,6 @@ struct Sawtooth {
 // and every restart is a fall.
 Sawtooth FindSawtooth(std::span<const DriftPoint> points);
 
-// Patterns of a site's steps, for the tokens with lag 0, and for those with the most frequent lag.
-struct StepPatterns {
-  StepChange jump;
-  Sawtooth sawtooth;
-};
-
 // An e-detector in Shiryaev-Roberts form: R_t = (R_{t-1} + 1) e_t, alarm at R >= A, with E[e_t |
 // past] <= 1 as long as nothing grows. R_t - t is then a supermartingale. So the mean number of
 // steps to a false alarm is at least A (Shin, Ramdas and Rinaldo, 2022).

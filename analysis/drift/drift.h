@@ -3,7 +3,9 @@
 #pragma once
 
 #include "analysis/drift/change.h"   // IWYU pragma: export
+#include "analysis/drift/course.h"   // IWYU pragma: export
 #include "analysis/drift/details.h"  // IWYU pragma: export
+#include "analysis/drift/episode.h"  // IWYU pragma: export
 #include "analysis/drift/logits.h"   // IWYU pragma: export
 #include "analysis/drift/marks.h"    // IWYU pragma: export
 #include "analysis/drift/run.h"      // IWYU pragma: export

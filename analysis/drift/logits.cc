@@ -95,4 +95,28 @@ void LogitDrift::Describe(google::protobuf::Struct& details) const {
   }
 }
 
+void LogitLooks::Take(const LogitDrift& drift) {
+  const uint64_t rows = drift.usable - rows_;
+  if (rows < kFewestRows) return;
+  const double sum = std::max(drift.kl_train_rollout - train_, drift.kl_rollout_train - rollout_);
+  newest_ = sum / static_cast<double>(rows);
+  if (!(newest_ <= worst_)) worst_ = newest_;
+  rows_ = drift.usable;
+  train_ = drift.kl_train_rollout;
+  rollout_ = drift.kl_rollout_train;
+  ++looks_;
+}
+
+std::string LogitLooks::Words() const {
+  if (looks_ < 2) return "";
+  return absl::StrFormat(" Worst look: KL %.2g. Newest look: KL %.2g.", worst_, newest_);
+}
+
+void LogitLooks::Describe(google::protobuf::Struct& details) const {
+  Put(details, "steps_judged", static_cast<double>(rows_));
+  if (looks_ < 2) return;
+  Put(details, "worst_look", worst_);
+  Put(details, "newest_look", newest_);
+}
+
 }  // namespace plumbline::analysis

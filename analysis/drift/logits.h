@@ -57,4 +57,22 @@ struct LogitDrift {
   void TakeLattice(const v1::LogitsRow& row);
 };
 
+// The worst and the newest look at full logits. A look has the rows since the one before.
+struct LogitLooks {
+  static constexpr uint64_t kFewestRows = 64;
+
+  // Ends a look if it has 64 rows or more.
+  void Take(const LogitDrift& drift);
+  double worst() const { return worst_; }  // mean KL, the larger direction; 0 if there is no look
+  // Returns " Worst look: KL 0.2. Newest look: KL 0.001.", or "" if there is one look or none.
+  std::string Words() const;
+  void Describe(google::protobuf::Struct& details) const;
+  void Persist(Archive& a) { a(looks_, rows_, train_, rollout_, worst_, newest_); }
+
+ private:
+  uint64_t looks_ = 0, rows_ = 0;
+  double train_ = 0, rollout_ = 0;  // sums at the end of the last look
+  double worst_ = 0, newest_ = 0;
+};
+
 }  // namespace plumbline::analysis

@@ -4,9 +4,11 @@
 // of causes at several sizes, rounded down (tests/rules/drift_calibration_test.cc checks each). It
 // is at most 0.95, because reality has causes that no simulation has. The simulation does not
 // produce the evidence of kByThirdPass, kByEngineItself, kByFlips, kByUnlabelledJump, kByUnits,
-// kByWorker, kByFirstTokens and kByNeverArrived, so these are estimated only.
+// kByWorker, kByFirstTokens, kByTemplate, kByPacking, kByStandingWeights, kByOtherModel and
+// kByNeverArrived, so these are estimated only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace plumbline::analysis {
@@ -74,8 +76,13 @@ inline constexpr DriftMark kByDeclaredCut = {"truncation", 0.8};
 inline constexpr DriftMark kByCachedTokens = {"stale-cache", 0.95};
 inline constexpr DriftMark kByRestarts = {"stale-cache", 0.6};
 inline constexpr double kNextToGrowth = 3;
-// The first tokens of responses differ ten times as much as later ones of equal probability.
+// The first tokens of responses differ ten times as much as later ones of equal probability, and
+// not in the first step, or only in sequences with cached tokens.
 inline constexpr DriftMark kByFirstTokens = {"stale-cache", 0.7};
+// The same from the run's first step on, or without cached tokens: in all sequences, or in a part.
+inline constexpr DriftMark kByTemplate = {"template", 0.7};
+inline constexpr DriftMark kByPacking = {"packing", 0.7};
+inline constexpr double kInAllSequences = 0.9, kInPartOfSequences = 0.8;
 
 inline constexpr DriftMark kByJump = {"missed-sync", 0.9};
 // The same without recorded versions. The tokens after the jump may then be stale by design.
@@ -89,6 +96,22 @@ inline constexpr double kUnitsNear = 0.005;
 inline constexpr DriftMark kByNeverArrived = {"missed-sync", 0.8};
 inline constexpr uint64_t kFewestNeverArrived = 4, kTokensOfFirst = 64;
 inline constexpr double kNeverArrivedGrows = 4;
+
+// Drift is as small as rounding in the first steps and grows fourfold with the versions, in nine of
+// ten pairs of steps a quarter of the run apart. The engine scores recurring tokens with the same
+// bits, and the trainer's values of them move by more than twice the first drift.
+inline constexpr DriftMark kByStandingWeights = {"missed-sync", 0.85};
+inline constexpr size_t kFewestSteady = 16;
+inline constexpr double kSteadyGrows = 4, kSteadyRises = 0.9, kMovesFromNoise = 2;
+
+// Beyond ten limits from the first step on, and the trainer gives the same values again. Or: log pi
+// does not follow log mu: the slope of log pi on log mu is below kUnrelatedSlope.
+inline constexpr DriftMark kByOtherModel = {"other-model", 0.8};
+inline constexpr double kUnrelatedSlope = 0.2;
+// Squared difference of the trainer's values of one token in one context, as a share of d^2. It is
+// 2 if noise of the trainer causes all of d.
+inline constexpr double kRepeatsEqual = 0.1, kRepeatsApart = 0.5;
+inline constexpr double kByRepeatedContexts = 0.8;  // confidence of batch-variance by it
 
 // All values of a side are on a 16-bit grid, and errors of half a unit explain half of d^2. If d
 // has only one sign, a fifth is enough, because truncated values have errors up to a whole unit.

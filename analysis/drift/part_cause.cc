@@ -23,6 +23,32 @@ std::string GriddedSides(const DriftStatistics& s) {
   return both ? "both sides'" : s.gridded_train > 0 ? "the trainer's" : "the rollout's";
 }
 
+constexpr char kEmptyPrefixes[] =
+    "Empty the engine's prefix cache with every weight update (vLLM: reset_prefix_cache; SGLang: "
+    "flush_cache).";
+
+// Names what makes first tokens differ if no cache holds older weights.
+DriftCause NotCached(const FirstTokensExcess& first, const std::string& words) {
+  const std::string where = words + ", also where no cache holds older weights: ";
+  const char* masks =
+      "Mask attention between the documents of a pack (position ids that start at 0, and a "
+      "variable-length attention kernel), or do not pack.";
+  const char* prompts =
+      "Compare the token ids of one whole prompt on both sides: chat template, BOS token, system "
+      "prompt.";
+  if (first.share >= kInAllSequences)
+    return ByMark(kByTemplate, where + "the two sides have different prompts", prompts);
+  if (first.share <= kInPartOfSequences)
+    return ByMark(kByPacking,
+                  where +
+                      "documents attend to the one before in their pack, or a part of the "
+                      "prompts differs",
+                  masks);
+  return {"unknown", 0,
+          where + "different prompts, or documents that attend to the one before in their pack",
+          absl::StrCat(prompts, " ", masks)};
+}
+
 }  // namespace
 
 OfPart RoundedCause(const DriftStatistics& s) {
@@ -55,25 +81,33 @@ OfPart CutCause(const DriftStatistics& s) {
 }
 
 OfPart FirstTokensCause(const DriftStatistics& s) {
+  using Where = FirstTokensExcess::Where;
   const FirstTokensExcess first = s.first_tokens.Excess();
-  if (!first.found) return {};
+  const bool decays = first.decays && first.where == Where::kNotCache;
+  if (!first.found && !decays) return {};
   const std::string words = absl::StrFormat(
       "the first %d tokens of the responses have a mean d^2 of %.2g, later tokens of equal "
-      "probability %.2g",
-      FirstTokens::kFirst, first.square, first.expected);
-  const char* fix =
-      "Empty the engine's prefix cache with every weight update (vLLM: reset_prefix_cache; SGLang: "
-      "flush_cache).";
+      "probability %.2g, in %.0f %% of the sequences",
+      FirstTokens::kFirst, first.square, first.expected, 100 * first.share);
   // If versions are not recorded, first tokens may be of older weights.
-  if (s.with_lag > 0 || first.sharp) {
+  const bool updated = s.with_lag == 0 && !first.sharp && first.where != Where::kNotCache;
+  if (first.where == Where::kNotCache) return NotCached(first, words);
+  if (first.where == Where::kCache && !updated)
     return ByMark(kByFirstTokens,
-                  words + ": the prefix cache holds keys and values of older weights", fix);
-  }
-  return DriftCause{"unknown", 0,
-                    words +
-                        ": a prefix cache with values of older weights, or weights that were "
-                        "updated inside sequences (weight_versions would show this)",
-                    fix};
+                  words +
+                      ", and not where no cache holds older weights: the prefix "
+                      "cache holds keys and values of older weights",
+                  kEmptyPrefixes);
+  return DriftCause{
+      "unknown", 0,
+      absl::StrCat(words, ": a prefix cache with values of older weights, ",
+                   first.share < kInAllSequences
+                       ? "documents that attend to the one before in their pack"
+                       : "another chat template or BOS token",
+                   updated ? ", or weights that were updated inside sequences (weight_versions "
+                             "would show this)"
+                           : " (cached_tokens, or the run's first step, would show which)"),
+      kEmptyPrefixes};
 }
 
 OfPart OneWorkerCause(const DriftStatistics& s) {

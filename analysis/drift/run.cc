@@ -147,14 +147,18 @@ std::string DriftSite::MaskDoubt() const {
       "mask before rejection");
 }
 
-StepChange DriftSite::Jump() const {
-  return FindStepChange(
-      statistics.series.At(statistics.with_lag == 0 ? DriftSeries::kUnknownLag : 0));
+std::vector<DriftPoint> DriftSite::FreshPoints() const {
+  return statistics.series.At(statistics.with_lag == 0 ? DriftSeries::kUnknownLag : 0);
 }
+
+StepChange DriftSite::Jump() const { return FindStepChange(FreshPoints()); }
+
+DriftCourse DriftSite::Course() const { return FollowDrift(FreshPoints()); }
 
 StepPatterns DriftSite::Patterns() const {
   const DriftSeries& series = statistics.series;
-  return {Jump(), FindSawtooth(series.At(series.CommonLag()))};
+  const std::vector<DriftPoint> fresh = FreshPoints();
+  return {FindStepChange(fresh), FindEpisode(fresh), FindSawtooth(series.At(series.CommonLag()))};
 }
 
 DriftCause DriftSite::Cause() const { return NameDriftCause(statistics, Patterns(), tests); }

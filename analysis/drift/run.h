@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "analysis/drift/cause.h"
+#include "analysis/drift/course.h"
 #include "analysis/drift/statistics.h"
 #include "analysis/frame/frame.h"
 #include "analysis/rollout/rollout.h"
@@ -78,8 +79,11 @@ struct DriftSite {
   // them; else "".
   std::string MaskDoubt() const;
 
-  // Returns the jump of the tokens of lag 0, or of all tokens if no lag is recorded.
+  // Returns the steps' tokens of lag 0, or all of them if no lag is recorded.
+  std::vector<DriftPoint> FreshPoints() const;
+  // Return the jump and the course of these tokens.
   StepChange Jump() const;
+  DriftCourse Course() const;
   StepPatterns Patterns() const;
   DriftCause Cause() const;
   // Returns "same-numbers: sentence" if both columns of the record are the same; else "".

@@ -18,7 +18,7 @@ void DriftSeries::BeginStep(uint32_t attempt, int64_t step) {
   }
 }
 
-void DriftSeries::Add(double d, size_t stratum, int64_t lag, int64_t version) {
+void DriftSeries::Add(double d, double k3, size_t stratum, int64_t lag, int64_t version) {
   if (open_ == nullptr || !std::isfinite(d)) return;
   const int64_t key = lag < 0 ? kUnknownLag : lag;
   if (cell_ == nullptr || key != cell_lag_) {
@@ -31,6 +31,7 @@ void DriftSeries::Add(double d, size_t stratum, int64_t lag, int64_t version) {
   if (square > 0.48045301391820139) ++cell.tail;  // (ln 2)^2
   cell.bounded += std::min(square, 0.25);
   cell.squares += square;
+  cell.k3 += k3;
   cell.version = version;
   const size_t of = std::min(stratum, kStrata - 1);
   ++cell.tokens_of[of];
@@ -57,7 +58,7 @@ std::vector<DriftPoint> DriftSeries::At(int64_t lag) const {
     double expected = 0;
     for (size_t s = 0; s < kStrata; ++s) expected += mean[s] * cell.tokens_of[s];
     points.push_back({step, held.attempt, n, static_cast<double>(cell.tail) / n, cell.bounded / n,
-                      cell.squares / n, cell.version, expected / n});
+                      cell.squares / n, cell.k3 / n, cell.version, expected / n});
   }
   return points;
 }

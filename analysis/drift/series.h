@@ -21,6 +21,7 @@ struct DriftPoint {
   double tail_share = 0;      // |d| > ln 2
   double bounded_square = 0;  // mean of min(d^2, 1/4)
   double mean_square = 0;     // mean of d^2
+  double k3 = 0;              // mean of min(k3, 1)
   int64_t version = 0;        // the trainer's version; kNoVersion if not recorded
   // The mean square that would result if each token had the mean of its log mu over all steps.
   double expected_square = 0;
@@ -34,8 +35,9 @@ class DriftSeries {
   // Opens a step. If a later attempt repeats a step, the step starts again. Steps of an earlier
   // attempt are ignored.
   void BeginStep(uint32_t attempt, int64_t step);
-  // `stratum`: the stratum of the token's log mu (DriftStrata::ProbabilityBin).
-  void Add(double d, size_t stratum, int64_t lag, int64_t version);
+  // `k3`: min(e^d - 1 - d, 1). `stratum`: the stratum of the token's log mu
+  // (DriftStrata::ProbabilityBin).
+  void Add(double d, double k3, size_t stratum, int64_t lag, int64_t version);
 
   // Returns the points of one lag, by step. If no step has the lag, returns an empty vector.
   std::vector<DriftPoint> At(int64_t lag) const;
@@ -54,10 +56,13 @@ class DriftSeries {
     uint64_t tail = 0;
     double bounded = 0;
     double squares = 0;
+    double k3 = 0;
     int64_t version = 0;
     std::array<uint32_t, kStrata> tokens_of{};
     std::array<float, kStrata> squares_of{};
-    void Persist(Archive& a) { a(tokens, tail, bounded, squares, version, tokens_of, squares_of); }
+    void Persist(Archive& a) {
+      a(tokens, tail, bounded, squares, k3, version, tokens_of, squares_of);
+    }
   };
   struct Step {
     uint32_t attempt = 0;

@@ -78,9 +78,12 @@ void DriftStatistics::Take(const RolloutSequence& sequence) {
   broken_turn_ = turns.Take(sequence);
   slopes.Begin(sequence.worker, sequence.step);
   strata.BeginSequence(sequence.worker);
+  first_tokens.BeginSequence(sequence);
+  recurrence.BeginSequence(sequence);
   for (const RolloutToken& token : sequence.tokens) {
     if (token.judged && token.same_token) TakeToken(sequence, token);
   }
+  TakeVersions(sequence);
   TakeShifts(sequence);
   slopes.ForSequence([](DriftSlopes& part) { part.EndSequence(); });
   for (ClusteredSlope* fit : {&on_advantage, &on_cached}) fit->EndSequence();
@@ -122,7 +125,8 @@ void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutTo
   (is_fresh ? fresh : stale).Add(d);
   if (!std::isfinite(d)) return;
   const int64_t lag = lag_known ? token.lag : DriftSeries::kUnknownLag;
-  series.Add(d, DriftStrata::ProbabilityBin(token.rollout), lag, sequence.train_version);
+  const double k3 = std::min(K3(d), 1.0);
+  series.Add(d, k3, DriftStrata::ProbabilityBin(token.rollout), lag, sequence.train_version);
   strata.Add(d, token.rollout, token.position, token.turn, lag);
   const ContextKey context = ContextOf(token);
   if (lag_known) {
@@ -132,7 +136,7 @@ void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutTo
   TakeBehaviour(token, lag_known && token.lag == 0, context);
   with_entropy += std::isfinite(token.train + token.train_entropy);
   if (is_fresh) {
-    TakeFresh(sequence, token, d, context);
+    TakeFresh(sequence, token, d, k3, context);
   } else {
     first_tokens.Skip();
   }
@@ -151,11 +155,12 @@ void DriftStatistics::TakeBehaviour(const RolloutToken& token, bool at_lag_0, Co
 // Takes a token drawn with the trainer's current weights. Every cause except age has an effect on
 // such tokens.
 void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutToken& token,
-                                double d, ContextKey context) {
+                                double d, double k3, ContextKey context) {
   const double square = d * d;
   sizes.Add(std::fabs(d));
   lattice.Add(d);
   units.Add(token.train, token.rollout);
+  recurrence.Add(token, sequence.step);
   first_tokens.Add(d, DriftStrata::ProbabilityBin(token.rollout), context);
   if (token.rollout >= kLogHalf && d < kLogHalf) {
     ++likeliest;
@@ -164,7 +169,7 @@ void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutTo
   drawn.Add({token.train, token.rollout, token.train_entropy, d});
   if (broken_turn_ != TurnPrefixes::kNoTurn && token.turn >= broken_turn_)
     after_other_prompt += std::min(square, 0.25);
-  bounded_k3.Add(std::min(K3(d), 1.0));
+  bounded_k3.Add(k3);
   minus_d.Add(-d);
   slopes.ForToken(token.version, [&](DriftSlopes& part) {
     part.Add(token.train, token.rollout, token.train_entropy, context);
@@ -184,10 +189,21 @@ void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutTo
   rounded(sequence.rollout_grid, token.rollout, gridded_rollout);
 }
 
+void DriftStatistics::TakeVersions(const RolloutSequence& sequence) {
+  if (sequence.train_version == kNoVersion) return;
+  int64_t newest = kNoVersion;
+  for (const RolloutToken& token : sequence.tokens) {
+    if (token.judged) newest = std::max(newest, token.version);
+  }
+  if (newest != kNoVersion) versions.Add(sequence.step, newest, sequence.train_version);
+}
+
 // Tests whether the trainer's values fit the rollout's values better if they are shifted by one
 // position. Then the two sides were joined with an offset of one.
 void DriftStatistics::TakeShifts(const RolloutSequence& sequence) {
+  constexpr size_t kMostWorkers = 64;
   const auto& t = sequence.tokens;
+  Shifts own;
   for (size_t i = 1; i + 1 < t.size(); ++i) {
     const bool run = t[i].judged && t[i - 1].judged && t[i + 1].judged &&
                      t[i - 1].position + 1 == t[i].position &&
@@ -196,11 +212,22 @@ void DriftStatistics::TakeShifts(const RolloutSequence& sequence) {
     const double here = t[i].train - t[i].rollout, back = t[i].train - t[i - 1].rollout,
                  forward = t[i].train - t[i + 1].rollout;
     if (!std::isfinite(here) || !std::isfinite(back) || !std::isfinite(forward)) continue;
-    const double inverse = 1 / static_cast<double>(unshifted.count + 1);
-    unshifted.Add(here, inverse);
-    shifted_back.Add(back, inverse);
-    shifted_forward.Add(forward, inverse);
+    const double inverse = 1 / static_cast<double>(own.here.count + 1);
+    own.here.Add(here, inverse);
+    own.back.Add(back, inverse);
+    own.forward.Add(forward, inverse);
   }
+  if (own.here.count == 0) return;
+  shifts.Merge(own);
+  if (sequence.worker.empty()) return;
+  if (shifts_of.size() < kMostWorkers || shifts_of.contains(sequence.worker))
+    shifts_of[sequence.worker].Merge(own);
+}
+
+void DriftStatistics::Shifts::Merge(const Shifts& other) {
+  here.Merge(other.here);
+  back.Merge(other.back);
+  forward.Merge(other.forward);
 }
 
 bool DriftStatistics::same_numbers() const {

@@ -8,13 +8,16 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "analysis/drift/course.h"
 #include "analysis/drift/first_tokens.h"
 #include "analysis/drift/fit.h"
 #include "analysis/drift/lattice.h"
 #include "analysis/drift/moments.h"
+#include "analysis/drift/recurrence.h"
 #include "analysis/drift/series.h"
 #include "analysis/drift/staleness.h"
 #include "analysis/drift/strata.h"
@@ -73,6 +76,8 @@ struct DriftStatistics {
   ClusteredSlope on_cached;
   // min(d^2, 1/4) of the first fresh tokens of sequences, and of later ones.
   FirstTokens first_tokens;
+  Recurrence recurrence;   // of fresh tokens
+  VersionCourse versions;  // of tokens with a recorded lag
   // Fresh tokens with mu of a half or more and pi less than half of that; and those of them with pi
   // + mu above 1. If mu belongs to the likeliest token and pi to another one, there are none of the
   // latter.
@@ -91,7 +96,13 @@ struct DriftStatistics {
 
   // log pi minus log mu of the same token, the previous one, and the next one, if all three are
   // recorded.
-  DriftCell unshifted, shifted_back, shifted_forward;
+  struct Shifts {
+    DriftCell here, back, forward;
+    void Merge(const Shifts& other);
+    void Persist(Archive& a) { a(here, back, forward); }
+  };
+  Shifts shifts;
+  std::map<std::string, Shifts> shifts_of;  // by worker, at most 64
 
   // Single fresh tokens for the drawing: log pi, log mu, H_pi (NaN if not recorded), d.
   PointSample drawn;
@@ -125,10 +136,10 @@ struct DriftStatistics {
   // broken_turn_ is used within a sequence only, so it is not stored.
   void Persist(Archive& a) {
     a(sequences, later_epochs, judged, fresh_tokens, stale_tokens, with_lag, with_entropy);
-    a.Version(7, 7);
+    a.Version(8, 8);
     a(differing_ids, fresh, stale, sizes, strata, series, declared, slopes);
     a(on_advantage, lost_mass, bounded_k3, minus_d, on_cached, by_lag);
-    a(unshifted, shifted_back, shifted_forward, zeros, unlikely_zeros, gridded_train);
+    a(shifts, shifts_of, recurrence, versions, zeros, unlikely_zeros, gridded_train);
     a(gridded_rollout, rounding_squares, rescored, rescore_k2, trainer_k2);
     a(jumps, split, with_behaviour, turns, after_other_prompt, lattice, own_k2);
     a(last_id_, last_version_, last_train_);
@@ -140,8 +151,9 @@ struct DriftStatistics {
   void TakeAgain(const RolloutSequence& sequence);
   void Declare(const RolloutSequence& sequence);
   void TakeToken(const RolloutSequence& sequence, const RolloutToken& token);
-  void TakeFresh(const RolloutSequence& sequence, const RolloutToken& token, double d,
+  void TakeFresh(const RolloutSequence& sequence, const RolloutToken& token, double d, double k3,
                  ContextKey context);
+  void TakeVersions(const RolloutSequence& sequence);
   void TakeBehaviour(const RolloutToken& token, bool at_lag_0, ContextKey context);
   void TakeShifts(const RolloutSequence& sequence);
 

@@ -59,6 +59,11 @@ TemperatureMark MarkOf(const DriftSlopes& slopes, double tokens, double deviatio
   return mark;
 }
 
+// Returns true if the slope explains most of d.
+bool ExplainsMost(const TemperatureMark& mark) {
+  return mark.by_entropy || (mark.by_rollout && mark.fit.r2 >= kExplained);
+}
+
 }  // namespace
 
 void DriftSlopes::Add(double train, double rollout, double entropy, ContextKey context) {
@@ -77,7 +82,7 @@ TemperatureMark FindTemperature(const RolloutSlices<DriftSlopes>& slopes, double
                                 double most) {
   TemperatureMark pool, found;
   slopes.ForEach([&](const SliceName& name, double share, const DriftSlopes& part) {
-    if (pool.found() || found.found()) return;
+    if (ExplainsMost(pool) || found.found()) return;
     const SlopeFit size = part.on_rollout.Fit();
     if (!name.pool() && size.sequences < kFewSequences) return;
     TemperatureMark mark =
@@ -85,7 +90,8 @@ TemperatureMark FindTemperature(const RolloutSlices<DriftSlopes>& slopes, double
     mark.part = name;
     if (name.pool()) {
       pool = mark;
-    } else if (mark.found()) {
+    } else if (pool.found() ? name.kind == SliceName::Kind::kWorker && ExplainsMost(mark)
+                            : mark.found()) {
       found = mark;
     }
   });

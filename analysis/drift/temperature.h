@@ -35,8 +35,10 @@ struct TemperatureMark {
   bool found() const { return by_entropy || by_rollout; }
 };
 
-// Tests the pool, then its parts of at least 8 sequences, by Student's t. `most` is the false-alarm
-// probability of all these tests together, for one call. Each part gets a share of it.
+// Tests the pool, then its parts of at least 8 sequences, by Student's t. If the pool's slope
+// explains less than 60 % of d, and a worker's slope explains more of its own, returns the
+// worker's. `most` is the false-alarm probability of all these tests together, for one call. Each
+// part gets a share of it.
 TemperatureMark FindTemperature(const RolloutSlices<DriftSlopes>& slopes, double tokens,
                                 double most);
 

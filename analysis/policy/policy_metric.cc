@@ -95,11 +95,18 @@ bool ShareOfMixedGroups(const MetricName& name) {
 // Preference training logs margins and both sides of a pair under `rewards/`.
 PolicyMetric Reward(const MetricName& name) {
   if (name.Has(" margin ") || name.Has(" margins ")) return {PolicyKind::kMargin};
+  if (name.Has(" accuracies ") && !name.extreme()) return {PolicyKind::kPairAccuracy};
   const bool preference =
       name.Has(" chosen ") || name.Has(" rejected ") || name.Has(" accuracies ");
   // The name may be of a share of solved tasks.
   const bool other = preference || name.extreme() || name.Has(" pass ");
   return {other ? PolicyKind::kOther : PolicyKind::kReward};
+}
+
+// Counts and versions grow in every run.
+bool IsCounter(const MetricName& name) {
+  return name.Has(" dropped ") || name.Has(" count ") || name.Has(" total ") ||
+         name.Has(" num samples ") || name.Ends(" version ") || name.extreme();
 }
 
 }  // namespace
@@ -122,8 +129,17 @@ double PolicyMetric::Distance(double value) const {
 }
 
 bool IsPartOfReward(std::string_view op) {
-  const std::string words = Words(op);
-  return words.starts_with(" rewards ") || words.starts_with(" train rewards ");
+  std::string words = Words(op);
+  if (words.starts_with(" train ")) words.erase(0, 6);
+  if (words.starts_with(" rewards ")) return true;
+  constexpr std::string_view kOne = " reward ";
+  if (!words.starts_with(kOne) || op.find('/') == std::string_view::npos) return false;
+  // A statistic of the whole reward has only its name after it.
+  const std::string rest = words.substr(kOne.size() - 1);
+  for (const std::string_view whole :
+       {" ", " mean ", " avg ", " average ", " total ", " all ", " score ", " sum ", " ema "})
+    if (rest == whole) return false;
+  return true;
 }
 
 bool IsRewardOfEpisodes(std::string_view op) {
@@ -170,8 +186,9 @@ PolicyMetric PolicyMetricOf(std::string_view op, SeriesRole role) {
     case SeriesRole::kTruncatedShare:
       return {name.Has(" aborted ratio ") ? PolicyKind::kOther : PolicyKind::kTruncatedShare};
     case SeriesRole::kStepKl:
-    case SeriesRole::kStaleness:
       return {PolicyKind::kOther};
+    case SeriesRole::kStaleness:
+      return {IsCounter(name) ? PolicyKind::kOther : PolicyKind::kStaleness};
     case SeriesRole::kLoss:
       return {PolicyKind::kPreferenceLoss};
     // These may be a KL term or an entropy that is logged as a loss (verl, slime, OpenRLHF).

@@ -20,9 +20,11 @@ enum class PolicyKind : uint8_t {
   kClipShare,
   kTruncatedShare,  // answers that end at the longest length
   kMargin,          // the margin of the chosen answer, in preference training
+  kPairAccuracy,    // the share of pairs whose chosen answer has the higher reward
   kPreferenceLoss,
   kKlCoefficient,
-  kOther,  // another metric that shows that the run trains a policy
+  kStaleness,  // the age of samples, in versions or steps
+  kOther,      // another metric that shows that the run trains a policy
 };
 
 // The function from a value to the distance from agreement.
@@ -46,7 +48,8 @@ struct PolicyMetric {
   double Distance(double value) const;
 };
 
-// Returns true for the reward of one function of several (`rewards/format_reward/mean`).
+// Returns true for the reward of one function of several (`rewards/format_reward/mean`,
+// `reward/format`).
 bool IsPartOfReward(std::string_view op);
 // Returns true for the reward of an episode of a game, which may fall in classical control.
 bool IsRewardOfEpisodes(std::string_view op);

@@ -198,6 +198,12 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"avg trajectory age", SeriesRole::kStaleness},
     {"off policy *", SeriesRole::kStaleness},
     {"num steps off policy", SeriesRole::kStaleness},
+    {"staleness", SeriesRole::kStaleness},
+    {"mean staleness", SeriesRole::kStaleness},
+    {"staleness mean", SeriesRole::kStaleness},
+    {"version lag", SeriesRole::kStaleness},
+    {"weight version lag", SeriesRole::kStaleness},
+    {"policy lag", SeriesRole::kStaleness},
     // Experts.
     {"max vio", SeriesRole::kExpertLoad},
     {"max vio *", SeriesRole::kExpertLoad},

@@ -1,6 +1,8 @@
 #include "rules/bases/drift_rule.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 namespace plumbline::rules {
 namespace {
@@ -16,8 +18,22 @@ void Withdraw(const DriftSite& site, const v1::Cause& reported, v1::Finding& fin
 
 }  // namespace
 
+void StateCourse(const DriftCourse& course, const DriftSite& site, v1::Verdict& verdict) {
+  v1::Finding& finding = *verdict.mutable_finding();
+  std::string text = finding.explanation();
+  if (!text.empty() && !text.ends_with('.')) text += '.';
+  finding.set_explanation(text + course.Words());
+  google::protobuf::Struct& details = *verdict.mutable_details();
+  course.Describe(details);
+  Put(details, "steps_judged", static_cast<double>(site.batches));
+  if (finding.has_details()) *finding.mutable_details() = details;
+  v1::FindingSite& steps = *verdict.mutable_site();
+  if (course.ended && steps.step_last() >= course.end_step)
+    steps.set_step_last(std::max(steps.step_first(), course.end_step - 1));
+}
+
 void DriftRule::Persist(Archive& archive) {
-  archive.Version(1);
+  archive.Version(2, 2);
   archive(run_, reported_);
 }
 
@@ -41,25 +57,44 @@ void DriftRule::JudgeRun(const RunSummary& run, VerdictSink& out) {
   for (const auto& [key, site] : run_.Finish(run).sites()) Look(site, true, out);
 }
 
+bool DriftRule::Keep(v1::Verdict verdict, v1::Verdict& kept) {
+  const bool first = kept.kind() != v1::Verdict::KIND_FINDING;
+  const v1::Level level = verdict.finding().level();
+  const v1::Cause& cause = verdict.finding().cause();
+  const v1::Cause& before = kept.finding().cause();
+  const bool louder = first || level > kept.finding().level();
+  const bool surer = cause.id() != before.id() && cause.confidence() > before.confidence();
+  if (!louder && level < kept.finding().level()) return false;
+  if (!louder && !surer && cause.id() != before.id()) return false;
+  kept = std::move(verdict);
+  return louder || surer;
+}
+
 void DriftRule::Look(const DriftSite& site, bool last, VerdictSink& out) {
   Reported& reported = reported_[{site.layer, site.op}];
   v1::Verdict verdict = JudgeSite(site);
   if (!verdict.has_site()) site.Place(verdict);
   if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE && site.keys_differ)
     verdict.set_reason(site.KeyDoubt());
-  if (verdict.kind() != v1::Verdict::KIND_FINDING) {
-    if (last && reported.level == v1::LEVEL_UNSPECIFIED) out.Add(std::move(verdict));
+  const bool had = reported.kept.kind() == v1::Verdict::KIND_FINDING;
+  const bool found = verdict.kind() == v1::Verdict::KIND_FINDING;
+  if (!found && !had) {
+    if (last) out.Add(std::move(verdict));
     return;
   }
-  Withdraw(site, reported.cause, *verdict.mutable_finding());
-  const v1::Level level = verdict.finding().level();
-  const v1::Cause& cause = verdict.finding().cause();
-  const bool surer =
-      cause.id() != reported.cause.id() && cause.confidence() > reported.cause.confidence();
-  if (level < reported.level || (level == reported.level && !surer)) return;
-  reported.level = level;
-  reported.cause = cause;
-  out.Add(std::move(verdict));
+  bool changed = false;
+  if (found) {
+    Withdraw(site, reported.kept.finding().cause(), *verdict.mutable_finding());
+    changed = Keep(std::move(verdict), reported.kept);
+  }
+  const DriftCourse course = follows_course() ? site.Course() : DriftCourse();
+  changed |= course.ended != reported.ended || course.worst.k3 > 2 * reported.worst;
+  if (!changed && !last) return;
+  reported.ended = course.ended;
+  reported.worst = std::max(reported.worst, course.worst.k3);
+  v1::Verdict report = reported.kept;
+  StateCourse(course, site, report);
+  out.Add(std::move(report));
 }
 
 }  // namespace plumbline::rules

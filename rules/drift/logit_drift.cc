@@ -1,6 +1,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -44,8 +45,17 @@ tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/stale
   through fewer than eight contexts means nothing. (b) d that moves with the advantage: what was rewarded is scored
   otherwise. (c) With full logits, the slope of the affine fit of one side's logits on the other's.
 - *First tokens.* Where the first 8 tokens of responses have ten times the mean square of later tokens with about the
-  same log mu, by 5 standard errors, a prefix cache holds keys and values of older weights (`stale-cache`). Without recorded
-  versions, weights that were updated inside sequences do the same, unless the next 24 tokens have less than a third of it.
+  same log mu, by 5 standard errors: if not in the record's first step, or only in sequences with cached tokens, a prefix cache
+  holds keys and values of older weights (`stale-cache`). If from the run's first step or weights on, or without cached tokens: in
+  90 % of the sequences the two sides have different prompts (`template`: chat template, BOS), in less than 80 % documents attend to the
+  one before in their pack (`packing`). A slower decay with the distance from the prompt counts for `template` and `packing` too. Otherwise the cause
+  is unknown and its words name those that remain. Without recorded versions, weights that were updated inside
+  sequences do the same as a cache, unless the next 24 tokens have less than a third of it.
+- *Weights.* Drift that is as small as rounding first and grows fourfold with the versions: the engine keeps its first weights, or an adapter is not
+  merged (`missed-sync`, if recurring tokens have the same log mu to the last bit in different steps). k2 above 0.02 without any other mark: the trainer scores
+  one token in one context differently within a step (`batch-variance`: dropout); or the same again, with k3 above ten limits from the first step on
+  (`other-model`, as if log pi does not follow log mu at all). Without such tokens both remain.
+- *One worker.* A shift by one or a temperature that only one worker has is looked for in its own tokens.
 - *Noise* has no slope. k1 = −d still has the mean KL(μ‖π): a negative mean of d is not a bias. k3 = e^d − 1 − d and
   KL are its size.
 - *A noise floor*, where one is recorded: a batch scored twice by the trainer, its third pass (`behaviour_logprobs`) at
@@ -57,9 +67,12 @@ tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/stale
 **Context.** Healthy dense bf16 has k3 of about 6e-4 and mean |d| of 0.010 to 0.013, mixtures of experts 1.5e-3, FP8
 rollouts up to 3e-3; deterministic stacks have exactly 0.
 
+**Course.** The finding has the level of the worst look, and states the worst and the newest steps (at most 16 stretches of equal length,
+8 steps or more). Drift *ended* if the last 8 steps or more have k3 of at most 3e-3 and a quarter of the worst, and are more than ever between bad steps.
+
 **Level.** A bias is a warning, an error where the slope passes 0.1 (without an entropy column only if it explains 60 %
 of the squares). Without one: an error where k3 or KL is above ten times 5e-3 at lag 0 by 5 standard errors (twenty
-times if no versions are recorded, because such tokens may be stale), a warning where k3 or KL(μ‖π) is
+times if no versions are recorded, because such tokens may be stale), of all steps or of one stretch; a warning where k3 or KL(μ‖π) is
 above 5e-3 (k3 by its 99 % lower bound, KL by 5 standard errors) or in first tokens, a note above 3e-3, else a pass. Small drift can collapse a run and large drift can
 be benign: size is reported, harm is not predicted.
 
@@ -147,7 +160,7 @@ class LogitDriftRule : public DriftRule {
 
   void Persist(Archive& archive) override {
     DriftRule::Persist(archive);
-    archive.Version(1);
+    archive.Version(2, 2);
     archive(logits_);
   }
 
@@ -171,9 +184,10 @@ class LogitDriftRule : public DriftRule {
  private:
   struct LogitsSite {
     LogitDrift drift;
+    LogitLooks looks;
     uint64_t next_look = 64;
-    v1::Level reported = v1::LEVEL_UNSPECIFIED;
-    void Persist(Archive& a) { a(drift, next_look, reported); }
+    v1::Verdict kept;  // the finding of the worst look
+    void Persist(Archive& a) { a(drift, looks, next_look, kept); }
   };
 
   static std::string Figures(const DriftMoments& m) {
@@ -203,7 +217,8 @@ class LogitDriftRule : public DriftRule {
     if (rewarded.found) return Rewarded(rewarded, m);
     // Tokens without a version may be stale, so the limit for them is twice as high.
     const double far = (s.with_lag > 0 ? 10 : 20) * kDriftWarning;
-    if ((LowerBound(s.bounded_k3, kDriftDeviations) > far ||
+    const double worst = site.Course().largest_least;
+    if ((worst > far || LowerBound(s.bounded_k3, kDriftDeviations) > far ||
          LowerBound(s.minus_d, kDriftDeviations) > far) &&
         !IsCut(site))
       return Far(m, far);
@@ -211,7 +226,7 @@ class LogitDriftRule : public DriftRule {
     if (first.found) return AtFirst(first, s, m);
     // If the record is true, -d estimates the same KL as k3, but with far more noise. So it needs a
     // higher confidence.
-    if (LowerBound(s.bounded_k3, 2.326) > kDriftWarning ||
+    if (LowerBound(s.bounded_k3, 2.326) > kDriftWarning || worst > kDriftWarning ||
         LowerBound(s.minus_d, kDriftDeviations) > kDriftWarning)
       return Noisy(v1::LEVEL_WARNING, m);
     if (m.count() < kFewCompared) {
@@ -293,12 +308,14 @@ class LogitDriftRule : public DriftRule {
     return verdict;
   }
 
-  static v1::Verdict JudgeLogits(const LogitDrift& d) {
+  // `worst`: mean KL of the worst look.
+  static v1::Verdict JudgeLogits(const LogitDrift& d, double worst) {
     if (d.usable == 0) {
       return Inconclusive(absl::StrFormat(
           "no-usable-row: none of %d rows has finite values and a common support", d.rows));
     }
-    const double kl = std::max(d.mean_kl_train_rollout(), d.mean_kl_rollout_train());
+    const double mean = std::max(d.mean_kl_train_rollout(), d.mean_kl_rollout_train());
+    const double kl = mean <= worst ? worst : mean;  // NaN stays
     const std::string figures = absl::StrFormat(
         "KL is %.2g and %.2g nats per row over %d rows; the most likely token differs in a share "
         "of %.2g",
@@ -322,8 +339,9 @@ class LogitDriftRule : public DriftRule {
       const bool warn = !(kl <= kDriftWarning);
       verdict = Found(warn ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC,
                       "inference and training logits drift apart", Capitalised(figures) + ".");
-      Measure(*verdict.mutable_finding(), "mean KL, the larger direction", kl, "nats",
-              warn ? kDriftWarning : kDriftHealthy, "customary; healthy FP8 rollouts reach 3e-3");
+      Measure(*verdict.mutable_finding(), "mean KL of the worst look, the larger direction", kl,
+              "nats", warn ? kDriftWarning : kDriftHealthy,
+              "customary; healthy FP8 rollouts reach 3e-3");
       const bool masked = !std::isfinite(kl) && d.support_differs > 0;
       const bool rounded = !masked && d.rounded();
       v1::Finding& f = *verdict.mutable_finding();
@@ -346,18 +364,19 @@ class LogitDriftRule : public DriftRule {
 
   static void ReportLogits(const std::string& layer, const std::string& op, LogitsSite& site,
                            bool last, VerdictSink& out) {
-    v1::Verdict verdict = JudgeLogits(site.drift);
-    const bool found = verdict.kind() == v1::Verdict::KIND_FINDING;
-    const bool emit = found ? verdict.finding().level() > site.reported
-                            : last && site.reported == v1::LEVEL_UNSPECIFIED;
-    if (!emit) return;
-    if (found) site.reported = verdict.finding().level();
+    site.looks.Take(site.drift);
+    v1::Verdict verdict = JudgeLogits(site.drift, site.looks.worst());
     site.drift.Describe(*verdict.mutable_details());
-    verdict.mutable_site()->set_layer(layer);
-    verdict.mutable_site()->set_op(op);
-    verdict.mutable_site()->set_step_first(site.drift.step_first);
-    verdict.mutable_site()->set_step_last(site.drift.step_last);
-    out.Add(std::move(verdict));
+    SetPlace(verdict, layer, op, site.drift.step_first, site.drift.step_last, std::set<uint32_t>());
+    const bool changed = verdict.kind() == v1::Verdict::KIND_FINDING && Keep(verdict, site.kept);
+    const bool any = site.kept.kind() == v1::Verdict::KIND_FINDING;
+    if (!any && last) out.Add(std::move(verdict));
+    if (!any || (!changed && !last)) return;
+    v1::Verdict report = site.kept;
+    v1::Finding& f = *report.mutable_finding();
+    f.set_explanation(f.explanation() + site.looks.Words());
+    site.looks.Describe(*report.mutable_details());
+    out.Add(std::move(report));
   }
 
   std::map<std::pair<std::string, std::string>, LogitsSite> logits_;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/drift/drift.h"
 #include "analysis/frame/frame.h"
+#include "rules/bases/drift_rule.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -28,9 +29,8 @@ staleness; this test does, within 2,000 tokens.
 
 **Good.** A trainer eight versions ahead, fp8 rollouts, router flips: ratios far from 1, their mean not above it.
 
-**How to fix it.** Log what the sampler drew from (vLLM `logprobs_mode=processed_logprobs`, SGLang's
-`return_logprob` after temperature), or sample at T = 1 and top_p = 1; log token ids, never text that is tokenised
-again; check the shift by one between logits and labels; write no placeholder zeros.
+**How to fix it.** Log what the sampler drew from (vLLM `logprobs_mode=processed_logprobs`, SGLang's `return_logprob` after temperature), or sample
+at T = 1 and top_p = 1; log token ids, never text that is tokenised again; check the shift by one between logits and labels; write no placeholder zeros.
 
 **What it checks.** The rollout's record states: this token was drawn with probability mu. If that is so, the
 ratio rho = pi/mu to *any* other distribution pi, however stale, noisy or different, has a mean of at most 1
@@ -45,10 +45,10 @@ given the prefix: it sums pi over what mu can draw. Two bets are placed against 
 Both are kept for all tokens together and for parts of them: each worker's, each weight version's, even and odd steps'.
 The rule checks the sum of the wealths, each times its share (one half for all, 1/8 for the first worker, 1/24 for the
 second, ...; `analysis/rollout/slices.h`), so that the chance of a false alarm stays what it is. A worker that is wrong
-alone is named (`part`).
+alone is named (`part`). At the end of the run the finding states the worst and the newest steps' k3, and the step in which the drift ended.
 
-Rounding of the logged values is subtracted first: half a unit of bf16 or f16 where all of a side's values lie on
-that grid, or of the text's last decimal. Masked tokens do not enter, but a loss that rejects tokens by their ratio
+Rounding of the logged values is subtracted first: half a unit of bf16 or f16 where all of a side's values lie on that grid, or of the text's last
+decimal. Masked tokens do not enter, but a loss that rejects tokens by their ratio
 (IcePop, truncated importance sampling) masks after the draw. So where masked tokens hold values of both sides (no placeholders,
 which are 0 or equal in neighbouring tokens, and not a masked start of a sequence, its prompt), the same test with them must fail too. A sequence of 16 tokens and 20 nats or
 more that repeats another's ids and log mu bit for bit under another id is a copy (ranks that all log) and counts once. If
@@ -80,8 +80,7 @@ alarm then after 10,000 to 100,000 tokens. Later epochs over the same tokens do 
 
 **Cost.** About 0.1 microseconds a token; of sequences the last 262,144 are remembered to know later epochs.
 
-**Sources.** Ville 1939; Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2023;
-Schulman, "Approximating KL divergence", 2020, for k1, k2, k3.
+**Sources.** Ville 1939; Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2023; Schulman, "Approximating KL divergence", 2020.
 )page";
 
 constexpr OptionInfo kOptions[] = {
@@ -135,25 +134,23 @@ class RecordInvalid : public Rule {
     DriftRun& run = run_.Finish(summary);
     Look(run, out);
     ForEach(run, false, [&](const RecordSubject& s) {
-      const Reported& reported = reported_[{s.key, s.rows}];
+      Reported& reported = reported_[{s.key, s.rows}];
       if (!reported.up && !reported.down && !reported.ids && !reported.turns)
         out.Add(Complete(s, Outcome(s)));
-      // The alarm was reported before its cause was known, so it is reported again.
-      if (reported.unnamed && s.drift != nullptr && s.drift->Cause().id != "unknown")
-        out.Add(Broken(s, reported.up));
+      if (s.drift != nullptr && (reported.up || reported.down)) ReportAgain(s, reported, out);
     });
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    archive.Version(2, 2);
     archive(run_, reported_);
   }
 
  private:
   struct Reported {
     bool up = false, down = false, ids = false, turns = false;
-    bool unnamed = false;  // the last reported finding's cause was unknown
-    void Persist(Archive& a) { a(up, down, ids, turns, unnamed); }
+    v1::Verdict broken;  // the finding of `up` or `down`
+    void Persist(Archive& a) { a(up, down, ids, turns, broken); }
   };
 
   // If `touched`, visits only sites that got new log-probabilities. Always visits rows of logits.
@@ -178,17 +175,21 @@ class RecordInvalid : public Rule {
       if (prompts && !std::exchange(reported.turns, true))
         out.Add(Complete(s, OtherPrompts(s.drift->statistics.turns)));
       const double kappa = s.rows ? kDefaultKappa : kappa_;
-      if (s.AlarmedUp() && !std::exchange(reported.up, true)) {
-        Emit(Broken(s, true), reported, out);
-      } else if (s.DownAlarm(kappa) && !reported.up && !std::exchange(reported.down, true)) {
-        Emit(Broken(s, false), reported, out);
-      }
+      if (s.AlarmedUp() && !std::exchange(reported.up, true))
+        out.Add(reported.broken = Broken(s, true));
+      else if (s.DownAlarm(kappa) && !reported.up && !std::exchange(reported.down, true))
+        out.Add(reported.broken = Broken(s, false));
     });
   }
 
-  static void Emit(v1::Verdict verdict, Reported& reported, VerdictSink& out) {
-    reported.unnamed = verdict.finding().cause().id() == "unknown";
-    out.Add(std::move(verdict));
+  // At the end: states the largest evidence, the cause if it is known now, and the drift's course.
+  void ReportAgain(const RecordSubject& s, Reported& reported, VerdictSink& out) const {
+    v1::Verdict now = Broken(s, reported.up), &kept = reported.broken;
+    const bool named = kept.finding().cause().id() == "unknown";
+    if (named || now.finding().measured().value() >= kept.finding().measured().value()) kept = now;
+    v1::Verdict report = kept;
+    StateCourse(s.drift->Course(), *s.drift, report);
+    out.Add(std::move(report));
   }
 
   static double MeanRatio(const RecordTest& test) {

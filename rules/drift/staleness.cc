@@ -71,6 +71,8 @@ class Staleness : public DriftRule {
   explicit Staleness(const Options& /*options*/) {}
 
  protected:
+  // The course is that of lag-0 tokens.
+  bool follows_course() const override { return false; }
   v1::Verdict JudgeSite(const DriftSite& site) const override {
     v1::Verdict verdict = Judged(site);
     if (site.statistics.split.Fit().judged) {  // this test needs no versions

@@ -51,6 +51,16 @@ bool HasKind(const v1::Finding& finding) {
          finding.details().fields().contains("kind");
 }
 
+// Returns how much of the run a finding of group drift covers. Each of its verdicts states the
+// worst and the newest look over all steps so far, so the newest verdict replaces the others.
+// Returns 0 for other findings.
+double Covered(const v1::Finding& finding) {
+  if (!finding.rule().starts_with("drift/")) return 0;
+  const auto& fields = finding.details().fields();
+  const auto found = fields.find("steps_judged");
+  return found == fields.end() ? 0 : found->second.number_value();
+}
+
 // Returns the number of steps from the first to the last.
 uint64_t StepsOf(int64_t first, int64_t last) {
   return static_cast<uint64_t>(last) - static_cast<uint64_t>(first) + 1;
@@ -147,7 +157,16 @@ Report::Change Report::Add(const v1::Verdict& verdict) {
     const std::string cause = entry.finding.cause().id();
     const auto before = std::make_pair(entry.finding.level(), entry.finding.strength());
     if (HasKind(verdict.finding())) reported = entry.Forget(site.step_first());
-    const int compared = entry.gone ? 1 : Compare(verdict.finding(), entry.finding);
+    const double covered = Covered(verdict.finding());
+    const bool newest = covered > 0 && covered >= Covered(entry.finding);
+    if (newest) {
+      entry.others.clear();
+      entry.gone = reported = true;
+      whole.set_step_last(site.step_last());
+    }
+    const int compared = entry.gone    ? 1
+                         : covered > 0 ? -1
+                                       : Compare(verdict.finding(), entry.finding);
     if (compared >= 0) reported |= entry.Take(verdict.finding(), PlaceOf(site));
     change.stronger = std::make_pair(entry.finding.level(), entry.finding.strength()) > before;
     change.refined = entry.finding.cause().id() != cause;

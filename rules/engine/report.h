@@ -46,7 +46,8 @@ class Report {
   // finding does not depend on the order of its verdicts, except among those of one step and first
   // rank, which the engine orders. A verdict of a health/ rule or memory-creep with a `kind`
   // replaces the earlier one of the same first step, even if its level is lower, because it reports
-  // the outcome.
+  // the outcome. A verdict of a drift/ rule that states `steps_judged` replaces those with fewer
+  // steps, because it describes all of them.
   Change Add(const v1::Verdict& verdict);
 
   // Returns the findings by level (errors first), then strength, rule, layer, op.

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "analysis/drift/episode.h"
+
 namespace plumbline::analysis {
 namespace {
 
@@ -44,6 +46,30 @@ TEST(StepChange, SilentOnHealthySeriesAndOnEvenGrowth) {
     found += FindStepChange(Series(engine, steps, [](int t) { return std::exp(0.05 * t); })).found;
   }
   EXPECT_EQ(found, 0);
+}
+
+TEST(DriftEpisode, SilentOnHealthySeriesAndOnEvenGrowth) {
+  std::mt19937_64 engine(31);
+  const int runs = Long() ? 20000 : 2000;
+  int found = 0;
+  for (int run = 0; run < runs; ++run) {
+    const int steps = 16 + run % 100;
+    found += FindEpisode(Series(engine, steps, kFlat, 0.1 + 0.01 * (run % 90))).found;
+    found += FindEpisode(Series(engine, steps, [](int t) { return std::exp(0.05 * t); })).found;
+  }
+  EXPECT_EQ(found, 0);
+}
+
+TEST(DriftEpisode, FindsAStretchWhereItIs) {
+  std::mt19937_64 engine(32);
+  int found = 0;
+  for (int run = 0; run < 300; ++run) {
+    const DriftEpisode episode =
+        FindEpisode(Series(engine, 64, [](int t) { return t >= 20 && t < 40 ? 6.0 : 1.0; }));
+    found += episode.found && std::abs(static_cast<int>(episode.first) - 20) <= 1 &&
+             std::abs(static_cast<int>(episode.last) - 39) <= 1;
+  }
+  EXPECT_GE(found, 295);
 }
 
 TEST(StepChange, FindsAJumpWhereItIs) {

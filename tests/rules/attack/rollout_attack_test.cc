@@ -43,9 +43,11 @@ TEST(RolloutAttack, NoInnocentFamilyIsAccused) {
         const v1::Finding& f = v.finding();
         const std::string what = std::string(family.name) + ", seed " + std::to_string(seed) +
                                  ": " + v.rule() + ", " + f.cause().id() + ": " + f.explanation();
-        // Noise beyond ten limits is an error whatever its source, dropout for example.
-        const bool by_size =
-            family.large && v.rule() == "drift/logit-drift" && f.cause().id() == "noise";
+        // Noise beyond ten limits is an error whatever its source, dropout for example. Its cause
+        // is known only if tokens recur within a step.
+        const bool by_size = family.large && v.rule() == "drift/logit-drift" &&
+                             (f.cause().id() == "noise" || f.cause().id() == "unknown" ||
+                              f.cause().id() == "batch-variance");
         if (!by_size) {
           EXPECT_NE(f.level(), v1::LEVEL_ERROR) << what;
         }

@@ -76,25 +76,25 @@ v1::Batch TwoDecimals(int seed) {
 }
 v1::Batch LittleDropout(int seed) {
   return With(seed, [](auto& s) {
-    s.sin = "batch-variance";
+    s.sin = "dropout";
     s.size = 0.1;
   });
 }
 v1::Batch Dropout(int seed) {
   return With(seed, [](auto& s) {
-    s.sin = "batch-variance";
+    s.sin = "dropout";
     s.size = 0.6;
   });
 }
 v1::Batch HeavyDropout(int seed) {
   return With(seed, [](auto& s) {
-    s.sin = "batch-variance";
+    s.sin = "dropout";
     s.size = 2;
   });
 }
 v1::Batch DropoutOfManyWorkers(int seed) {
   return With(seed, [](auto& s) {
-    s.sin = "batch-variance";
+    s.sin = "dropout";
     s.size = 1;
     s.guilty = "worker";
     s.workers = 4;

@@ -180,12 +180,15 @@ std::vector<double> RolloutCells::Moved(std::vector<double> logits, int context,
 
 std::unique_ptr<RolloutCell> RolloutCells::Make(const CellKind& kind, int context) const {
   const RolloutSpec& s = spec_;
-  Values base = BaseLogits(context);
-  Values moved = Moved(base, context, kind.after);
-  Draw draw(SeedOf(s, 2 + static_cast<uint64_t>(kind.flipped), static_cast<uint64_t>(context)));
+  const Values first = BaseLogits(context);
+  Values base = Moved(first, context, kind.engine);
+  Values moved = Moved(first, context, kind.engine + kind.after);
+  const auto pass = 1000 * static_cast<uint64_t>(kind.pass);
+  Draw draw(
+      SeedOf(s, pass + 2 + static_cast<uint64_t>(kind.flipped), static_cast<uint64_t>(context)));
   const double own = NoiseOf(s, kind.flipped, draw);
   const double noise = std::hypot(own, kind.extra);
-  Values then = s.behaviour ? Moved(base, context, kind.after - kind.lag) : Values();
+  Values then = s.behaviour ? Moved(first, context, kind.engine + kind.after - kind.lag) : Values();
   if (noise > 0) {
     for (size_t v = 0; v < moved.size(); ++v) {
       const double normal = draw.Normal();

@@ -46,6 +46,8 @@ struct CellKind {
   double extra = 0;  // deviation of further noise
   bool flipped = false;
   int sinful = 0;  // 1: at the spec's temperature, 2: at its other one
+  int engine = 0;  // version of the engine's weights, if both sides learn
+  int pass = 0;    // number of the trainer's pass, if each one has its own noise
   auto operator<=>(const CellKind&) const = default;
 };
 

@@ -39,6 +39,8 @@ void Set(RolloutSpec& s, const std::string& key, const std::string& value) {
                       {"restart_every", &s.restart_every},
                       {"top_k", &s.top_k},
                       {"from_step", &s.from_step},
+                      {"until_step", &s.until_step},
+                      {"pack", &s.pack},
                       {"guilty_every", &s.guilty_every},
                       {"versions", &s.versions},
                       {"reset", &s.reset},
@@ -58,6 +60,8 @@ void Set(RolloutSpec& s, const std::string& key, const std::string& value) {
                        {"kept_share", &s.kept_share},
                        {"rescore_k2", &s.rescore_k2}},
             .flag = {{"uneven", &s.uneven},
+                     {"ramp", &s.ramp},
+                     {"learning", &s.learning},
                      {"declared", &s.declared},
                      {"entropy", &s.entropy},
                      {"varentropy", &s.varentropy},
@@ -96,14 +100,36 @@ bool RolloutSimulator::Guilty(int step, int lag, const RolloutSequence& s) const
   return true;
 }
 
-CellKind RolloutSimulator::KindOf(int step, int lag, const RolloutSequence& s, Draw& draw) const {
+// Returns the deviation of the further noise of a token, for faults that depend on its position.
+double RolloutSimulator::ExtraAt(int step, int position, const RolloutSequence& s) const {
+  const double octave = position < 8 ? 0 : std::floor(std::log2(position / 4));
+  if (spec_.sin == "template") return spec_.size * std::exp2(-octave / 2);
+  const double fading = octave < 4 ? spec_.size * std::pow(0.3, octave) : 0;
+  if (spec_.sin == "packed") return number_ % static_cast<size_t>(spec_.pack) == 0 ? 0 : fading;
+  if (spec_.sin != "stale-prefix" || step < 1 || s.cached_tokens < 512) return 0;
+  return fading * std::sqrt(std::min(step, 8) / 8.0);
+}
+
+CellKind RolloutSimulator::KindOf(int step, int lag, int position, const RolloutSequence& s,
+                                  Draw& draw) const {
   CellKind kind{.lag = lag, .after = lag, .extra = 0, .flipped = false, .sinful = 0};
+  if (spec_.learning) kind.engine = step - lag;
   kind.flipped = spec_.noise == "moe" && draw.Uniform() < kFlipShare;
   if (!Sinful(step)) return kind;
   kind.sinful = Guilty(step, lag, s) ? 1 : spec_.other_temperature > 0 ? 2 : 0;
   if (kind.sinful == 0) return kind;
-  if (spec_.sin == "missed-sync") kind.after += spec_.versions;
-  if (spec_.sin == "batch-variance") kind.extra = spec_.size;
+  if (spec_.sin == "missed-sync" || spec_.sin == "standing-version")
+    kind.after += spec_.ramp ? step - spec_.from_step + 1 : spec_.versions;
+  if (spec_.sin == "unmerged") {
+    kind.engine = 0;
+    kind.after = step;
+  }
+  if (spec_.sin == "batch-variance" || spec_.sin == "other-model") kind.extra = spec_.size;
+  if (spec_.sin == "dropout") {
+    kind.extra = spec_.size;
+    kind.pass = 1 + Below(24, draw);
+  }
+  if (const double extra = ExtraAt(step, position, s); extra > 0) kind.extra = extra;
   if (spec_.sin == "stale-cache") {
     const double age = static_cast<double>((step - spec_.from_step) % spec_.reset + 1) /
                        static_cast<double>(spec_.reset);
@@ -131,15 +157,16 @@ void RolloutSimulator::DrawTokens(int step, RolloutSequence* s, Draw& draw) {
     const int arrived = 2 * i >= length ? spec_.in_flight : 0;
     const int lag = std::max(0, first_lag - arrived);
     const RolloutCell& cell =
-        cells_.Get(KindOf(step, lag, *s, draw), Below(cells_.contexts(), draw));
+        cells_.Get(KindOf(step, lag, i, *s, draw), Below(cells_.contexts(), draw));
     largest_d2_ = std::max(largest_d2_, cell.moment_d2);
     const int32_t v = cell.DrawToken(draw);
     origins_.push_back({&cell, v});
     RolloutToken& t = s->tokens.emplace_back();
     t.token = v;
     t.position = i;
-    t.version = s->train_version - lag;
-    t.lag = lag;
+    const bool stands = spec_.sin == "standing-version" && Sinful(step);
+    t.lag = lag + (stands ? step - spec_.from_step + 1 : 0);
+    t.version = s->train_version - t.lag;
     if (spec_.advantages) t.advantage = advantage;
   }
 }
@@ -148,7 +175,7 @@ void RolloutSimulator::Sin(int step, RolloutSequence* s, Draw& draw) {
   const bool sinful = Sinful(step);
   const auto n = static_cast<int>(origins_.size());
   std::vector<Origin> trained = origins_;
-  if (sinful && spec_.sin == "off-by-one") {
+  if (sinful && spec_.sin == "off-by-one" && Guilty(step, 0, *s)) {
     std::rotate(trained.begin(), trained.begin() + 1, trained.end());
   }
   if (sinful && spec_.sin == "retokenised") {
@@ -261,6 +288,7 @@ std::vector<RolloutSequence> RolloutSimulator::Step(int step, uint64_t seed) {
     s.worker = absl::StrFormat("worker-%d", static_cast<int>(i) % std::max(1, spec_.workers));
     s.step = step;
     s.cached_tokens = Below(1024, draw);
+    number_ = i;
     DrawTokens(step, &s, draw);
     Sin(step, &s, draw);
     Record(&s, draw);

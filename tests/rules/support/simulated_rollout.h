@@ -36,6 +36,7 @@ struct RolloutSpec {
   // ---- honest differences between the sides
   std::string noise = "dense";  // bf16-like; "moe": with router flips; "fp8"; "none": equal bits
   double noise_scale = 1;
+  bool learning = false;  // both sides' logits move by `drift` with each step
   int lag = 0;            // versions; each sequence is 0 .. lag versions old, in equal shares
   double drift = .03;     // deviation of a logit's change per version
   int in_flight = 0;      // versions by which the engine's weights advance in the middle of each
@@ -60,12 +61,23 @@ struct RolloutSpec {
   //   "leak"                  `share` of the tokens are not drawn but the likeliest, logged as if
   //                           drawn
   //   "rewarded"              the trainer's values move by `size` with each unit of the advantage
+  //   "standing-version"      as "missed-sync" with `ramp`, and the tokens' versions state it
+  //   "dropout"               noise of deviation `size` on the trainer's logits, drawn in each pass
+  //   "other-model"           the engine's logits differ by `size`, always in the same way
+  //   "unmerged"              the engine keeps the weights of step 0 (needs `learning`)
+  //   "packed"                the trainer's first tokens differ in sequences that are not the first
+  //                           of their pack, of `pack` sequences
+  //   "template"              all of the trainer's tokens differ, the first ones most
+  //   "stale-prefix"          first tokens differ from step 1 on, in sequences with cached tokens
   std::string sin;
   double temperature = 1, top_p = 1;
   int top_k = 0;
   double share = .01;
   double size = .1;
   int from_step = 0;   // first step with the fault
+  int until_step = 0;  // first step without the fault again; 0: there is none
+  bool ramp = false;   // "missed-sync": the weights stand, so `versions` grows by 1 per step
+  int pack = 4;
   std::string guilty;  // "": all tokens; else every `guilty_every`-th "worker", "step", "version"
   int guilty_every = 2;
   double other_temperature = 0;  // temperature of the other tokens; 0: they have no fault
@@ -128,9 +140,13 @@ class RolloutSimulator {
     const RolloutCell* cell;
     int32_t token;
   };
-  bool Sinful(int step) const { return !spec_.sin.empty() && step >= spec_.from_step; }
+  bool Sinful(int step) const {
+    return !spec_.sin.empty() && step >= spec_.from_step &&
+           (spec_.until_step == 0 || step < spec_.until_step);
+  }
+  double ExtraAt(int step, int position, const RolloutSequence& s) const;
   bool Guilty(int step, int lag, const RolloutSequence& s) const;
-  CellKind KindOf(int step, int lag, const RolloutSequence& s, Draw& draw) const;
+  CellKind KindOf(int step, int lag, int position, const RolloutSequence& s, Draw& draw) const;
   void DrawTokens(int step, RolloutSequence* s, Draw& draw);
   void Sin(int step, RolloutSequence* s, Draw& draw);
   void Record(RolloutSequence* s, Draw& draw) const;
@@ -140,6 +156,7 @@ class RolloutSimulator {
   RolloutCells cells_;
   std::vector<Origin> origins_;  // of the current sequence
   std::vector<std::vector<Origin>> step_origins_;
+  size_t number_ = 0;  // index of the current sequence in its step
   double largest_d2_ = 0;
 };
 

@@ -1,0 +1,24 @@
+// Finds causes of drift in the weights: an engine that keeps its first weights, an adapter that is
+// not merged, another model. Pure functions; thread-safe.
+#pragma once
+
+#include <optional>
+
+#include "analysis/drift/cause.h"
+
+namespace plumbline::analysis {
+
+// Finds drift that is small in the first steps and grows with the trainer's versions. If the engine
+// scores recurring tokens with the same bits over many steps, its weights stand: missed-sync.
+// Otherwise the cause is unknown, and its words name the causes that remain. Returns nothing if
+// drift does not grow, or if other tokens explain the growth.
+std::optional<DriftCause> GrowsWithVersions(const DriftStatistics& statistics);
+
+// For a true record without any other mark, whose drift is beyond rounding: another model, or a
+// random layer in the trainer's pass. If neither can be excluded, the cause is unknown.
+DriftCause OtherWeights(const DriftStatistics& statistics, const DriftTests& tests);
+
+// Returns true if log pi hardly depends on log mu. Another temperature would keep their order.
+bool IsUnrelated(const SlopeFit& d_on_log_mu);
+
+}  // namespace plumbline::analysis
