@@ -39,36 +39,6 @@ Named ZeroFilled(const DriftStatistics& s) {
               "token. Mask those tokens, or log their values.");
 }
 
-// Returns the variance that remains after the better shift, as a share. If no shift helps, returns
-// 1.
-double LeftByShift(const DriftStatistics::Shifts& shifts) {
-  const double here = shifts.here.variance();
-  if (shifts.here.count < kFewestShifted || !(here > kShiftVariance)) return 1;
-  const double left = std::min(shifts.back.variance(), shifts.forward.variance()) / here;
-  return left < kShiftLeaves ? left : 1;
-}
-
-Named Misaligned(const DriftStatistics& s) {
-  const DriftStatistics::Shifts* shifts = &s.shifts;
-  double left = LeftByShift(s.shifts);
-  std::string whose;
-  for (auto at = s.shifts_of.begin(); whose.empty() && left == 1 && at != s.shifts_of.end(); ++at) {
-    left = LeftByShift(at->second);
-    if (left == 1) continue;
-    shifts = &at->second;
-    whose = absl::StrCat("of worker ", at->first, " ");
-  }
-  if (left == 1) return {};
-  const bool back = shifts->back.variance() < shifts->forward.variance();
-  return Name(
-      kByShift,
-      absl::StrFormat(
-          "log pi %smatches log mu of the token %s: with this shift %.2g of the variance remains",
-          whose, back ? "before" : "after", left),
-      "Shift one side by one token: logits at position t predict token t + 1. Check labels, prompt "
-      "length and padding in the trainer's log-probability pass.");
-}
-
 constexpr char kKeepIds[] =
     "Keep token ids from sampling to training: text that is decoded and encoded again has "
     "different tokens. Check chat templates between turns, and tool calls that are parsed and "
@@ -363,7 +333,7 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns
                           const DriftTests& tests) {
   if (Named plain = PlainCause(s)) return *plain;
   if (Named zeros = ZeroFilled(s)) return *zeros;
-  if (Named shifted = Misaligned(s)) return *shifted;
+  if (Named shifted = ShiftedCause(s)) return *shifted;
   if (Named temperature = Temperature(s, tests)) return *temperature;
   if (Named likeliest = LikeliestCause(s)) return *likeliest;
   if (Named outliers = Retokenised(s)) return *outliers;

@@ -136,6 +136,8 @@ VersionCourse::Stand VersionCourse::Find() const {
   const auto take = [&](int64_t first, int64_t last, const Versions& v, int64_t missed) {
     ++changes;
     longest.ended = true;
+    // A trainer may count steps before it updates the policy: a critic's warm-up.
+    if (changes == 0) return;
     if (missed <= longest.missed) {
       longest.longest_other = std::max(longest.longest_other, missed);
       return;

@@ -47,7 +47,8 @@ class VersionCourse {
   // Takes a token's version and the trainer's version at its step.
   void Add(int64_t step, int64_t version, int64_t train_version);
 
-  // The longest stretch in which the engine kept one version while the trainer advanced.
+  // The longest stretch in which the engine kept one version while the trainer advanced. The first
+  // stretch of the record does not count.
   struct Stand {
     // At least 8 versions of the trainer, four times any other stretch, and the engine changed its
     // version in at least 8 other steps.

@@ -6,6 +6,7 @@
 #include <numbers>
 #include <vector>
 
+#include "analysis/drift/details.h"
 #include "analysis/statistics/statistics.h"
 
 namespace plumbline::analysis {
@@ -97,6 +98,14 @@ double LevelOfSpan(const std::vector<double>& y, const StepSpan& span, bool insi
   return sum / n;
 }
 
+// True if the values next to the stretch, outside it, are below the middle of both levels.
+bool HasLowNeighbours(const std::vector<double>& y, const StepSpan& span, double middle) {
+  for (size_t i = 1; i <= DriftEpisode::kFewestBefore; ++i) {
+    if (!(y[span.begin - i] < middle) || !(y[span.end + i - 1] < middle)) return false;
+  }
+  return true;
+}
+
 // True if nine of ten values inside are above the middle of both levels, and nine of ten outside
 // below it.
 bool IsSpanApart(const std::vector<double>& y, const StepSpan& span, double middle) {
@@ -137,9 +146,10 @@ DriftEpisode FindEpisode(std::span<const DriftPoint> points) {
   episode.last = groups[span.end - 1].last;
   episode.after = groups[span.end].first;
   const double errors = DriftEpisode::kDeviations * StudentFactor(n - 2);
-  const bool large = episode.rise >= std::numbers::ln2 &&
-                     episode.rise >= errors * episode.standard_error &&
-                     left <= kLeaves * residuals.line && IsSpanApart(y, span, (high + low) / 2);
+  const bool large =
+      episode.rise >= std::numbers::ln2 && episode.rise >= errors * episode.standard_error &&
+      left <= kLeaves * residuals.line && high > std::log(kDriftHealthy) &&
+      HasLowNeighbours(y, span, (high + low) / 2) && IsSpanApart(y, span, (high + low) / 2);
   const double of_tokens = LevelOfSpan(by_tokens, span, true) - LevelOfSpan(by_tokens, span, false);
   episode.other_tokens = large && of_tokens < episode.rise / 2;
   episode.found = large && !episode.other_tokens;

@@ -18,7 +18,8 @@ struct DriftEpisode {
   // The rise is at least ln 2 and at least 8 standard errors by Student's t, the stretch leaves at
   // most 40 % of the line's squares, nine of ten steps inside are above the middle of both levels
   // and nine of ten outside below it, and there are 4 steps inside, before and after it, and 8 in
-  // all outside.
+  // all outside. The 4 steps before it and the 4 after it are below the middle, so that a fault
+  // that is there from the start is no stretch. The mean square inside is above 3e-3.
   bool found = false;
   // True if all of this holds, but at least half of the rise vanishes if each step's mean square is
   // divided by that of tokens with the same log mu.

@@ -75,7 +75,9 @@ FirstTokensExcess FirstTokens::Excess() const {
 }
 
 void FirstTokens::Decay(FirstTokensExcess& excess) const {
-  constexpr double kFalls = 0.9, kFallsInAll = 4;
+  // Early tokens may be less likely, so they must also exceed later ones of equal probability.
+  constexpr double kFalls = 0.9, kFallsInAll = 4, kAbove = 2;
+  if (!(excess.square > kAbove * excess.expected)) return;
   double last = excess.square;
   size_t seen = 0;
   for (const Cell& cell : octaves_) {

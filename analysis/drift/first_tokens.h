@@ -28,7 +28,8 @@ struct FirstTokensExcess {
   double square = 0;    // mean of min(d^2, 1/4) of the first tokens
   double expected = 0;  // mean of min(d^2, 1/4) of later tokens of equal probability
   // True if the mean square falls with the distance from the prompt by at least a tenth per
-  // doubling, and four times in all, by 5 standard errors.
+  // doubling, and four times in all, by 5 standard errors, and is twice that of later tokens of
+  // equal probability.
   bool decays = false;
   Where where = Where::kUnknown;  // what the sequences show about a cache
   double share = 0;               // share of the sequences whose first tokens differ

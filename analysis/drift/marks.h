@@ -108,6 +108,8 @@ inline constexpr double kSteadyGrows = 4, kSteadyRises = 0.9, kMovesFromNoise = 
 // does not follow log mu: the slope of log pi on log mu is below kUnrelatedSlope.
 inline constexpr DriftMark kByOtherModel = {"other-model", 0.8};
 inline constexpr double kUnrelatedSlope = 0.2;
+// Largest mean square of first tokens, relative to later ones, if prompts do not differ.
+inline constexpr double kEvenPositions = 1.3;
 // Squared difference of the trainer's values of one token in one context, as a share of d^2. It is
 // 2 if noise of the trainer causes all of d.
 inline constexpr double kRepeatsEqual = 0.1, kRepeatsApart = 0.5;

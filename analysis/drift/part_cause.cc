@@ -1,6 +1,9 @@
 #include "analysis/drift/part_cause.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -38,7 +41,8 @@ DriftCause NotCached(const FirstTokensExcess& first, const std::string& words) {
       "prompt.";
   if (first.share >= kInAllSequences)
     return ByMark(kByTemplate, where + "the two sides have different prompts", prompts);
-  if (first.share <= kInPartOfSequences)
+  // If first tokens are not far above later ones, many sequences seem equal by chance.
+  if (first.found && first.share <= kInPartOfSequences)
     return ByMark(kByPacking,
                   where +
                       "documents attend to the one before in their pack, or a part of the "
@@ -49,7 +53,37 @@ DriftCause NotCached(const FirstTokensExcess& first, const std::string& words) {
           absl::StrCat(prompts, " ", masks)};
 }
 
+// Returns the variance that remains after the better shift, as a share. If no shift helps, returns
+// 1.
+double LeftByShift(const DriftStatistics::Shifts& shifts) {
+  const double here = shifts.here.variance();
+  if (shifts.here.count < kFewestShifted || !(here > kShiftVariance)) return 1;
+  const double left = std::min(shifts.back.variance(), shifts.forward.variance()) / here;
+  return left < kShiftLeaves ? left : 1;
+}
+
 }  // namespace
+
+OfPart ShiftedCause(const DriftStatistics& s) {
+  const DriftStatistics::Shifts* shifts = &s.shifts;
+  double left = LeftByShift(s.shifts);
+  std::string whose;
+  for (auto at = s.shifts_of.begin(); whose.empty() && left == 1 && at != s.shifts_of.end(); ++at) {
+    left = LeftByShift(at->second);
+    if (left == 1) continue;
+    shifts = &at->second;
+    whose = absl::StrCat("of worker ", at->first, " ");
+  }
+  if (left == 1) return {};
+  const bool back = shifts->back.variance() < shifts->forward.variance();
+  return ByMark(
+      kByShift,
+      absl::StrFormat(
+          "log pi %smatches log mu of the token %s: with this shift %.2g of the variance remains",
+          whose, back ? "before" : "after", left),
+      "Shift one side by one token: logits at position t predict token t + 1. Check labels, prompt "
+      "length and padding in the trainer's log-probability pass.");
+}
 
 OfPart RoundedCause(const DriftStatistics& s) {
   if (s.rounding_share() >= kGridExplains) {

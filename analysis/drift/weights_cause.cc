@@ -88,6 +88,12 @@ bool IsThereFromTheStart(const DriftStatistics& s) {
   return first.square >= all.square / 4;
 }
 
+// True if first tokens differ as much as later ones. Different prompts change first tokens most.
+bool IsEvenOverPositions(const DriftStatistics& s) {
+  const FirstTokensExcess first = s.first_tokens.Excess();
+  return first.expected > 0 && first.square <= kEvenPositions * first.expected;
+}
+
 }  // namespace
 
 bool IsUnrelated(const SlopeFit& d_on_log_mu) {
@@ -96,7 +102,8 @@ bool IsUnrelated(const SlopeFit& d_on_log_mu) {
 }
 
 std::optional<DriftCause> GrowsWithVersions(const DriftStatistics& s) {
-  const std::vector<DriftPoint> points = s.series.At(s.series.CommonLag());
+  const bool labelled = s.with_lag > 0;
+  const std::vector<DriftPoint> points = s.series.At(labelled ? 0 : DriftSeries::kUnknownLag);
   const SteadyGrowth growth = FindSteadyGrowth(points);
   if (!growth.found) return {};
   const std::string words = absl::StrFormat(
@@ -104,14 +111,15 @@ std::optional<DriftCause> GrowsWithVersions(const DriftStatistics& s) {
       "versions to %.2g",
       growth.first, growth.last);
   const Recurrence& r = s.recurrence;
-  const bool stands = r.across() >= Recurrence::kFewest &&
+  const bool stands = labelled && r.across() >= Recurrence::kFewest &&
                       r.across_square() > kMovesFromNoise * growth.first &&
                       !(r.within_square() > r.across_square() / kMovesFromNoise);
   if (!stands) {
     return DriftCause{"unknown", 0,
                       words +
                           ": weight updates do not reach the engine, a LoRA adapter is not merged, "
-                          "or the policy moved to where the engine's precision is too low",
+                          "or the policy moved to where the engine's precision is too low" +
+                          (labelled ? "" : ", or the tokens are stale (no versions are recorded)"),
                       kCompareWeights};
   }
   return DriftCause{
@@ -137,11 +145,13 @@ DriftCause OtherWeights(const DriftStatistics& s, const DriftTests& tests) {
     return {kByTrainerItself.cause, kByRepeatedContexts,
             size +
                 ". The trainer scores the same token in the same context differently in one "
-                "step: dropout or another random layer is active",
+                "step: dropout, router jitter or another random layer is active",
             "Run the trainer's scoring pass in evaluation mode (no dropout, no router jitter). "
             "Score the same batch twice: the results must be equal."};
   }
-  const bool sure = unrelated || (repeats == RepeatedValues::kEqual && k3 > 10 * kDriftWarning);
+  // Tokens without a version may be stale, whose values repeat too.
+  const bool sure = unrelated || (repeats == RepeatedValues::kEqual && s.with_lag > 0 &&
+                                  IsEvenOverPositions(s) && k3 > 10 * kDriftWarning);
   if (sure && IsThereFromTheStart(s)) {
     return {kByOtherModel.cause, kByOtherModel.confidence,
             size + ". It is there from the first step on, and " +
@@ -154,13 +164,16 @@ DriftCause OtherWeights(const DriftStatistics& s, const DriftTests& tests) {
     return {"unknown", 0,
             size +
                 ". The trainer gives the same values again, so no random layer causes it: the "
-                "engine has other weights, of another checkpoint, or strongly quantised ones",
+                "engine has other weights, of another checkpoint, or strongly quantised ones, or "
+                "the two sides have different prompts" +
+                (s.with_lag > 0 ? "" : ", or the tokens are stale (no versions are recorded)"),
             kCompare};
   }
   return {"unknown", 0,
           size +
               ": dropout or another random layer is active in one pass, or the engine has "
-              "another model's weights, or strongly quantised ones",
+              "another model's weights, strongly quantised ones, or the two sides have different "
+              "prompts",
           absl::StrCat("Run the trainer's scoring pass in evaluation mode (no dropout, no router "
                        "jitter), and score the same batch twice: the results must be equal. ",
                        kCompare)};

@@ -95,7 +95,6 @@ bool ShareOfMixedGroups(const MetricName& name) {
 // Preference training logs margins and both sides of a pair under `rewards/`.
 PolicyMetric Reward(const MetricName& name) {
   if (name.Has(" margin ") || name.Has(" margins ")) return {PolicyKind::kMargin};
-  if (name.Has(" accuracies ") && !name.extreme()) return {PolicyKind::kPairAccuracy};
   const bool preference =
       name.Has(" chosen ") || name.Has(" rejected ") || name.Has(" accuracies ");
   // The name may be of a share of solved tasks.
@@ -103,10 +102,13 @@ PolicyMetric Reward(const MetricName& name) {
   return {other ? PolicyKind::kOther : PolicyKind::kReward};
 }
 
-// Counts and versions grow in every run.
-bool IsCounter(const MetricName& name) {
-  return name.Has(" dropped ") || name.Has(" count ") || name.Has(" total ") ||
-         name.Has(" num samples ") || name.Ends(" version ") || name.extreme();
+// Counts, versions and other statistics of off-policy samples are no age.
+bool IsAge(const MetricName& name) {
+  const bool counts = name.Has(" dropped ") || name.Has(" count ") || name.Has(" total ") ||
+                      name.Has(" num samples ") || name.Ends(" version ") || name.extreme();
+  return !counts && (name.Has(" staleness ") || name.Has(" lag ") || name.Has(" age ") ||
+                     name.Ends(" off policy steps ") || name.Ends(" off policy steps mean ") ||
+                     name.Ends(" num steps off policy "));
 }
 
 }  // namespace
@@ -137,7 +139,8 @@ bool IsPartOfReward(std::string_view op) {
   // A statistic of the whole reward has only its name after it.
   const std::string rest = words.substr(kOne.size() - 1);
   for (const std::string_view whole :
-       {" ", " mean ", " avg ", " average ", " total ", " all ", " score ", " sum ", " ema "})
+       {" ", " mean ", " avg ", " average ", " total ", " all ", " score ", " sum ", " ema ",
+        " reward ", " total reward ", " mean reward ", " overall ", " final "})
     if (rest == whole) return false;
   return true;
 }
@@ -188,7 +191,7 @@ PolicyMetric PolicyMetricOf(std::string_view op, SeriesRole role) {
     case SeriesRole::kStepKl:
       return {PolicyKind::kOther};
     case SeriesRole::kStaleness:
-      return {IsCounter(name) ? PolicyKind::kOther : PolicyKind::kStaleness};
+      return {IsAge(name) ? PolicyKind::kStaleness : PolicyKind::kOther};
     case SeriesRole::kLoss:
       return {PolicyKind::kPreferenceLoss};
     // These may be a KL term or an entropy that is logged as a loss (verl, slime, OpenRLHF).

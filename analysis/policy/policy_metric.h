@@ -20,7 +20,6 @@ enum class PolicyKind : uint8_t {
   kClipShare,
   kTruncatedShare,  // answers that end at the longest length
   kMargin,          // the margin of the chosen answer, in preference training
-  kPairAccuracy,    // the share of pairs whose chosen answer has the higher reward
   kPreferenceLoss,
   kKlCoefficient,
   kStaleness,  // the age of samples, in versions or steps

@@ -34,19 +34,11 @@ bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
     case PolicyKind::kTruncatedShare:
       ended_ += value < kFewTruncated ? 1 : 0;
       counts_ = counts_ || value > 1;  // the value is a number of episodes
-      if (ended_ == 0) {
-        row_.Take(value >= kAllTruncated, step, 0);
-        return Begin(row_.count == kConstantReward && row_.count == points_ && !counts_, first_);
-      }
       return Begin(in_row(value >= kMostTruncated) && ended_ >= kTenPoints / 2 && !counts_,
                    row_.first);
-    case PolicyKind::kMargin: {
+    case PolicyKind::kMargin:
       in_row(value == 0);
-      const bool fell = margin_.Take(step, value);
-      return Begin(fell, margin_.onset());
-    }
-    case PolicyKind::kPairAccuracy:
-      return Begin(pairs_.Take(value), first_);
+      return false;
     case PolicyKind::kStaleness: {
       const bool grows = staleness_.Take(step, value);
       return Begin(grows, staleness_.onset());

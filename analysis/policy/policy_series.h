@@ -6,8 +6,8 @@
 
 #include "analysis/policy/collapse_courses.h"
 #include "analysis/policy/mismatch_course.h"
-#include "analysis/policy/pair_courses.h"
 #include "analysis/policy/policy_metric.h"
+#include "analysis/policy/staleness_course.h"
 #include "base/archive.h"
 
 namespace plumbline::analysis {
@@ -19,8 +19,6 @@ class PolicySeries {
   static constexpr double kSpreadless = 0.99, kMostClipped = 0.5;
   // With few groups in a step, steps without spread are common, and ten in a row may be chance.
   static constexpr double kChance = 1e-3;
-  static constexpr uint64_t kUndecidedPairs = 200;  // number of points
-  static constexpr double kAllTruncated = 0.99;
   // Limits of the share of truncated answers: most are truncated now; earlier, few were.
   static constexpr double kMostTruncated = 0.5, kFewTruncated = 0.2;
 
@@ -44,10 +42,6 @@ class PolicySeries {
   bool always_equal() const { return points_ > 0 && reward_.equal() == points_; }
   // True if the condition is a KL below 0.
   bool negative() const { return negative_; }
-  // True if no point was without truncated answers.
-  bool truncated_from_start() const { return ended_ == 0; }
-  const MarginCourse& margin() const { return margin_; }
-  const PairCourse& pairs() const { return pairs_; }
   const StalenessCourse& staleness() const { return staleness_; }
   // True if the condition is a constant value: a KL of 0, a loss of ln 2.
   bool constant() const { return constant_; }
@@ -59,7 +53,7 @@ class PolicySeries {
   void Persist(Archive& a) {
     a(reward_, entropy_, reference_, row_, points_, newest_, found_, constant_, onset_, measured_);
     a(since_, first_, ended_, collapsed_, counts_, negative_, earlier_);
-    a(margin_, pairs_, staleness_);
+    a(staleness_);
   }
 
  private:
@@ -69,8 +63,6 @@ class PolicySeries {
   RewardCourse reward_;
   EntropyCourse entropy_;
   ReferenceCourse reference_;
-  MarginCourse margin_;
-  PairCourse pairs_;
   StalenessCourse staleness_;
   PointsInARow row_;
   uint64_t earlier_ = 0;  // points without spread before the newest row of them

@@ -1,7 +1,5 @@
 #include "rules/bases/collapse_words.h"
 
-#include <cmath>
-
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 
@@ -74,31 +72,6 @@ constexpr CollapseWords kTruncated = {
     "Read some answers: a policy that repeats itself never ends. Go back to a checkpoint before "
     "that "
     "step; penalise length (DAPO's overlong shaping), or allow longer answers."};
-constexpr CollapseWords kAllTruncated = {
-    "all answers are truncated",
-    "all-truncated",
-    "share of truncated answers",
-    PolicySeries::kAllTruncated,
-    "in each of the first 50 points",
-    "Allow longer answers (max_completion_length, max_tokens), and look whether the end token is "
-    "in "
-    "the engine's stop tokens and in the chat template: no answer ends by itself."};
-constexpr CollapseWords kMarginFell = {
-    "the margin of the chosen answers is negative",
-    "negative-margin",
-    "margin",
-    0,
-    "by 1.5 times the noise of a point, in 20 points in a row",
-    "Check that chosen and rejected answers are not swapped, that labels are masked alike in both, "
-    "and the rate: the policy learns to prefer the rejected answers."};
-constexpr CollapseWords kUndecidedPairs = {
-    "the accuracy of pairs stays at one half",
-    "undecided-pairs",
-    "distance of the mean accuracy from 0.5",
-    PairCourse::kNear,
-    "in 200 points or more, and in the newest 50",
-    "Check that gradients reach the policy (rate, trainable parameters), and whether chosen and "
-    "rejected answers are in random order or equal."};
 constexpr CollapseWords kGrowsOld = {
     "the age of samples grows without end",
     "staleness-grows",
@@ -155,11 +128,7 @@ const CollapseWords& CollapseWordsOf(PolicyKind kind, const PolicySeries& series
     case PolicyKind::kClipShare:
       return kClipped;
     case PolicyKind::kTruncatedShare:
-      return series.truncated_from_start() ? kAllTruncated : kTruncated;
-    case PolicyKind::kMargin:
-      return kMarginFell;
-    case PolicyKind::kPairAccuracy:
-      return kUndecidedPairs;
+      return kTruncated;
     case PolicyKind::kStaleness:
       return kGrowsOld;
     case PolicyKind::kReward:
@@ -199,19 +168,10 @@ std::string CollapseText(PolicyKind kind, const std::string& op, const PolicySer
       return absl::StrFormat(
           "%s is %.3g: more than half of the tokens are clipped from step %d on.", op,
           series.measured(), series.onset());
-    case PolicyKind::kMargin:
-      return absl::StrFormat("%s is %.4g (median of five points); it is below 0 from step %d on.",
-                             op, series.margin().level(), series.onset());
-    case PolicyKind::kPairAccuracy:
-      return absl::StrFormat("%s is %.3g on average over %d points: no better than chance.", op,
-                             series.pairs().mean(), series.pairs().points());
     case PolicyKind::kStaleness:
       return absl::StrFormat("%s grows over all %d points, to %.4g.", op, series.points(),
                              series.newest());
     case PolicyKind::kTruncatedShare:
-      if (series.truncated_from_start())
-        return absl::StrFormat("%s is %.3g in each of its first %d points.", op, series.measured(),
-                               PolicySeries::kConstantReward);
       return absl::StrFormat(
           "%s is %.3g: half of the answers or more end at the longest length from step %d on.", op,
           series.measured(), series.onset());
@@ -230,8 +190,6 @@ double CollapseMeasure(PolicyKind kind, const PolicySeries& series) {
   if (kind == PolicyKind::kReferenceKl) return series.reference().folds();
   if (series.collapsed()) return LostPart(series.reward());
   if (kind == PolicyKind::kReward) return static_cast<double>(series.reward().equal());
-  if (kind == PolicyKind::kMargin) return series.margin().level();
-  if (kind == PolicyKind::kPairAccuracy) return std::fabs(series.pairs().mean() - 0.5);
   if (kind == PolicyKind::kStaleness) return series.newest();
   const bool spread = kind == PolicyKind::kRewardSpread || kind == PolicyKind::kMixedShare;
   return spread ? 1 : series.measured();

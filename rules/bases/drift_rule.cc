@@ -64,7 +64,11 @@ bool DriftRule::Keep(v1::Verdict verdict, v1::Verdict& kept) {
   const v1::Cause& before = kept.finding().cause();
   const bool louder = first || level > kept.finding().level();
   const bool surer = cause.id() != before.id() && cause.confidence() > before.confidence();
-  if (!louder && level < kept.finding().level()) return false;
+  if (!louder && level < kept.finding().level()) {
+    // The worst look seemed noise. If a cause is found now, it is stated at that look's level.
+    if (before.id() != "noise" || cause.id() == "unknown" || !surer) return false;
+    verdict.mutable_finding()->set_level(kept.finding().level());
+  }
   if (!louder && !surer && cause.id() != before.id()) return false;
   kept = std::move(verdict);
   return louder || surer;
@@ -88,12 +92,15 @@ void DriftRule::Look(const DriftSite& site, bool last, VerdictSink& out) {
     changed = Keep(std::move(verdict), reported.kept);
   }
   const DriftCourse course = follows_course() ? site.Course() : DriftCourse();
+  if (!(reported.worst > 0)) reported.worst = course.worst.k3;
   changed |= course.ended != reported.ended || course.worst.k3 > 2 * reported.worst;
-  if (!changed && !last) return;
+  const bool news = last && follows_course() && reported.batches != site.batches;
+  if (!changed && !news) return;
+  reported.batches = site.batches;
   reported.ended = course.ended;
   reported.worst = std::max(reported.worst, course.worst.k3);
   v1::Verdict report = reported.kept;
-  StateCourse(course, site, report);
+  if (follows_course()) StateCourse(course, site, report);
   out.Add(std::move(report));
 }
 

@@ -4,9 +4,10 @@
 // A rule judges a site when its tokens have doubled or its steps have grown by a quarter since the
 // last time, and at the end of the run. It reports a finding when its level rises, if another cause
 // has a higher confidence, when the worst k3 doubles, when the drift ends, and again at the end of
-// the run. Each report replaces the one before (Report): it has the level of the worst look and
-// states the worst and the newest steps. If it never had a finding, it reports its last verdict at
-// the end. If the record is found untrue later, the cause "noise" is withdrawn.
+// the run if there were more steps. Each report replaces the one before (Report): it has the level
+// of the worst look and states the worst and the newest steps. If it never had a finding, it
+// reports its last verdict at the end. If the record is found untrue later, the cause "noise" is
+// withdrawn.
 #pragma once
 
 #include <map>
@@ -32,7 +33,8 @@ class DriftRule : public Rule {
   // Returns the verdict from the site's tokens so far: a finding, a pass, or inconclusive. If the
   // verdict leaves the site empty, this class fills it.
   virtual v1::Verdict JudgeSite(const DriftSite& site) const = 0;
-  // Returns true if the findings describe the drift of lag-0 tokens, so that its course is stated.
+  // Returns true if the findings describe the drift of lag-0 tokens. If false, no course is stated,
+  // and a finding is reported only when its level rises or another cause has a higher confidence.
   virtual bool follows_course() const { return true; }
   // Smallest number of tokens for a judgement before the run's end.
   virtual uint64_t first_look() const { return 1024; }
@@ -47,7 +49,8 @@ class DriftRule : public Rule {
     v1::Verdict kept;  // the finding of the worst look; not a finding before there is one
     double worst = 0;  // the worst k3 that was reported
     bool ended = false;
-    void Persist(Archive& a) { a(next_tokens, next_steps, kept, worst, ended); }
+    uint64_t batches = 0;  // at the last report
+    void Persist(Archive& a) { a(next_tokens, next_steps, kept, worst, ended, batches); }
   };
   void Look(const DriftSite& site, bool last, VerdictSink& out);
 

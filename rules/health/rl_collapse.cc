@@ -48,9 +48,8 @@ If the KL to the reference grows by factors of e, the policy produces text that 
   5 or more, as a sum over sequences does; and in preference training, whose KL is such a sum).
 - *Clipped*: more than half of the tokens are clipped, in ten points in a row.
 - *Truncated*: half of the answers or more are truncated (`completions/clipped_ratio`, `response_length/clip_ratio`), in ten points in a row, after at
-  least five points under a fifth; or all of them are (0.99), in the first 50 points. A note if the reward still rises.
-- *Preferences*: the margin is below 0 by 1.5 times its noise, in 20 points in a row; or the accuracy of pairs is 0.5 ± 0.02 on average, over 200 points or more and over the newest 50.
-- *Age of samples* (`staleness`, `off_policy_steps`, `version_lag`): its medians rise over the four quarters of 40 points or more, twice by a quarter, to 16 or more.
+  least five points under a fifth. A note if the reward still rises.
+- *Age of samples* (`staleness`, `off_policy_steps`, `version_lag`): its medians rise over the four quarters of 200 points or more, twice by a quarter, to 16 or more.
 - *A constant reward*: one value in 50 points in a row. A note if the task is solved. Of one function of several (`rewards/NAME/mean`, `reward/NAME`): a note, if it has been constant from the first
   point on.
 - *The reward itself*: its level, a median of ten points, is below its best level by half of what it had reached and by four times its noise, in ten levels in a row (an eighth of the
@@ -199,8 +198,7 @@ class RlCollapse : public ScalarRule {
     return kind == PolicyKind::kReward || kind == PolicyKind::kRewardSpread ||
            kind == PolicyKind::kSpreadlessShare || kind == PolicyKind::kClipShare ||
            kind == PolicyKind::kMargin || kind == PolicyKind::kTruncatedShare ||
-           kind == PolicyKind::kPairAccuracy || kind == PolicyKind::kStaleness ||
-           kind == PolicyKind::kOther;
+           kind == PolicyKind::kStaleness || kind == PolicyKind::kOther;
   }
 
   // Returns true for a reward that is one term of a sum of rewards.

@@ -57,6 +57,8 @@ class RolloutStraggler : public DriftRule {
   explicit RolloutStraggler(const Options& /*options*/) {}
 
  protected:
+  // The findings are about times, not about drift.
+  bool follows_course() const override { return false; }
   v1::Verdict JudgeSite(const DriftSite& site) const override {
     const SequenceTimes& t = site.times;
     if (t.with_times() == 0)

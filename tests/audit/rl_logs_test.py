@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
+import rl_ages
 import rl_families
 import rl_logs
 
@@ -40,6 +41,9 @@ class Logs(unittest.TestCase):
     def test_rewards_names_and_their_twins(self):
         cases = list(rl_families.cases(10 if LONG else 1))
         self.judge(cases if LONG else cases[::3])
+
+    def test_ages_of_samples(self):
+        self.judge(rl_ages.cases(40 if LONG else 4))
 
     def judge(self, cases):
         faults, count = [], 0

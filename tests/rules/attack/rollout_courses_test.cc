@@ -30,35 +30,52 @@ std::vector<v1::Finding> Reported(const testing::RolloutSpec& spec) {
   return out;
 }
 
-// Returns what is wrong with the findings, or "".
-std::string Wrong(const CourseFamily& family, const std::vector<v1::Finding>& findings) {
+bool Has(const v1::Finding& f, const std::string& words) {
+  return f.explanation().find(words) != std::string::npos;
+}
+
+struct Outcome {
+  std::string wrong;     // what is wrong with the findings, or ""
+  bool unknown = false;  // no finding names the cause
+};
+
+// A cause that is neither the right one nor "unknown" is wrong, whatever rule names it.
+Outcome Judge(const CourseFamily& family, const std::vector<v1::Finding>& findings) {
   std::string seen;
+  bool named = false, unknown = false, accused = false, steps = true;
   for (const v1::Finding& f : findings) {
     if (f.level() < v1::LEVEL_WARNING) continue;
-    seen += " " + f.rule() + "=" + f.cause().id() + " (" + f.explanation() + ")";
-    if (f.rule() != family.rule) continue;
-    const bool steps = (family.first < 0 || std::abs(f.site().step_first() - family.first) <= 2) &&
-                       (family.last < 0 || std::abs(f.site().step_last() - family.last) <= 2);
-    if (!steps) {
-      return "steps " + std::to_string(f.site().step_first()) + " to " +
-             std::to_string(f.site().step_last()) + seen;
-    }
-    const bool named = family.cause.empty() || f.cause().id() == family.cause;
-    if (named && f.explanation().find(family.words) != std::string::npos) return "";
+    seen += "\n" + f.rule() + "=" + f.cause().id() + " steps " +
+            std::to_string(f.site().step_first()) + " to " + std::to_string(f.site().step_last()) +
+            " (" + f.explanation() + ")";
+    const bool unsure = f.cause().id().empty() || f.cause().id() == "unknown";
+    const bool right = family.cause.empty() || f.cause().id() == family.cause;
+    accused |= !unsure && !right;
+    if (!f.rule().starts_with(family.rule)) continue;
+    steps &= (family.first < 0 || std::abs(f.site().step_first() - family.first) <= 2) &&
+             (family.last < 0 || std::abs(f.site().step_last() - family.last) <= 2);
+    named |= right && Has(f, family.words);
+    unknown |= unsure && family.unknown_share > 0 && Has(f, family.unknown_words);
   }
-  if (family.rule.empty() && seen.empty()) return "";
-  return seen.empty() ? " nothing" : seen;
+  if (family.rule.empty()) return {seen, false};
+  if (named && steps && !accused) return {"", false};
+  if (unknown && steps && !accused) return {"", true};
+  return {seen.empty() ? " nothing" : seen, false};
 }
 
 TEST(RolloutCourses, EachIsReportedWithItsStepsAndItsCause) {
   for (const CourseFamily& family : CourseFamilies()) {
-    int right = 0;
+    int right = 0, unknown = 0;
     for (int seed = 1; seed <= Seeds(); ++seed) {
-      const std::string wrong = Wrong(family, Reported(family.make(seed)));
-      right += wrong.empty();
-      EXPECT_EQ(wrong, "") << family.name << ", seed " << seed;
+      const Outcome outcome = Judge(family, Reported(family.make(seed)));
+      right += outcome.wrong.empty() && !outcome.unknown;
+      unknown += outcome.unknown;
+      EXPECT_EQ(outcome.wrong, "") << family.name << ", seed " << seed;
     }
-    std::printf("%-36s right in %d of %d\n", family.name.c_str(), right, Seeds());
+    // Three runs are few: one more may be unknown.
+    EXPECT_LE(unknown, family.unknown_share * Seeds() + (family.unknown_share > 0)) << family.name;
+    std::printf("%-34s named in %d, unknown in %d of %d\n", family.name.c_str(), right, unknown,
+                Seeds());
   }
 }
 

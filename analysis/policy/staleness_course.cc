@@ -1,30 +1,11 @@
-#include "analysis/policy/pair_courses.h"
+#include "analysis/policy/staleness_course.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <utility>
 
 namespace plumbline::analysis {
-
-bool MarginCourse::Take(int64_t step, double value) {
-  constexpr double kSigmaOfDifference = 0.886;  // of normal noise: sqrt(pi) / 2
-  if (points_++ > 0) differences_ += std::fabs(value - newest_);
-  newest_ = value;
-  level_.Take(value);
-  if (!level_.known()) return false;
-  const double sigma = kSigmaOfDifference * differences_ / static_cast<double>(points_ - 1);
-  return below_.Take(level_.level() < -kNoise * sigma && level_.level() < 0, step, kInARow);
-}
-
-bool PairCourse::Take(double value) {
-  ++points_;
-  sum_ += value;
-  newest_.push_back(value);
-  if (newest_.size() > kNewest) newest_.pop_front();
-  if (points_ < kFewest) return false;
-  double newest = 0;
-  for (const double v : newest_) newest += v / static_cast<double>(kNewest);
-  return std::fabs(mean() - 0.5) <= kNear && std::fabs(newest - 0.5) <= kNear;
-}
 
 double StalenessCourse::MedianOfQuarter(size_t quarter) const {
   const size_t length = kept_.size() / 4;
@@ -37,7 +18,8 @@ double StalenessCourse::MedianOfQuarter(size_t quarter) const {
 }
 
 bool StalenessCourse::Take(int64_t step, double value) {
-  constexpr size_t kMost = 256;
+  constexpr size_t kMost = 512;
+  if (!std::isfinite(value)) return false;
   ++points_;
   if (++skipped_ < stride_) return false;
   skipped_ = 0;
@@ -48,7 +30,7 @@ bool StalenessCourse::Take(int64_t step, double value) {
     kept_ = std::move(half);
     stride_ *= 2;
   }
-  if (kept_.size() < kFewest) return false;
+  if (kept_.size() < 4 || points_ < kFewest) return false;
   double medians[4];
   for (size_t i = 0; i < 4; ++i) medians[i] = MedianOfQuarter(i);
   const bool grows = medians[1] > medians[0] && medians[2] >= kGrows * medians[1] &&
