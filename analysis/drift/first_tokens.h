@@ -14,8 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "analysis/drift/fit.h"
 #include "analysis/drift/strata.h"
+#include "analysis/drift/values/values.h"
 #include "analysis/rollout/rollout.h"
 #include "base/archive.h"
 

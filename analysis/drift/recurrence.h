@@ -33,6 +33,7 @@ class Recurrence {
   uint64_t across() const { return across_.count; }
   double across_square() const { return across_.count > 0 ? across_.mean : kNotRecorded; }
 
+  // index_ and usable_ belong to one sequence, so they are not stored.
   void Persist(Archive& a) { a(slots_, within_, within_drift_, across_); }
 
  private:
@@ -47,8 +48,8 @@ class Recurrence {
 
   std::vector<Slot> slots_;
   DriftCell within_, within_drift_, across_;
-  size_t index_ = 0;     // of the open sequence, so not stored
-  bool usable_ = false;  // the same
+  size_t index_ = 0;     // of the open sequence
+  bool usable_ = false;  // of the open sequence
 };
 
 }  // namespace plumbline::analysis

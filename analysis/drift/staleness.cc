@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "analysis/drift/fit.h"
+#include "analysis/drift/values/values.h"
 
 namespace plumbline::analysis {
 

@@ -2,7 +2,7 @@
 // parts of them (rollout/slices.h). Not thread-safe.
 #pragma once
 
-#include "analysis/drift/fit.h"
+#include "analysis/drift/values/values.h"
 #include "analysis/rollout/rollout.h"
 #include "base/archive.h"
 

@@ -1,6 +1,6 @@
 // Tests lines and means of clustered tokens: the estimates, and the standard errors if the tokens
 // of a sequence have common noise.
-#include "analysis/drift/fit.h"
+#include "analysis/drift/values/fit.h"
 
 #include <gtest/gtest.h>
 

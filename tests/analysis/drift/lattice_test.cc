@@ -1,6 +1,6 @@
 // Tests d on multiples of a power of two: found if the logits of both sides are rounded, otherwise
 // not.
-#include "analysis/drift/lattice.h"
+#include "analysis/drift/values/lattice.h"
 
 #include <gtest/gtest.h>
 

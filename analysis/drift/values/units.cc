@@ -1,4 +1,4 @@
-#include "analysis/drift/units.h"
+#include "analysis/drift/values/units.h"
 
 #include <algorithm>
 #include <cmath>

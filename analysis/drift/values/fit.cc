@@ -1,4 +1,4 @@
-#include "analysis/drift/fit.h"
+#include "analysis/drift/values/fit.h"
 
 #include <cmath>
 #include <limits>

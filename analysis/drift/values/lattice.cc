@@ -1,4 +1,4 @@
-#include "analysis/drift/lattice.h"
+#include "analysis/drift/values/lattice.h"
 
 #include <algorithm>
 #include <cmath>
