@@ -11,6 +11,7 @@ from ._delivery import Delivery
 from ._kinds import KIND_ROUTING
 from ._library import CAPTURING, NO_STEP, OK
 from ._mistakes import Mistakes, PlumblineError, trainers_line
+from ._metrics.logged import MEASURED
 from ._observations import Observations
 from ._tensors import Scratch, Unsupported, replay_stream
 from ._watching.budget import Budget
@@ -56,6 +57,7 @@ class Run(Mistakes, Observations, Delivery):
         self._light = None  # the Light of a watch whose steps are light
         self._trainers_series = set()  # series names that the trainer records
         self._trainers_stages = set()
+        self._logged = None  # the Logged of a run that watches a model
         self._stated = {}  # (site, op) of a reduction -> (count, dtype) of its newest call
         self._start_observations()
 
@@ -272,11 +274,15 @@ class Run(Mistakes, Observations, Delivery):
         A tensor is read with float(), which waits for the device if it lies on one.
         """
         self._send_scalar(name, value, True)
+        if self._logged is not None:
+            self._logged.take({name: value})
 
     def _own_scalar(self, name, value):
         """Records a value of watch, unless the trainer records a series of this name."""
         if name in self._trainers_series:
-            return
+            if name not in MEASURED:
+                return
+            name = f"measured/{name}"
         encoded = self._names.get(name)
         if encoded is None:
             return self._send_scalar(name, value, False)

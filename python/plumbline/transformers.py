@@ -74,6 +74,12 @@ class PlumblineCallback(TrainerCallback):
             self._end_step()
 
     @guarded
+    def on_log(self, args, state, control, logs=None, **_):
+        logged = getattr(self.run, "_logged", None)
+        if logged is not None and "loss" in (logs or {}):  # the log of an evaluation has no such name
+            logged.take(logs)
+
+    @guarded
     def on_train_end(self, args, state, control, **_):
         self._end_step()
         self._session.end()

@@ -11,6 +11,8 @@ from threading import get_ident
 from .._gradients.leftover import few
 from .._kinds import KIND_TENSOR
 from .._library import CAPTURING, NO_STEP
+from .._metrics.logged import Logged
+from .._metrics.loggers import Loggers
 from .._screen import look
 from .graph import Tokens
 from .losses import Losses, numbered
@@ -63,6 +65,9 @@ class Loop:
         if not self.watches:
             self.stages.hook()
             Scaling.add(self)
+            if self._run._logged is None:
+                self._run._logged = Logged(self._run)
+            Loggers.add(self._run._logged)
         self.watches.append(watch)
         self.losses.join(optimizers, first)
         if len(self.losses.optimizers) > 1 and self.partly not in self._run._at_step_end:
@@ -76,6 +81,7 @@ class Loop:
             return
         self.stages.remove()
         Scaling.remove(self)
+        Loggers.remove(self._run._logged)
         if self.partly in self._run._at_step_end:
             self._run._at_step_end.remove(self.partly)
         if self.own_step:  # otherwise no code would end the step
@@ -144,10 +150,13 @@ class Loop:
             self.watches[0]._guarded(self.tokens.step_ends, losses, self.backwards)
         self._repeated = self.dropped = False
         Scaling.step_ends()
+        passes = self.backwards
         self.backwards, self.micro = (self.micro, self.micro) if carry else (0, 0)
         for watch in self.watches:
             watch.record_scalars(losses)
             losses = ()  # only the first watch gets them
+        if updated and self.watches and self._run._logged is not None:
+            self.watches[0]._guarded(self._run._logged.step_ends, passes)
         if self.own_step:
             self.own_step = False
             self._run._end_step()
