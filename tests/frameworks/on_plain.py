@@ -100,7 +100,7 @@ def scaled(run, overflows=(), clip=None, clips_first=False):
     """fp16's scaler, which run.watch is not given; clip_grad_norm_ was imported before. `clips_first`: before the gradients are unscaled."""
     model = Language()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    scaler = torch.amp.GradScaler("cpu", growth_interval=7)
+    scaler = torch.amp.GradScaler("cpu", growth_interval=STEPS if clips_first else 7)
     run.watch(model, optimizer)
     losses, norms = [], {}
     for step, batch in enumerate(batches(STEPS)):
