@@ -5,10 +5,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
+#include "rules/bases/input_scales.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -18,7 +20,7 @@ constexpr char kPage[] = R"page(
 # health/batch-facts
 
 A batch that the model is trained on has errors: rows without a label, padding that is learned, ids beyond the vocabulary, labels
-shifted twice, inputs that are not finite.
+shifted twice, inputs that are not finite, or far off those of the batches before.
 
 **Why.** A micro-batch whose labels are all ignored has the loss 0/0: NaN. Padding with labels teaches the model to pad. Labels that
 the collator shifted, for a model that shifts them itself, train it to predict the token after the next.
@@ -31,21 +33,27 @@ the collator shifted, for a model that shifts them itself, train it to predict t
 - Rows without a label: truncation cut the answer off, or the collator masks all of it (a chat template whose markers do not fit). Filter such rows.
 - Padding: give the collator a padding token that is not the end-of-text token, and labels of -100 there.
 - Shifted twice: give `labels=input_ids`; the model shifts.
+- Far off: compare the batch with earlier ones. Pixels of 0 to 255 where 0 to 1 is usual are 255 times as large.
 
 **What it checks.** `run.watch` looks at the keyword arguments of the model's forward pass (`input_ids`, `labels`, `attention_mask`) in
 the first steps, then ever more rarely, and in each step whose loss is NaN. It counts rows (`batch_facts/rows`), rows whose labels are
 all -100 (`batch_facts/unlabelled_rows`), labels where the attention mask is 0 (`batch_facts/labelled_padding`), ids and labels outside of the
 vocabulary (`batch_facts/beyond_vocabulary`), labels that all are the token after their own, for a causal model of transformers
-(`batch_facts/shifted_labels`, from 64 of them on), NaN and infinity in floating inputs (`batch_facts/non_finite`). Of
-TRL's GRPO and RLOO with a KL term it
+(`batch_facts/shifted_labels`, from 64 of them on), NaN and infinity in floating inputs (`batch_facts/non_finite`). Floating inputs
+may also be passed by position: `argument 0[*,*,16]` is the first, of three axes. `batch_facts/scale:NAME` is the root of the mean square of
+an input with more than 8 values (a mask has fewer). A batch is *far off* if this is 30 times above the largest, or
+below the least, of at least 4 checked batches before, and if the distance is more than twice their own spread, in
+logarithms: a noise level that varies by design has a wide spread, and a curriculum drifts. `batch_facts/constant:NAME` is the number of
+rows, if the elements of each row are equal and not zero (an absent input may be zero); it is reported if none of 4 batches before was so. A batch whose
+loss jumps is checked too. Of TRL's GRPO and RLOO with a KL term it
 counts trained parameters that the reference model shares with the policy (`batch_facts/reference_is_policy`).
 
-**Strength.** `proved`: facts of the batch. Rows without a label are a warning, an error if a whole micro-batch has
+**Strength.** `proved`: facts of the batch. `heuristic`, a warning: an input that is far off or constant. Rows without a label are a warning, an error if a whole micro-batch has
 none; padding is a warning, the others errors.
 
 **Inconclusive when** a count is NaN or infinite.
 
-**What it cannot see.** Models that are called by position; batches that it did not look at.
+**What it cannot see.** Ids and labels that are passed by position; batches that it did not look at; a new kind of batch with another scale, which is far off by design.
 
 **Cost.** A few comparisons of ids and labels in an observed step.
 
@@ -53,7 +61,7 @@ none; padding is a warning, the others errors.
 )page";
 
 constexpr RuleInfo kInfo = {
-    "health/batch-facts", "the batch is malformed", v1::LEVEL_ERROR, "0.2.0", kPage, {}};
+    "health/batch-facts", "the batch is malformed", v1::LEVEL_ERROR, "0.3.0", kPage, {}};
 
 struct BatchFact {
   std::string_view series;
@@ -121,12 +129,16 @@ class BatchFacts : public ScalarRule {
         const auto rows = values.find(std::string(kBatchRows));
         Report(i, step.step, rank, count->second, rows == values.end() ? 0 : rows->second, out);
       }
+      scales_.Take(step.step, rank, values, [&](v1::Verdict verdict) {
+        far_off_ = true;
+        out.Add(std::move(verdict));
+      });
     }
     open_.clear();
   }
 
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
-    if (reported_ != 0 || batches_ == 0) return;
+    if (reported_ != 0 || far_off_ || batches_ == 0) return;
     v1::Verdict verdict = unusable_ > 0
                               ? Inconclusive("poisoned: a count is NaN or infinite")
                               : Pass(absl::StrFormat("%d batches were checked", batches_));
@@ -137,9 +149,10 @@ class BatchFacts : public ScalarRule {
 
   // open_ is not stored, because it is empty between steps.
   void Persist(Archive& archive) override {
-    const uint32_t version = archive.Version(2, 1);
+    const uint32_t version = archive.Version(3, 1);
     archive(reported_, batches_, unusable_);
     if (version >= 2) archive(looks_);
+    if (version >= 3) archive(scales_, far_off_);
   }
 
  private:
@@ -168,6 +181,8 @@ class BatchFacts : public ScalarRule {
   std::map<uint32_t, std::map<std::string, double>> open_;  // rank -> series, for this step
   uint64_t reported_ = 0;                                   // one bit per fact
   StepLooks looks_;
+  InputScales scales_;
+  bool far_off_ = false;  // a finding on a scale was made
   uint64_t batches_ = 0, unusable_ = 0;
 };
 

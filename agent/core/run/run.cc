@@ -124,6 +124,7 @@ void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
                            ? marked
                            : static_cast<v1::Span::Kind>(state.spans.last_ended()));
   // Within a collective a rank waits for others; a declared stage is more specific.
+  if (marked == v1::Span::KIND_COLLECTIVE) beat->set_open_stage(marked);
   for (const v1::Span::Kind kind :
        {v1::Span::KIND_COLLECTIVE, v1::Span::KIND_CHECKPOINT, v1::Span::KIND_EVALUATION,
         v1::Span::KIND_COMPILE, v1::Span::KIND_PAUSE}) {

@@ -57,6 +57,7 @@ class Loop:
         self._passes, self._updated, self._began_with = 0, False, None
         self._pass = None  # the backward pass that was counted last
         self.given_loss = None  # a framework's scale of the pass that begins: the loss that backward gets is scaled
+        self.jumped = False  # whether the loss of the newest pass is notable
         self._divided = None  # divisor of the last pass's loss: the scale of a scaler whose scale() was not called for it
 
     # ---- its watches ---------------------------------------------------------------------------
@@ -203,6 +204,9 @@ class Loop:
         loss, lost = self._seen(loss)
         if not self._repeated:  # the loss of a step is the one that it began with
             self.losses.waiting.append(loss)
+        if self.jumped:
+            for one in self.watches:
+                one._guarded(one._batches.is_notable)
         return lost
 
     def _not_updated(self):
@@ -262,13 +266,14 @@ class Loop:
         """Returns (the loss, whether it is NaN or infinite). On a device, does not wait for the value."""
         made_of = Scaling.source(loss) if self.given_loss is None else self.given_loss
         scale = self._divided = self._scale() if made_of is None else None
-        loss = loss if made_of is None else made_of
+        loss, self.jumped = loss if made_of is None else made_of, False
         if not (loss.is_cpu if self._knows_cpu else loss.device.type == "cpu"):
             return (loss.detach() if scale is None else loss.detach() / scale), False
         value = loss.item() if scale is None else (loss.detach() / scale).item()
         several = len(self.watches) > 1 or len(self.watches[0].optimizers) > 1
         why = self.watches[0].screen.loss(value, (self.cleared_last, *self.stepped) if several else None)
         look(self._run, why)
+        self.jumped = why is not None
         return value, why is not None and not math.isfinite(value)
 
     def cleared(self, optimizer, watch):
