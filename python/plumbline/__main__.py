@@ -2,10 +2,10 @@
 
 import argparse
 import os
-import shutil
 import sys
 
 from . import __version__
+from ._attach import command
 
 _ABOUT = """\
 With --model: prints how run.watch(model, optimizer) would classify each module, without training.
@@ -26,6 +26,7 @@ def _arguments(words):
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     doctor = commands.add_parser("doctor", help="how run.watch would classify a model; without --model: plumb doctor", description=_ABOUT,
                                  formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    command.arguments(commands)
     doctor.add_argument("--model", metavar="MODULE:FACTORY", help="as in my_trainer.model:build")
     return parser.parse_args(words)
 
@@ -33,8 +34,7 @@ def _arguments(words):
 def _installation():
     """Replaces this process by `plumb doctor`: the wheel's plumb, or else the plumb on PATH. If there is no plumb,
     returns 2."""
-    own = os.path.join(os.path.dirname(__file__), "bin", "plumb")
-    plumb = own if os.access(own, os.X_OK) else shutil.which("plumb")
+    plumb = command.find_plumb()
     if plumb is None:
         print("plumbline: --model MODULE:FACTORY is missing; without it `plumb doctor` would check the installation, but "
               "no plumb is on PATH", file=sys.stderr)  # fmt: skip
@@ -44,7 +44,10 @@ def _installation():
 
 
 def main(words=None):
-    model = _arguments(words).model
+    options = _arguments(words)
+    if options.command == "run":
+        return command.run(options)
+    model = options.model
     if model is None:
         return _installation()
     from ._doctor import examine
