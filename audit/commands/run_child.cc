@@ -21,8 +21,9 @@ namespace fs = std::filesystem;
 
 // Signals that a person or a scheduler sends to the process that it started.
 constexpr int kForwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-constexpr int kCannotRun = 126, kNotFound = 127;  // as env and nohup return
-constexpr int kSignalled = 128;                   // plus the signal's number
+constexpr int kCannotRun = 126;
+constexpr int kNotFound = 127;
+constexpr int kSignalled = 128;  // plus the signal's number
 
 volatile pid_t trainer_pid = 0;
 
@@ -53,10 +54,7 @@ void SetHandlers() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kSignalled + SIGKILL);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
-  ExecTrainer(command);
-  const int why = errno;
-  std::fprintf(stderr, "plumb: run: %s: %s\n", command[0].c_str(), std::strerror(why));
-  _exit(why == ENOENT ? kNotFound : kCannotRun);
+  _exit(ExecTrainer(command));
 }
 
 int WaitFor(pid_t child) {
@@ -79,6 +77,7 @@ bool Recorded(const std::string& folder, fs::file_time_type began) {
 
 // Prints the findings, in a process of its own: a failure of the audit never changes the status.
 void JudgeRecord(const std::string& folder) {
+  std::fprintf(stderr, "plumb: run: the record in %s is judged\n", folder.c_str());
   const pid_t child = fork();
   if (child == 0) {
     dup2(STDERR_FILENO, STDOUT_FILENO);
@@ -106,12 +105,15 @@ int DieOf(int signal) {
 
 }  // namespace
 
-void ExecTrainer(const std::vector<std::string>& command) {
+int ExecTrainer(const std::vector<std::string>& command) {
   std::vector<char*> words;
   words.reserve(command.size() + 1);
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   execvp(words[0], words.data());
+  const int why = errno;
+  std::fprintf(stderr, "plumb: run: %s: %s\n", command[0].c_str(), std::strerror(why));
+  return why == ENOENT ? kNotFound : kCannotRun;
 }
 
 int RunAndJudge(const std::vector<std::string>& command, const std::string& folder) {
@@ -126,8 +128,7 @@ int RunAndJudge(const std::vector<std::string>& command, const std::string& fold
   if (child == 0) BecomeTrainer(command, self, before);
   if (child < 0) {  // the trainer matters more than its findings
     sigprocmask(SIG_SETMASK, &before, nullptr);
-    ExecTrainer(command);
-    return kCannotRun;
+    return ExecTrainer(command);
   }
   trainer_pid = child;
   SetHandlers();

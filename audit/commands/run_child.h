@@ -6,8 +6,9 @@
 
 namespace plumbline::audit {
 
-// Replaces this process by the command. Returns only if that fails; errno has the reason.
-void ExecTrainer(const std::vector<std::string>& command);
+// Replaces this process by the command. Returns only if that fails: prints the reason, and returns
+// 127 if there is no such program, else 126, as env and nohup do.
+int ExecTrainer(const std::vector<std::string>& command);
 
 // Runs the command as a child with this process's streams, folder and process group, forwards
 // signals that were sent to this process alone, then judges the record in `folder` and prints the

@@ -1,9 +1,7 @@
 // plumb run: starts a trainer whose Python processes watch themselves (python/plumbline/_attach).
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,19 +19,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kCannotRun = 126;  // as env and nohup return
-constexpr int kNotFound = 127;
-
-struct RunOptions {
+struct TrainerOptions {
   std::string server, record, run, stop_on;
+  std::vector<std::string> words;  // the command, if it was given without --
 };
 
-std::string Variable(const char* name) {
+std::string OfEnvironment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
 
-void Set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
+void SetVariable(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
 // Returns the folder with sitecustomize.py of the Python package of this installation: of a build
 // folder, a prefix, or the package itself (a wheel). Empty: there is none.
@@ -97,59 +93,52 @@ std::string DefaultRun(const std::vector<std::string>& command) {
 
 // Sets the variables that the hook reads. Ranks and attempts are those of the launcher, which the
 // library reads itself. Returns the folder of the record; empty: none.
-std::string SetEnvironment(const RunOptions& options, const std::string& hook,
+std::string SetEnvironment(const TrainerOptions& options, const std::string& hook,
                            const std::vector<std::string>& command) {
-  const std::string before = Variable("PYTHONPATH");
-  Set("PYTHONPATH", before.empty() ? hook : hook + ":" + before);
+  const std::string before = OfEnvironment("PYTHONPATH");
+  SetVariable("PYTHONPATH", before.empty() ? hook : hook + ":" + before);
   const std::string name = DefaultRun(command);
-  Set("PLUMBLINE_ATTACH_RUN", name);
-  if (!options.run.empty()) Set("PLUMBLINE_RUN", options.run);
-  if (!options.server.empty()) Set("PLUMBLINE_SERVER", options.server);
-  if (!options.stop_on.empty()) Set("PLUMBLINE_STOP_ON", options.stop_on);
-  std::string record = options.record.empty() ? Variable("PLUMBLINE_RECORD") : options.record;
-  if (record.empty() && Variable("PLUMBLINE_SERVER").empty()) {
-    const std::string given = Variable("PLUMBLINE_RUN");
+  SetVariable("PLUMBLINE_ATTACH_RUN", name);
+  if (!options.run.empty()) SetVariable("PLUMBLINE_RUN", options.run);
+  if (!options.server.empty()) SetVariable("PLUMBLINE_SERVER", options.server);
+  if (!options.stop_on.empty()) SetVariable("PLUMBLINE_STOP_ON", options.stop_on);
+  std::string record = options.record.empty() ? OfEnvironment("PLUMBLINE_RECORD") : options.record;
+  if (record.empty() && OfEnvironment("PLUMBLINE_SERVER").empty()) {
+    const std::string given = OfEnvironment("PLUMBLINE_RUN");
     record = fs::path("plumbline") / (given.empty() ? name : given);
   }
   if (record.empty()) return "";
   std::error_code error;
   record = fs::absolute(record, error);  // the trainer may change its folder
-  Set("PLUMBLINE_RECORD", record);
+  SetVariable("PLUMBLINE_RECORD", record);
   return record;
 }
 
-int Start(const std::vector<std::string>& command) {
-  ExecTrainer(command);
-  const int why = errno;
-  std::fprintf(stderr, "plumb: run: %s: %s\n", command[0].c_str(), std::strerror(why));
-  return why == ENOENT ? kNotFound : kCannotRun;
-}
-
-// Returns whether this Plumbline is turned off.
-bool Disabled() {
-  const std::string value = Variable("PLUMBLINE_DISABLE");
+// Returns whether Plumbline is turned off.
+bool TurnedOff() {
+  const std::string value = OfEnvironment("PLUMBLINE_DISABLE");
   return !value.empty() && value != "0";
 }
 
-int Run(const RunOptions& options, const std::vector<std::string>& command) {
+int RunTrainer(const TrainerOptions& options, const std::vector<std::string>& command) {
   if (command.empty()) return Fail("run: expected -- and the trainer's command; see plumb run --help");
-  if (Disabled()) return Start(command);
+  if (TurnedOff()) return ExecTrainer(command);
   const std::string hook = HookFolder();
   const std::string isolated = Isolated(command);
   if (hook.empty()) {
     std::fprintf(stderr,
                  "plumb: run: Plumbline's Python package is not next to this program, so the "
                  "trainer is not watched; install all of Plumbline\n");
-    return Start(command);
+    return ExecTrainer(command);
   }
   if (!isolated.empty()) {
     std::fprintf(stderr,
                  "plumb: run: %s %s ignores the hook of plumb run, so the trainer is not watched\n",
                  command[0].c_str(), isolated.c_str());
-    return Start(command);
+    return ExecTrainer(command);
   }
   const std::string record = SetEnvironment(options, hook, command);
-  if (record.empty() || !Variable("PLUMBLINE_SERVER").empty()) return Start(command);
+  if (record.empty() || !OfEnvironment("PLUMBLINE_SERVER").empty()) return ExecTrainer(command);
   return RunAndJudge(command, record);
 }
 
@@ -168,7 +157,7 @@ std::vector<std::string> TakeTrainer(int* argc, char** argv) {
 }
 
 void RegisterRun(CLI::App& app, const std::vector<std::string>& trainer, int* status) {
-  auto options = std::make_shared<RunOptions>();
+  auto options = std::make_shared<TrainerOptions>();
   CLI::App* command = app.add_subcommand(
       "run", "Starts a trainer with the probes attached and no code change: plumb run -- CMD");
   command
@@ -187,8 +176,10 @@ void RegisterRun(CLI::App& app, const std::vector<std::string>& trainer, int* st
       ->add_option("--stop-on", options->stop_on,
                    "Ends the training at the first finding of this level ($PLUMBLINE_STOP_ON)")
       ->check(OneOf({"error", "warning"}));
-  command->usage("plumb run [OPTIONS] -- CMD...");
-  command->callback([options, trainer, status] { *status = Run(*options, trainer); });
+  command->add_option("CMD", options->words, "The trainer's command and its arguments, after --");
+  command->callback([options, trainer, status] {
+    *status = RunTrainer(*options, trainer.empty() ? options->words : trainer);
+  });
 }
 
 }  // namespace plumbline::audit

@@ -44,9 +44,10 @@ def _installation():
 
 
 def main(words=None):
+    words, trainer = command.split(sys.argv[1:] if words is None else list(words))
     options = _arguments(words)
     if options.command == "run":
-        return command.run(options)
+        return command.run(options, trainer)
     model = options.model
     if model is None:
         return _installation()

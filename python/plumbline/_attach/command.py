@@ -21,7 +21,16 @@ def arguments(commands):
     run.add_argument("--record", metavar="DIR", help="folder of the record ($PLUMBLINE_RECORD); without it and a server: plumbline/RUN")
     run.add_argument("--run", metavar="NAME", dest="name", help="name of the run ($PLUMBLINE_RUN)")
     run.add_argument("--stop-on", choices=("error", "warning"), help="ends the training at the first finding of this level")
-    run.add_argument("trainer", nargs=argparse.REMAINDER, metavar="...", help="the script or -m MODULE, and its arguments")
+
+
+def split(words):
+    """Returns (the words of `run` and its options, the trainer's words): a script, -m MODULE or -c CODE, and its arguments."""
+    at = 1
+    while words[:1] == ["run"] and at < len(words) and words[at].startswith("--") and words[at] != "--":
+        at += 1 if "=" in words[at] or words[at] == "--help" else 2
+    if words[:1] != ["run"] or words[at : at + 1] == ["-h"]:
+        return words, []
+    return words[:at], words[at + 1 :] if words[at : at + 1] == ["--"] else words[at:]
 
 
 def find_plumb():
@@ -36,9 +45,8 @@ def _own(*places):
     return next((path for path in paths if os.access(path, os.X_OK)), None)
 
 
-def run(options):
+def run(options, trainer):
     """Replaces this process by the trainer. Returns 2 if there is nothing to run."""
-    trainer = options.trainer[1:] if options.trainer[:1] == ["--"] else options.trainer
     if not trainer:
         print("plumbline: run: expected a script, or -m MODULE", file=sys.stderr)
         return 2
