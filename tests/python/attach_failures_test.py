@@ -78,7 +78,11 @@ def test_a_limit_of_the_files_size(tmp_path, output):
 
 
 def test_no_server(tmp_path, output):
-    fails(tmp_path, output, "127.0.0.1:1", "--server", "127.0.0.1:1", record=None)
+    script = attach.write(tmp_path, CODE, HEAD)
+    done = attach.attached(script, tmp_path, "--server", "127.0.0.1:1", record=None)
+    assert (done.stdout, done.returncode) == (output, 5), done.stderr
+    begins, ends = ours(done)  # one line at the start, and one at the end
+    assert "no server answers at 127.0.0.1:1" in begins and "has not acknowledged" in ends
 
 
 @pytest.mark.parametrize("flag", ["-I", "-E", "-S", "-sE", "-uI"])
@@ -135,7 +139,7 @@ broken()
     script = attach.write(tmp_path, code + CODE, HEAD)
     done = attach.attached(script, tmp_path)
     assert (done.stdout, done.returncode) == (output, 5), done.stderr
-    assert done.stderr.count("planted") == 1 and "Traceback" not in done.stderr, done.stderr
+    assert 1 <= done.stderr.count("planted") <= 2 and "Traceback" not in done.stderr, done.stderr
 
 
 # ---- the process of plumb run itself -------------------------------------------------------------

@@ -272,7 +272,7 @@ for i in range(150): step(m, o)
     "frozen_parameter": ("""
 m = net(8, 16, 1); o = torch.optim.AdamW([m[2].weight, m[2].bias], lr=1e-2)
 for i in range(80): step(m, o)
-""", {"health/no-gradient": 1}),
+""", {"health/unchanged-tensor": 1}),
     "detached": ("""
 m = net(8, 16, 1); o = torch.optim.AdamW(m.parameters(), lr=1e-2)
 for i in range(80): step(m, o, lambda m, x, y: (m[2](m[1](m[0](x)).detach()) - y).pow(2).mean())
@@ -297,10 +297,10 @@ for i in range(150): step(m, o, lambda m, x, y: (m(x.bfloat16()).float() - y).po
     "rate_too_low": ("""
 m = net(8, 16, 1); o = torch.optim.AdamW(m.parameters(), lr=1e-9)
 for i in range(250): step(m, o)
-""", {"health/not-learning": None}),
+""", {"health/update-ratio": (10, 12)}),
     "forgotten_optimizer": ("""
 m = net(8, 16, 1); a = torch.optim.AdamW(m[0].parameters(), lr=1e-2); b = torch.optim.AdamW(m[2].parameters(), lr=1e-2)
-for i in range(80):
+for i in range(120):
     x, y = batch(); l = (m(x) - y).pow(2).mean(); l.backward(); a.step(); a.zero_grad(); b.zero_grad()
 """, {"health/no-gradient": None}),
     "infinite_gradient": ("""
@@ -310,8 +310,5 @@ for i in range(60):
     if i == 30: m[0].weight.grad[0, 0] = float("inf")
     o.step(); o.zero_grad()
 """, {"precision/non-finite": 30}),
-    "ranks_with_the_same_rows": ("""
-""", {}),
 }
-del FAULTS["ranks_with_the_same_rows"]
 SHORT_FAULTS = ("nan", "rate_zero", "frozen_parameter", "left_in_eval", "swallowed_updates")

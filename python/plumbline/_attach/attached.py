@@ -44,10 +44,14 @@ def take(optimizer):
     if _state.run is not None and _state.pid != os.getpid():
         raise Refused("it was forked from a process that is watched; start trainers by spawn, or before the first step")
     trainer = frameworks.calling_trainer()
-    if trainer is not None:
-        return _join(*trainer)
     _state.waiting[optimizer] = _state.waiting.get(optimizer, 0) + 1
-    if max(_state.waiting.values()) < _PATIENCE and _others():
+    patient = max(_state.waiting.values()) < _PATIENCE
+    if trainer is not None:
+        if trainer[1] not in _state.trainers and patient and not frameworks.has_stepped(trainer[1], _state.waiting):
+            return False
+        _state.waiting = {}
+        return _join(*trainer)
+    if patient and _others():
         return False
     stepped, _state.waiting = _state.waiting, {}
     _watch(stepped)

@@ -2,6 +2,8 @@
 
 import sys
 
+from .._watching.unwrap import opened
+
 _HUGGING_FACE, _LIGHTNING = ("callback_handler", "add_callback", "state"), ("callbacks", "fit_loop", "strategy")
 _PACKAGES = (("transformers", _HUGGING_FACE), ("trl", _HUGGING_FACE), ("lightning", _LIGHTNING), ("pytorch_lightning", _LIGHTNING))
 
@@ -23,6 +25,12 @@ def calling_trainer():
                 return ("transformers" if attributes is _HUGGING_FACE else "lightning"), one
         frame = frame.f_back
     return None
+
+
+def has_stepped(trainer, stepped):
+    """Returns whether all optimizers of the trainer are in `stepped`. Only then a step of Lightning with several of them is over."""
+    given = getattr(trainer, "optimizers", None) or ()
+    return not isinstance(given, list) or all(one.inner in stepped for one in opened(given))
 
 
 def join_transformers(trainer, options):
