@@ -14,6 +14,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "audit/commands/run_end.h"
+
 namespace plumbline::audit {
 namespace {
 
@@ -136,6 +138,7 @@ int RunAndJudge(const std::vector<std::string>& command, const std::string& fold
   const int status = WaitFor(child);
   trainer_pid = 0;
   if (Recorded(folder, began)) {
+    NoteEnd(folder, began, child, status);
     JudgeRecord(folder);
   } else if (!WIFEXITED(status) || WEXITSTATUS(status) < kCannotRun) {
     std::fprintf(stderr,

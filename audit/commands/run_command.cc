@@ -121,7 +121,8 @@ bool TurnedOff() {
 }
 
 int RunTrainer(const TrainerOptions& options, const std::vector<std::string>& command) {
-  if (command.empty()) return Fail("run: expected -- and the trainer's command; see plumb run --help");
+  if (command.empty())
+    return Fail("run: expected -- and the trainer's command; see plumb run --help");
   if (TurnedOff()) return ExecTrainer(command);
   const std::string hook = HookFolder();
   const std::string isolated = Isolated(command);
@@ -169,8 +170,10 @@ void RegisterRun(CLI::App& app, const std::vector<std::string>& trainer, int* st
                    "Folder of the record ($PLUMBLINE_RECORD); without a server the findings are "
                    "printed at the end. Without both: plumbline/RUN")
       ->type_name("DIR");
-  command->add_option("--run", options->run,
-                      "Name of the run ($PLUMBLINE_RUN); else the launcher's, else the script's and the time")
+  command
+      ->add_option(
+          "--run", options->run,
+          "Name of the run ($PLUMBLINE_RUN); else the launcher's, else the script's and the time")
       ->type_name("NAME");
   command
       ->add_option("--stop-on", options->stop_on,

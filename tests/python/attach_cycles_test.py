@@ -25,7 +25,8 @@ def cycle():
     attached = import_module("plumbline._attach.attached")
     run = attached._state.run
     assert run is not None and run.finish()
-    attached._state = attached._Attached()
+    settled, attached._state = attached._state.settled, attached._Attached()
+    attached._state.settled = settled
     shutil.rmtree("rec")
 
 def memory():

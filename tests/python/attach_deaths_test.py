@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -55,11 +56,12 @@ def test_a_death_by_the_kernel_for_want_of_memory(tmp_path):
     group = pathlib.Path("/sys/fs/cgroup") / f"plumbline-{os.getpid()}"
     try:
         group.mkdir()
-        (group / "memory.max").write_text(str(1 << 30))
     except OSError:
-        if group.exists():
-            group.rmdir()
         pytest.skip("no control group can be made here")
+    if not (group / "memory.max").exists():
+        group.rmdir()
+        pytest.skip("no control group can be made here")
+    (group / "memory.max").write_text(str(1 << 30))
     enter = f"open('{group}/cgroup.procs', 'w').write(str(os.getpid()))\n"
     try:
         done = attach.attached(attach.write(tmp_path, enter + CODE % "kept = bytearray(3 << 30)", HEAD), tmp_path)
@@ -87,13 +89,15 @@ def test_what_a_dead_trainer_left_in_its_spool_is_delivered_and_judged(tmp_path)
 
 # ---- the end of a training, judged in its own process --------------------------------------------
 
+NAN = re.compile(r"error (health/loss-|precision/)non-finite: ")
+ENDS = re.compile(r"the training ends after step \d+: " + NAN.pattern)
 STOPS = CODE.replace("range(60)", "range(200)") % "print('went on')"
 
 
 def test_an_error_ends_the_training_without_a_server(tmp_path):
     done = attach.attached(attach.write(tmp_path, STOPS, HEAD), tmp_path, "--stop-on", "error")
     assert done.returncode == 1 and "went on" not in done.stdout, done.stderr
-    assert "the training ends after step" in done.stderr and "error health/loss-non-finite" in done.stderr and "Traceback" not in done.stderr
+    assert ENDS.search(done.stderr) and "Traceback" not in done.stderr
     assert 31 <= len(done.stdout.splitlines()) < 80, len(done.stdout.splitlines())
 
 
@@ -127,7 +131,7 @@ def test_the_callers_loop_checks_or_is_ended(tmp_path, checks):
     done = attach.call([sys.executable, script], tmp_path, PYTHONPATH=str(attach.BIN.parent / "python"))
     last = done.stdout.splitlines()[-1]
     assert done.returncode == 0 and 30 <= int(last.split()[0]) < 80, done.stderr
-    assert ("None True" in last) if checks else ("error health/loss-non-finite: " in last and last.endswith("True")), last
+    assert ("None True" in last) if checks else (NAN.search(last) and last.endswith("True")), last
 
 
 def test_ranks_end_after_the_same_step_if_one_of_them_finds_an_error(tmp_path):

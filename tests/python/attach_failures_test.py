@@ -85,7 +85,7 @@ def test_no_server(tmp_path, output):
     assert "no server answers at 127.0.0.1:1" in begins and "has not acknowledged" in ends
 
 
-@pytest.mark.parametrize("flag", ["-I", "-E", "-S", "-sE", "-uI"])
+@pytest.mark.parametrize("flag", ["-I", "-E", "-S", "-sE", "-uI"] if attach.LONG else ["-S", "-sE"])
 def test_a_python_that_ignores_the_hook(tmp_path, output, flag):
     script = attach.write(tmp_path, CODE if flag != "-S" else "import sys; sys.exit(5)\n", HEAD if flag != "-S" else "")
     done = attach.call([attach.PLUMB, "run", "--record", "rec", "--", sys.executable, flag, script], tmp_path)
@@ -100,25 +100,22 @@ def test_a_launcher_that_cleans_the_environment(tmp_path, output):
     assert "nothing was recorded in" in done.stderr and done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("broken,text", [
-    ("_attach/attached.py", "this process is not watched: "),
-    ("_attach/find.py", "this process is not watched: "),
-    ("_run.py", "this process is not watched: "),
-    ("_attach/path/plumbline_attach.py", "this Python is not watched: "),
-])  # fmt: skip
-@pytest.mark.parametrize("how", ["raise RuntimeError('two\\nlines')", "this is no Python", "unreadable"])
-def test_a_broken_package(tmp_path, output, broken, text, how):
-    if how != "raise RuntimeError('two\\nlines')" and not attach.LONG and broken != "_attach/find.py":
-        pytest.skip("PLUMB_LONG=1 has all of them")
+RAISES, BROKEN = "raise RuntimeError('two\\nlines')", ("_attach/attached.py", "_attach/find.py", "_run.py", "_attach/path/plumbline_attach.py")
+WAYS = [(file, how) for file in BROKEN for how in (RAISES, "this is no Python", "absent")]
+
+
+@pytest.mark.parametrize("broken,how", WAYS if attach.LONG else [(BROKEN[1], "absent"), (BROKEN[2], RAISES), (BROKEN[3], RAISES)])
+def test_a_broken_package(tmp_path, output, broken, how):
+    text = "this Python is not watched: " if "path" in broken else "this process is not watched: "
     copy = tmp_path / "copy/plumbline"
     shutil.copytree(PACKAGE / "plumbline", copy)
-    (copy / broken).write_text(how + "\n") if how != "unreadable" else (copy / broken).unlink()
+    (copy / broken).write_text(how + "\n") if how != "absent" else (copy / broken).unlink()
     shutil.rmtree(next(iter(copy.rglob("__pycache__")), tmp_path / "none"), ignore_errors=True)
     fails(tmp_path, output, text, command=lambda script: [sys.executable, script], PYTHONPATH=str(copy / "_attach/path"), PLUMBLINE_RECORD=str(tmp_path / "rec"),
           PLUMBLINE_LIBRARY=str(attach.BIN.parent / "lib/libplumbline.so"))  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["watch", "observe_step", "begin"])
+@pytest.mark.parametrize("method", ["watch", "observe_step", "begin"] if attach.LONG else ["observe_step"])
 def test_a_watch_that_raises(tmp_path, output, method):
     """Errors inside of the watch."""
     code = f"""

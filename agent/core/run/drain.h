@@ -37,8 +37,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
 
   // All arguments except `run` may be null.
   Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
-        std::shared_ptr<transport::Outbox> outbox,
-        std::shared_ptr<Directives> directives = nullptr,
+        std::shared_ptr<transport::Outbox> outbox, std::shared_ptr<Directives> directives = nullptr,
         std::shared_ptr<LocalJudge> judge = nullptr);
 
   static constexpr std::chrono::milliseconds kDeviceWait{2000};

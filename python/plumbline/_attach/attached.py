@@ -108,7 +108,7 @@ def _join(framework, trainer):
         return True
     _state.trainers.add(trainer)
     join = frameworks.join_transformers if framework == "transformers" else frameworks.join_lightning
-    _say(f"the model of {type(trainer).__name__}", "")
+    _print(f"the model of {type(trainer).__name__}", "")
     _open(lambda: join(trainer, _options()))
     return True
 
@@ -123,7 +123,7 @@ def _made(stepped):
     return max(max(_steps_made(one), made) for one, made in stepped.items())
 
 
-def _say(what, more):
+def _print(what, more):
     print(f"plumbline: attached to {script()} after its first step: {what}{more}", file=sys.stderr)
 
 
@@ -197,7 +197,7 @@ def _watch(stepped):
         return
     for pair in pairs:
         _complete(pair, living, modules, stepped)
-    _say(", ".join(pair.words() for pair in pairs), _unwatched(living, modules, [root for pair in pairs for root in pair.roots]))
+    _print(", ".join(pair.words() for pair in pairs), _unwatched(living, modules, [root for pair in pairs for root in pair.roots]))
     if _state.run is None:
         _open(_init)
         if hasattr(_state.run, "_next_step"):  # not in a run that is disabled
