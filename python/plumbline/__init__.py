@@ -45,6 +45,7 @@ from ._mistakes import PlumblineError
 from ._no_run import NoRun
 from ._open import init
 from ._run import Run
+from ._stopping import TrainingStopped
 
 try:
     from ._version import __version__
@@ -52,5 +53,5 @@ except ModuleNotFoundError:  # written by a build (tools/version); the package i
     __version__ = "0.2.0.dev0"
 
 __all__ = ["Fingerprint", "FingerprintError", "LeakConsequence", "LeakMeter", "LibraryMissing", "NoRun", "PlumblineError",
-           "RouterCheckError", "RouterVerdict", "Run", "__version__", "check_router", "fingerprint", "init", "leak_consequence",
+           "RouterCheckError", "RouterVerdict", "Run", "TrainingStopped", "__version__", "check_router", "fingerprint", "init", "leak_consequence",
            "version"]

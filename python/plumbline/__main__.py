@@ -2,10 +2,10 @@
 
 import argparse
 import os
-import shutil
 import sys
 
 from . import __version__
+from ._attach import command
 
 _ABOUT = """\
 With --model: prints how run.watch(model, optimizer) would classify each module, without training.
@@ -27,6 +27,7 @@ def _arguments(words):
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     doctor = commands.add_parser("doctor", help="how run.watch would classify a model; without --model: plumb doctor", description=_ABOUT,
                                  formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    command.arguments(commands)
     doctor.add_argument("--model", metavar="MODULE:FACTORY", help="as in my_trainer.model:build")
     return parser.parse_args(words)
 
@@ -34,8 +35,7 @@ def _arguments(words):
 def _installation():
     """Replaces this process by `plumb doctor`: the wheel's plumb, or else the plumb on PATH. If there is no plumb,
     returns 2."""
-    own = os.path.join(os.path.dirname(__file__), "bin", "plumb")
-    plumb = own if os.access(own, os.X_OK) else shutil.which("plumb")
+    plumb = command.find_plumb()
     if plumb is None:
         print("plumbline: --model MODULE:FACTORY is missing; without it `plumb doctor` would check the installation, but "
               "no plumb is on PATH", file=sys.stderr)  # fmt: skip
@@ -45,7 +45,11 @@ def _installation():
 
 
 def main(words=None):
-    model = _arguments(words).model
+    words, trainer = command.split(sys.argv[1:] if words is None else list(words))
+    options = _arguments(words)
+    if options.command == "run":
+        return command.run(options, trainer)
+    model = options.model
     if model is None:
         return _installation()
     from ._doctor import examine

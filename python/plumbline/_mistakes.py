@@ -12,6 +12,8 @@ _MOST_FILE = 256  # bytes of a file's name: its end is kept
 LIBRARIES = tuple({os.path.join(path, "") for name, path in sysconfig.get_paths().items()
                    if name in ("stdlib", "platstdlib", "purelib", "platlib")}) + ("<frozen", "/usr/lib/python3/")  # fmt: skip
 
+as_lines = False  # the trainer has no line of ours (plumb run): a warning is one line, without a place in its code
+
 
 class PlumblineError(RuntimeError):
     """A call that could not do its work; raised only by runs opened with strict=True."""
@@ -50,7 +52,7 @@ def _is_ignored(frame):
 def warn(text):
     """Prints one warning at the trainer's own line, which never becomes an exception in its step."""
     frame, level = callers_frame()
-    if _is_ignored(frame):
+    if as_lines or _is_ignored(frame):
         print(f"plumbline: {text}", file=sys.stderr)
         return
     try:

@@ -13,6 +13,7 @@ from ._library import CAPTURING, NO_STEP, OK
 from ._mistakes import Mistakes, PlumblineError, trainers_line
 from ._metrics.logged import MEASURED
 from ._observations import Observations
+from ._stopping import TrainingStopped
 from ._tensors import Scratch, Unsupported, replay_stream
 from ._watching.budget import Budget
 
@@ -353,7 +354,14 @@ class Run(Mistakes, Observations, Delivery):
     @property
     def should_stop(self):
         """Returns True after the first finding of the level of init's stop_on, on each rank after the same step."""
+        if self._stopping is not None:
+            self._stopping.checked = True
         return self._stops(max(0, self._following() - 1))
+
+    def _end_training(self):
+        """Called after a step of a watched optimizer, if stop_on was given. Raises TrainingStopped."""
+        if not self._stopping.checked and self._kept is None and self._stops(max(0, self._following() - 1)):
+            raise TrainingStopped(self._stopping.reason or "another rank has a finding")
 
     def _stops(self, step):
         return self._stopping is not None and self._stopping.due(step)

@@ -345,7 +345,7 @@ def labels_are_shifted_twice(_):
     return labelled(change)
 
 
-@case(steps=STEPS, level="warning", states='stop_on="error" needs a server', opens=False)
+@case(steps=STEPS, level="warning", opens=False)
 def stop_on_without_a_server(_):
     callback = PlumblineCallback(stop_on="error")
     return finish(callback, fit(llama(), [callback]))

@@ -1,4 +1,5 @@
-// The server's order to end the training, sent for a finding of the level that the trainer named.
+// The order to end the training, for a finding of the level that the trainer named: the server's, or
+// that of local_judge.h.
 #pragma once
 
 #include <atomic>

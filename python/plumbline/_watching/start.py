@@ -3,6 +3,7 @@
 import os
 import sys
 
+from .._stopping import enforce
 from .._tensors import Unsupported
 from .._watch import Watch
 from .frames import complete, own_optimizer
@@ -42,6 +43,8 @@ def watch(run, model, optimizer, scaler, activations=None):
         models.leave(model.given)
         raise
     models.entered(model.given, watched)
+    if run._stopping is not None:
+        enforce(run, watched)
     if processes() == 1 and os.environ.get("WORLD_SIZE", "1") == "1":  # the rank is known: the agent begins here, not in the first step
         watched.stages.adopt()
     print(f"plumbline: {describe(watched)}", file=sys.stderr)
