@@ -70,7 +70,7 @@ class Suffixes:
     def _of(self, trial):
         row = self._tokens[trial.sequence].clone()
         generator = torch.Generator().manual_seed(trial.seed)
-        old = row[trial.cut :]
+        old = row[trial.cut :].clone()
         if trial.kind == "random":
             row[trial.cut :] = self.other(old, generator)
             return row
@@ -78,9 +78,7 @@ class Suffixes:
             one = row[int(torch.randint(0, trial.cut, (1,), generator=generator))]
         else:
             one = torch.tensor(self._special[trial.seed % len(self._special)]).to(row)
-        row[trial.cut :] = one
-        same = old == one
-        row[trial.cut :][same] = self.other(old[same], generator) if bool(same.all()) else old[same]
+        row[trial.cut :] = one if bool((old != one).any()) else self.other(old, generator)
         return row
 
     def sequence(self, chosen, seed):

@@ -24,29 +24,34 @@ class Culprit:
 
 
 class Localiser:
-    """Finds the culprits of one leak. where: the rows (bool [B,S]) that must not move."""
+    """Finds the culprits of leaks, in one arithmetic. `found`: [Culprit], in the order in which they were found."""
 
-    def __init__(self, runs, suffixes, tokens, where, wide, tolerance):
-        self._runs, self._tokens, self._where, self._wide = runs, tokens, where, wide
-        self._tolerance = tolerance
+    def __init__(self, runs, suffixes, wide, tolerance):
+        self._runs, self._wide, self._tolerance = runs, wide, tolerance
         self._tracer = Tracer(runs)
         self._tracer.learn(suffixes)
         self._base, _ = self._tracer.trace(runs.tokens, wide)
-        self._kept = {}  # outputs of the base run of culprits
+        self._kept = {}  # {key: outputs of the base run} of the culprits
+        self._where = None
+        self.found = []
 
-    def culprits(self):
-        """Returns [Culprit], in the order of execution; empty if the rows cannot be followed."""
-        found, patches = [], {}
-        for _ in range(_MOST):
-            root, _ = self._tracer.trace(self._tokens, self._wide, patches)
+    def add(self, tokens, where):
+        """Adds the culprits that let rows of `where` (bool [B,S]) follow the replaced `tokens`, and that are not yet known."""
+        self._tokens, self._where = tokens, where
+        patches, new, known = {}, [], list(self.found)
+        for one in known:
+            self._patch(one.key, patches)
+        for _ in range(max(0, _MOST - len(known))):
+            root, _ = self._tracer.trace(tokens, self._wide, patches)
             one = self._descend(self._base, root, patches)
             if one is None:
                 break
-            found.append(one)
+            new.append(one)
             self._patch(one.key, patches)
-            if len(found) > 1 and self._alike(found, patches):
+            if len(new) > 1 and self._alike(new, patches):
                 break
-        return self._needed(found, patches)
+        if new:
+            self.found = known + self._needed(new, patches)
 
     # ---- descent -------------------------------------------------------------------------------
 
@@ -118,14 +123,15 @@ class Localiser:
             yield from self._keys(one)
 
     def _needed(self, found, patches):
-        """Drops culprits that are not needed once the others are patched."""
+        """Drops new culprits that are not needed once the others are patched."""
         if len(found) < 2 or not self._agrees(patches):
             return found
-        kept = list(found)
+        kept, left = list(found), dict(patches)
         for one in found[:_TESTED]:
-            without = {key: patch for key, patch in patches.items() if key != one.key and any(k.key == key for k in kept)}
+            without = {key: patch for key, patch in left.items() if key != one.key}
             if self._agrees(without):
                 kept.remove(one)
+                left = without
         return kept
 
 

@@ -6,7 +6,7 @@ import inspect
 import torch
 
 from .axes import axes_of, flat_rows, order_of, watched
-from .wide import NotWidened, Widened, widened_state
+from .wide import NotWidened, Widened, default_double, widened_state
 
 
 def modules_of(model):
@@ -85,6 +85,7 @@ class Runs:
             stack.callback(torch.set_autocast_cache_enabled, cached)
             if wide is not None:
                 stack.enter_context(widened_state(self.state, self.parameters))
+                stack.enter_context(default_double())
             for mode in self.modes:
                 stack.enter_context(mode())
             for one in extra:

@@ -11,6 +11,8 @@ from .verdict import Finding
 from .wide import NotWidened
 
 _ALONE = 6  # trials that are repeated alone
+_IN_DOUBLE = 96  # attempts that are repeated in double for the matrix
+_OTHERS = 48  # forward passes that are searched for further modules at fault
 _STRENGTH = {"leak": "proved", "shared-scale": "proved", "heuristic": "heuristic"}
 _FIX = {
     "next-token": "compare the mask's diagonal, and the shift of inputs and labels: row i may use tokens 0 … i",
@@ -30,6 +32,7 @@ class Settle:
         self._owner, self._runs, self._case = owner, owner.runs, owner.case
         self._suffixes, self._verdict = owner.suffixes, owner.verdict
         self._double = InDouble(owner.runs)
+        self._mixes = False  # a sequence moves rows of others
 
     # ---- trials --------------------------------------------------------------------------------
 
@@ -84,13 +87,15 @@ class Settle:
             tokens, where = self._suffixes.replaced([trial]), torch.zeros_like(attempt.must)
             where[trial.sequence] = attempt.must[trial.sequence]
             far = self._far(tokens, wide, base).cpu()
+            others = ~self._case.padding.cpu()
+            others[trial.sequence] = False
+            mixes = self._reaches(far, others, floor)
+            self._mixes |= mixes
             if self._reaches(far, where, floor):
                 own = (trial, tokens, where, far)
                 break
-            where = ~self._case.padding.cpu()
-            where[trial.sequence] = False
-            if other is None and self._reaches(far, where, floor):
-                other = (trial, tokens, where, far)
+            if other is None and mixes:
+                other = (trial, tokens, others, far)
         if own is not None:
             self._future(own, wide, kind, hits, search)
         elif other is None or "batch" not in self._case.extras:  # else the check of whole sequences reports it
@@ -106,20 +111,47 @@ class Settle:
     def _future(self, own, wide, kind, hits, search):
         trial, tokens, where, far = own
         value, row = self._worst(far, where)
+        hits = self._without_rounding(hits, wide, value)
         cause = "shared-scale" if kind == "shared-scale" else self._cause(hits, far, where, trial)
         single = f"{value:.1e} (relative{', in double' if wide else ''})"
         level = "warning" if kind == "shared-scale" else "error"
         text = (f"row {row[1]} of sequence {trial.sequence} moved by {single} when only tokens from position {trial.cut} on "
                 f"were replaced ({trial.kind} tokens)")  # fmt: skip
         finding = Finding("causality/future-influence", level, _STRENGTH[kind], cause, text, _FIX[cause], measured=value, threshold=LEAK if wide else 0.0)
-        finding.modules = self._modules(tokens, where, wide, value)
+        finding.modules = self._modules(tokens, where, wide, value, hits)
         self._verdict.add(finding)
         if search is not None:
-            self._verdict.matrix = search.matrix(0.0 if search.wide else min(value, 1.0) * 1e-4)
+            self._verdict.matrix = search.matrix(0.0 if search.wide else value * 1e-4)
         changed = torch.zeros_like(where)
         changed[trial.sequence, trial.cut :] = True
         if self._runs.module is not None and kind == "leak":
             self._verdict.gradient = future_gradient(self._runs, where, changed & ~self._case.padding.cpu())
+
+    def _without_rounding(self, hits, wide, value):
+        """Returns the attempts with moves computed in double, if those of the model's own arithmetic may be rounding."""
+        if wide != "all" or value > 0.04 or hits[0].far is None:
+            return hits
+        kept = []
+        for one in hits[:_IN_DOUBLE]:
+            far = self._double.far(self._suffixes.replaced(one.trials)).cpu()
+            one.far = far.masked_fill(~((far > LEAK) & self._runs.mask(one.must).cpu().expand(far.shape)), 0.0)
+            if bool(one.far.any()):
+                kept.append(one)
+        for one in hits[_IN_DOUBLE:]:
+            one.far = torch.zeros_like(one.far)
+        return kept
+
+    def _distinct(self, hits):
+        """Returns attempts with other cuts than those before, for the search of further modules; none if sequences mix."""
+        if self._mixes:
+            return []
+        seen, chosen = set(), []
+        for one in hits:
+            cuts = {trial.cut for trial in one.trials} - seen
+            if cuts:
+                seen |= cuts
+                chosen.append(one)
+        return chosen[:_OTHERS]
 
     def _worst(self, far, where):
         far = far.masked_fill(~self._runs.mask(where).cpu().expand(far.shape), 0.0)
@@ -138,17 +170,20 @@ class Settle:
         length = self._case.length
         return "next-token" if reach == 1 else "near-tokens" if 1 < reach <= length // 4 else "later-tokens"
 
-    def _modules(self, tokens, where, wide, value):
+    def _modules(self, tokens, where, wide, value, hits=()):
         if self._runs.module is None:
             self._verdict.notes.append("not localised: the model is a function without modules")
             return []
         tolerance = min(LEAK, max(value / 64, 2.0**-44)) if wide else 0.0
         try:
-            culprits = Localiser(self._runs, self._suffixes, tokens, where, wide, tolerance).culprits()
+            localiser = Localiser(self._runs, self._suffixes, wide, tolerance)
+            localiser.add(tokens, where)
+            for one in self._distinct(hits):
+                localiser.add(self._suffixes.replaced(one.trials), one.must)
         except Exception as error:  # the finding is true without it
             self._verdict.notes.append(f"not localised: {message_of(error)}")
             return []
-        return names_of(culprits)
+        return names_of(localiser.found)
 
     # ---- other sequences and documents ---------------------------------------------------------
 

@@ -60,6 +60,7 @@ class Widened(TorchDispatchMode):
         if func._schema.name in ("aten::_softmax", "aten::_log_softmax"):
             args[2] = False  # half_to_float
         args = [_NARROW.get(a, a) if isinstance(a, torch.dtype) and "view" not in func._schema.name else a for a in args]
+        func = _WITHOUT_DOUBLE.get(func._schema.name, func)
         out = func(*args, **kwargs)
         return out if rounded is None else out.to(rounded).to(torch.float64)
 
@@ -70,6 +71,34 @@ class Widened(TorchDispatchMode):
             return None
         self.coarse_casts += 1
         return target if self._keep else None
+
+
+def _grouped_product(a, b, offs=None, bias=None, out_dtype=None):
+    """Does what aten::_grouped_mm does. a: [n,k] or [G,m,k], b: [G,k,m], or [k,n] if a is [m,n]; offs: ends of the groups."""
+    if offs is None:
+        return a @ b
+    ends = [0, *offs.tolist()]
+    groups = list(zip(ends, ends[1:]))
+    if a.dim() == 2 and b.dim() == 2:
+        return torch.stack([a[:, i:j] @ b[i:j] for i, j in groups])
+    if a.dim() == 2:
+        parts = [a[i:j] @ b[g] for g, (i, j) in enumerate(groups)]
+        return torch.cat([*parts, a.new_zeros(a.shape[0] - ends[-1], b.shape[2])])
+    return torch.cat([a[g] @ b[:, i:j] for g, (i, j) in enumerate(groups)], 1)
+
+
+_WITHOUT_DOUBLE = {"aten::_grouped_mm": _grouped_product}  # operations without a kernel for double
+
+
+@contextlib.contextmanager
+def default_double():
+    """New tensors without a type are doubles."""
+    kept = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(kept)
 
 
 @contextlib.contextmanager
