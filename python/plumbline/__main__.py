@@ -14,10 +14,10 @@ Without: runs `plumb doctor`, which checks the installation and a server, not a 
 MODULE is imported (the current folder is searched first) and FACTORY is called without arguments. It
 returns a model, (model, optimizer) or (model, optimizer, example_inputs): a tensor, a tuple of
 positional arguments or a dictionary of named ones. With example inputs a copy of the model runs forward
-once, without gradients, to check whether its routers can be observed.
+once, without gradients, to check whether its routers can be observed, and plumbline.check_causality runs.
 
-Exit status: 0, everything would be watched; 1, something would not (the reason is printed);
-2, the model could not be created, or plumb was not found."""
+Exit status: 0, everything would be watched; 1, something would not (the reason is printed), or an output
+row depends on a later token; 2, the model could not be created, or plumb was not found."""
 
 
 def _arguments(words):
