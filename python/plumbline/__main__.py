@@ -16,8 +16,9 @@ returns a model, (model, optimizer) or (model, optimizer, example_inputs): a ten
 positional arguments or a dictionary of named ones. With example inputs a copy of the model runs forward
 once, without gradients, to check whether its routers can be observed, and plumbline.check_causality runs.
 
-Exit status: 0, everything would be watched; 1, something would not (the reason is printed), or an output
-row depends on a later token; 2, the model could not be created, or plumb was not found."""
+Exit status: 0, everything would be watched; 1, something would not (the reason is printed), or a causal
+language model (…ForCausalLM, …LMHeadModel) depends on later tokens; 2, the model could not be created, or
+plumb was not found."""
 
 
 def _arguments(words):

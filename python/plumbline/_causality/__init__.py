@@ -1,8 +1,9 @@
 """check_causality: does an output row of a torch model depend on a token that it must not see?"""
 
+import os
 import sys
 
-from .verdict import CausalityError, CausalityVerdict
+from .verdict import CausalityError, CausalityVerdict, disabled
 
 __all__ = ["CausalityError", "CausalityVerdict", "check_causality"]
 
@@ -30,6 +31,8 @@ def check_causality(model, tokens, **options):
     budget_s    time limit in seconds of the search (default: none)
     seed        seed of the replaced tokens
     """
+    if os.environ.get("PLUMBLINE_DISABLE", "0") not in ("", "0"):
+        return disabled()
     if sys.modules.get("torch") is None:
         raise CausalityError("torch is not imported; expected a torch model")
     from .check import check

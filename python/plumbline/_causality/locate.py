@@ -143,9 +143,10 @@ def names_of(culprits):
         grouped.setdefault(pattern, []).append(one)
     out = []
     for group in grouped.values():
-        numbers = len(group)
-        out.append(str(group[0]) if numbers == 1 else f"{group[0]} and {numbers - 1} more of the same kind, to {group[-1]}" if numbers > 2
-                   else f"{group[0]}, {group[1]}")  # fmt: skip
+        if len(group) < 3:
+            out += [str(one) for one in group]
+        else:
+            out.append(f"{group[0]} and {len(group) - 1} more of the same kind, to {group[-1]}")
     return out
 
 

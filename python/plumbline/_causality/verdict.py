@@ -165,6 +165,12 @@ class CausalityVerdict:
         return page(self)
 
 
+def disabled():
+    verdict = CausalityVerdict()
+    verdict.reason("disabled", "nothing was run: PLUMBLINE_DISABLE is set")
+    return verdict
+
+
 def matrix_lines(matrix):
     """Returns the matrix as lines of text: '.' for 0, else the share in tenths ('9': 0.9 or more)."""
     width = len(str(matrix["positions"][-1][0]))
