@@ -15,10 +15,11 @@ MODULE is imported (the current folder is searched first) and FACTORY is called 
 returns a model, (model, optimizer) or (model, optimizer, example_inputs): a tensor, a tuple of
 positional arguments or a dictionary of named ones. With example inputs a copy of the model runs forward
 once, to check whether its routers can be observed, and once forward and backward, to name the trained
-parameters that get no gradient.
+parameters that get no gradient. Then plumbline.check_causality runs.
 
-Exit status: 0, everything would be watched; 1, something would not (the reason is printed);
-2, the model could not be created, or plumb was not found."""
+Exit status: 0, everything would be watched; 1, something would not (the reason is printed), or a causal
+language model (…ForCausalLM, …LMHeadModel) depends on later tokens; 2, the model could not be created, or
+plumb was not found."""
 
 
 def _arguments(words):

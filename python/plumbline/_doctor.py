@@ -9,6 +9,7 @@ import sys
 import traceback
 
 from . import _intended
+from ._causality.first_step import examine as causality
 from ._routers import Routers
 from ._watching.budget import Budget
 from ._watching.ddp import is_ddp
@@ -328,9 +329,12 @@ def examine(text):
         routers = Routers(_Heard(), plain, _guarded, lambda: False)
         routers.remove()
         _routers(report, routers)
-        if inputs is not None and _forward(report, plain, inputs):
-            _gradients(report, plain, inputs)
+        leaks = False
+        if inputs is not None:
+            if _forward(report, plain, inputs):
+                _gradients(report, plain, inputs)
+            leaks = causality(report.line, plain, inputs)
     except _Refused as why:
         print(f"plumbline doctor: {why}", file=sys.stderr)
         return 2
-    return report.end()
+    return max(report.end(), int(leaks))
