@@ -28,13 +28,15 @@ def callers_frame():
 
 
 def trainers_line():
-    """Returns the file, encoded, and the line of the innermost frame outside of libraries. If there is none: of the innermost
-    frame outside of this package."""
+    """Returns the file, encoded, and the line of the innermost frame outside of libraries and of this package. If there is none: of
+    the innermost frame outside of this package; on a thread without one, as autograd's for a device, an empty file."""
     frame, _ = callers_frame()
     outside = frame
-    while outside is not None and outside.f_code.co_filename.startswith(LIBRARIES):
+    while outside is not None and outside.f_code.co_filename.startswith((*LIBRARIES, _HERE + os.sep)):
         outside = outside.f_back
     frame = outside or frame
+    if frame.f_code.co_filename.startswith(_HERE + os.sep):
+        return b"", 0
     return frame.f_code.co_filename.encode("utf-8", "replace")[-_MOST_FILE:], frame.f_lineno or 0
 
 
