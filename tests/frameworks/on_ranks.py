@@ -308,12 +308,12 @@ def light_micro_batches_of_which_the_last_one_sums(_):
 
 
 @case(steps=LONG, level="warning", states=SHARDS, opens=False, budgeted=True)
-def light_steps_of_shards(_):
+def fsdp2_light_steps(_):
     return compared(of_ranks(lambda: light(sharded=True)))
 
 
 @case(steps=LONG, level="warning", states=SHARDS, opens=False, budgeted=True)
-def light_micro_batches_of_shards(_):
+def fsdp2_light_micro_batches(_):
     return compared(of_ranks(lambda: light(sharded=True, micro=2, clip=None)))
 
 
