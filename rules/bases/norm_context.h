@@ -50,7 +50,9 @@ struct OtherLoss {
     return low && (std::fabs(level) <= kLossIsSmall * std::fabs(begin) ||
                    spread() <= kLossIsSteady * std::fabs(level));
   }
-  bool fell() const { return known() && begin - level >= kLossOfStartFell * std::fabs(begin); }
+  bool fell() const {
+    return known() && begin > level && begin - level >= kLossOfStartFell * std::fabs(begin);
+  }
   double spread() const {
     const auto [low, high] = std::minmax_element(newest.begin(), newest.end());
     return *high - *low;
