@@ -158,6 +158,7 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"rollout ep rew mean", SeriesRole::kReward},
     {"ep rew mean", SeriesRole::kReward},
     {"charts episodic return", SeriesRole::kReward},
+    {"episodic return", SeriesRole::kReward},
     {"episode reward mean", SeriesRole::kReward},
     {"env runners episode return mean", SeriesRole::kReward},
     {"episode return mean", SeriesRole::kReward},

@@ -132,6 +132,9 @@ bool IsClientName(std::string_view name) {
   static constexpr std::string_view kNames[] = {"client", "client_id", "clientid",
                                                 "cid",    "client id", "client_idx",
                                                 "party",  "party_id",  "participant"};
+  constexpr size_t kLongest = 11;
+  const char first = name.empty() ? ' ' : static_cast<char>(name[0] | 0x20);
+  if (name.size() > kLongest || (first != 'c' && first != 'p')) return false;
   const std::string lower = LowerStart(name);
   return std::find(std::begin(kNames), std::end(kNames), lower) != std::end(kNames);
 }
