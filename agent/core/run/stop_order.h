@@ -1,5 +1,5 @@
-// The order to end the training, for a finding of the level that the trainer named: the server's, or
-// that of local_judge.h.
+// The order to end the training, for a finding of the level that the trainer named. The server
+// sends it, or local_judge.h gives it.
 #pragma once
 
 #include <atomic>
