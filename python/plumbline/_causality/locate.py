@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 
-from .runs import distances, moved
 from .trace import Tracer, differs
 
 _MOST = 12  # culprits that are searched
@@ -153,12 +152,3 @@ def names_of(culprits):
         else:
             out.append(f"{group[0]} and {len(group) - 1} more of the same kind, to {group[-1]}")
     return out
-
-
-def largest_move(base, other, mask):
-    """Returns (relative move, sequence, row) of the row of `mask` that moved most, or None."""
-    far = distances(base, other)
-    far = far.masked_fill(~(moved(base, other) & mask.expand(far.shape)), 0.0)
-    at = int(far.flatten().argmax())
-    value = float(far.flatten()[at])
-    return None if not value > 0 else (value, at // far.shape[1], at % far.shape[1])
