@@ -73,6 +73,27 @@ def test_the_same_fault_in_each_layer_is_one_entry():
     assert len(verdict.modules) == 1 and "5 more of the same kind" in verdict.modules[0], verdict.modules
 
 
+class Encoder(torch.nn.Module):
+    """torch's own layers, each of which leaks; a patch of the last one alone would correct the outputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = torch.nn.Embedding(29, W), torch.nn.Linear(W, 29)
+        self.layers = torch.nn.ModuleList(torch.nn.TransformerEncoderLayer(W, 2, 32, batch_first=True) for _ in range(2))
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+@pytest.mark.parametrize("mode", ["eval", "train"])
+def test_a_later_fault_does_not_hide_an_earlier_one(mode):
+    verdict = plumbline.check_causality(seeded(1, Encoder), tokens_of(2), mode=mode)
+    assert {re.match(r"layers\.\d", one)[0] for one in verdict.modules} == {"layers.0", "layers.1"}, verdict
+
+
 def test_the_gradient_agrees():
     model = seeded(1, lambda: Model([Attention(W, leak="off-by-one")]))
     assert plumbline.check_causality(model, tokens_of(2)).gradient > 1e-3

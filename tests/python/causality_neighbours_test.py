@@ -78,8 +78,7 @@ def test_padding_ids(masked):
     mask[1, :6] = 0
     model = seeded(1, lambda: Padded([Attention(W)]))
     model.masked = masked
-    verdict = plumbline.check_causality(model, {"input_ids": tokens_of(2), "attention_mask": mask}, argument="tokens") if False else (
-        plumbline.check_causality(model, tokens_of(2), inputs={"attention_mask": mask}))  # fmt: skip
+    verdict = plumbline.check_causality(model, tokens_of(2), inputs={"attention_mask": mask})
     assert rules(verdict) == ([] if masked else [("packed-document-leak", "padding")]), verdict
 
 

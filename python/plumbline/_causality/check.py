@@ -2,8 +2,6 @@
 
 import functools
 
-import torch
-
 from . import neighbours
 from .case import Case
 from .cuts import Trial

@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 
-from .runs import distances, moved
 from .trace import Tracer, differs
 
 _MOST = 12  # culprits that are searched
@@ -93,9 +92,13 @@ class Localiser:
             self._kept[key] = captured
         patches[key] = (self._kept[key], self._where)
 
-    def _agrees(self, patches):
+    def _agrees(self, patches, inputs_of=()):
+        """Returns whether the model's outputs agree, and the inputs of the calls `inputs_of`."""
         root, _ = self._tracer.trace(self._tokens, self._wide, patches)
-        return not any(self._differs(one, two, "out") for one, two in zip(self._base.children, root.children))
+        if any(self._differs(one, two, "out") for one, two in zip(self._base.children, root.children)):
+            return False
+        ours, theirs = ({one.key: one for one in self._calls(tree) if one.key in inputs_of} for tree in (self._base, root))
+        return not any(key in theirs and self._differs(ours[key], theirs[key], "in") for key in ours)
 
     def _alike(self, found, patches):
         """Adds all calls whose names differ from a culprit's by numbers alone (the same module of each layer), if the
@@ -103,7 +106,7 @@ class Localiser:
         kinds = {re.sub(r"\d+", "#", one.key[0]): one.place for one in found}
         if len(kinds) == len(found):
             return False
-        more = [key for key in self._keys(self._base) if re.sub(r"\d+", "#", key[0]) in kinds and key not in patches]
+        more = [one.key for one in self._calls(self._base) if re.sub(r"\d+", "#", one.key[0]) in kinds and one.key not in patches]
         if not more:
             return False
         _, captured = self._tracer.trace(self._runs.tokens, self._wide, capture=set(more))
@@ -117,19 +120,20 @@ class Localiser:
         found += [Culprit(key, kinds[re.sub(r"\d+", "#", key[0])]) for key in more]
         return True
 
-    def _keys(self, call):
+    def _calls(self, call):
         for one in call.children:
-            yield one.key
-            yield from self._keys(one)
+            yield one
+            yield from self._calls(one)
 
     def _needed(self, found, patches):
-        """Drops new culprits that are not needed once the others are patched."""
+        """Drops new culprits that reach neither the outputs nor another culprit once the others are patched. A later
+        culprit's patch hides those before it, so its inputs are compared too."""
         if len(found) < 2 or not self._agrees(patches):
             return found
         kept, left = list(found), dict(patches)
         for one in found[:_TESTED]:
             without = {key: patch for key, patch in left.items() if key != one.key}
-            if self._agrees(without):
+            if self._agrees(without, without):
                 kept.remove(one)
                 left = without
         return kept
@@ -148,12 +152,3 @@ def names_of(culprits):
         else:
             out.append(f"{group[0]} and {len(group) - 1} more of the same kind, to {group[-1]}")
     return out
-
-
-def largest_move(base, other, mask):
-    """Returns (relative move, sequence, row) of the row of `mask` that moved most, or None."""
-    far = distances(base, other)
-    far = far.masked_fill(~(moved(base, other) & mask.expand(far.shape)), 0.0)
-    at = int(far.flatten().argmax())
-    value = float(far.flatten()[at])
-    return None if not value > 0 else (value, at // far.shape[1], at % far.shape[1])

@@ -1,11 +1,10 @@
 """Is a move rounding? The yardstick of one ulp, and the same runs in double."""
 
 import contextlib
-import sys
 
 import torch
 
-from .runs import distances, moved
+from .runs import distances
 from .wide import NotWidened
 
 LEAK = 2.0**-34  # a relative move above it in double is no rounding
@@ -141,14 +140,6 @@ def _in_single(runs, base, attempts, order, far, why, exact):
     return Judgement("unclear", far[worst], f"rows moved by {far[worst]:.1e}, and the model does not run in double: {why}"), worst
 
 
-def any_moved(base, other, mask):
-    return bool((moved(base, other) & mask).any())
-
-
 def message_of(error):
     text = str(error).splitlines()
     return f"{type(error).__name__}: {text[0] if text else ''}"
-
-
-def is_imported(name):
-    return name in sys.modules

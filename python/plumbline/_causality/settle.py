@@ -4,11 +4,10 @@ import torch
 
 from .dice import Draws
 from .gradient import future_gradient
-from .locate import Localiser, largest_move, names_of
-from .rounding import LEAK, InDouble, is_single, judge, message_of, yardstick
+from .locate import Localiser, names_of
+from .rounding import LEAK, InDouble, judge, message_of
 from .runs import distances, moved
 from .verdict import Finding
-from .wide import NotWidened
 
 _ALONE = 6  # trials that are repeated alone
 _IN_DOUBLE = 96  # attempts that are repeated in double for the matrix
@@ -216,10 +215,3 @@ class Settle:
         finding.modules = self._modules(tokens, must, found.wide, value)
         self._verdict.add(finding)
         return True
-
-    def far_in_double(self, base, other):
-        """Returns (relative move, sequence, row) of two runs in double."""
-        return largest_move(base, other, torch.ones(base.shape[:2], dtype=torch.bool, device=base.device))
-
-
-__all__ = ["NotWidened", "Settle", "is_single", "yardstick"]
