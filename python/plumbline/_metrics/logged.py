@@ -8,7 +8,7 @@ from .._library import NO_STEP
 MEASURED = frozenset(("loss", "grad_norm", "lr", "tokens"))  # series of the watch that a logged number may state
 _WORDS = ("loss", "norm", "lr", "learning_rate", "tokens")  # a name without any of them is left out
 _MOST_NAMES = 16
-_EACH, _PERIOD = 64, 16  # the first calls that are recorded each; later ones at least so many steps apart
+_EACH, _PERIOD = 64, 16  # number of first calls that are recorded each; the fewest steps between later ones
 _LIGHT_PERIOD = 64  # ... if the step would be a light one
 
 
