@@ -3,6 +3,9 @@
 
 #include <csignal>
 #include <new>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "audit/commands/commands.h"
 #include "audit/live/live.h"
@@ -13,7 +16,7 @@
 
 namespace {
 
-int Main(int argc, char** argv) {
+int Main(int argc, char** argv, const std::vector<std::string>& trainer) {
   using namespace plumbline::audit;
   CLI::App app("Plumbline finds faults of training runs that do not crash them.", "plumb");
   app.set_version_flag("--version", std::string("plumb ") + plumbline::BuildVersion());
@@ -27,6 +30,7 @@ int Main(int argc, char** argv) {
   RegisterLedger(app, &status);
   RegisterDiff(app, &status);
   RegisterPlan(app, &status);
+  RegisterRun(app, trainer, &status);
   RegisterLive(app, &status);
   RegisterSpool(app, &status);
   RegisterMcp(app, &status);
@@ -45,12 +49,16 @@ int Main(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);             // a closed pipe is a failed write (output.cc)
+  const bool runs = argc > 1 && std::string_view(argv[1]) == "run";
+  const std::vector<std::string> trainer = plumbline::audit::TakeTrainer(&argc, argv);
   google::protobuf::SetLogHandler(nullptr);  // messages that do not parse are reported by the
                                              // reader
-  plumbline::RaiseOpenFiles();               // thousands of ranks' records are open at once
+  if (!runs) {                               // a trainer inherits neither of these
+    std::signal(SIGPIPE, SIG_IGN);           // a closed pipe is a failed write (output.cc)
+    plumbline::RaiseOpenFiles();             // thousands of ranks' records are open at once
+  }
   try {
-    return Main(argc, argv);
+    return Main(argc, argv, trainer);
   } catch (const std::bad_alloc&) {
     return plumbline::audit::Fail("not enough memory for the input");
   } catch (const std::exception& error) {

@@ -30,6 +30,12 @@ constexpr std::string_view kTraining[] = {"precision/stale-gradient", "health/ac
                                           "health/learning-rate",     "health/loss-divergence",
                                           "health/loss-spike",        "health/gradient-spike",
                                           "health/update-ratio",      "health/loss-scale"};
+// Gradients that are never cleared grow in all later steps, although the rule needs only two of
+// them.
+constexpr std::string_view kNotCleared[] = {"precision/stale-gradient", "health/loss-divergence",
+                                            "health/loss-spike", "health/gradient-spike",
+                                            "health/update-ratio"};
+constexpr std::string_view kNotClearedCauses[] = {"not-cleared", "", "", "", ""};
 // Without a sum over the ranks, most elements of some tensors differ, and a part of others.
 constexpr std::string_view kReplicas[] = {"precision/replica-divergence"};
 constexpr std::string_view kData[] = {"performance/idle-comb", "performance/data-stall"};
@@ -45,9 +51,13 @@ constexpr std::string_view kEnd[] = {"health/run-died", "performance/hang",
                                      "health/hang-between-steps"};
 
 constexpr Family kFamilies[] = {
-    {kNonFinite, 4, 16, false}, {kTraining, 8, 8, true},
-    {kReplicas, 8, 8, false},   {kData, 64, 64, true, kDataCauses},
-    {kEnd, 4, 4, false},        {kStorm, kAnySteps, 16, true, kStormCauses, true},
+    {kNonFinite, 4, 16, false},
+    {kNotCleared, 8, kAnySteps, true, kNotClearedCauses, true},
+    {kTraining, 8, 8, true},
+    {kReplicas, 8, 8, false},
+    {kData, 64, 64, true, kDataCauses},
+    {kEnd, 4, 4, false},
+    {kStorm, kAnySteps, 16, true, kStormCauses, true},
 };
 
 // Returns the place of the finding's rule in the family; its size if it is in another family.

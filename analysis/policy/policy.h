@@ -5,3 +5,4 @@
 #include "analysis/policy/mismatch_course.h"   // IWYU pragma: export
 #include "analysis/policy/policy_metric.h"     // IWYU pragma: export
 #include "analysis/policy/policy_series.h"     // IWYU pragma: export
+#include "analysis/policy/zero_counts.h"       // IWYU pragma: export

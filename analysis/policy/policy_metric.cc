@@ -147,7 +147,8 @@ bool IsPartOfReward(std::string_view op) {
 
 bool IsRewardOfEpisodes(std::string_view op) {
   const MetricName name{Words(op)};
-  return name.Has(" ep ") || name.Has(" episode ") || name.Has(" episodic ");
+  return name.Has(" ep ") || name.Has(" episode ") || name.Has(" episodic ") ||
+         name.Ends(" avgr ");  // ElegantRL
 }
 
 bool ZeroMayMeanNoReference(std::string_view op, bool shares) {

@@ -47,6 +47,15 @@ struct PolicyMetric {
   double Distance(double value) const;
 };
 
+// Returns true for a metric that only the training of a policy has. A KL, an entropy or a loss
+// alone may have another origin, such as a variational autoencoder.
+inline bool ShowsPolicy(PolicyKind kind) {
+  return kind == PolicyKind::kReward || kind == PolicyKind::kRewardSpread ||
+         kind == PolicyKind::kSpreadlessShare || kind == PolicyKind::kClipShare ||
+         kind == PolicyKind::kMargin || kind == PolicyKind::kTruncatedShare ||
+         kind == PolicyKind::kStaleness || kind == PolicyKind::kOther;
+}
+
 // Returns true for the reward of one function of several (`rewards/format_reward/mean`,
 // `reward/format`).
 bool IsPartOfReward(std::string_view op);

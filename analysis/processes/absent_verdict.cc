@@ -6,7 +6,7 @@
 namespace plumbline::analysis {
 namespace {
 
-constexpr size_t kMostRanks = 1024;  // in the finding's site
+constexpr uint64_t kMostRanks = 16'384;  // in the finding's site
 
 std::string RangesText(const RunSummary::AbsentRanks& absent) {
   std::string out;
@@ -23,8 +23,8 @@ std::string RangesText(const RunSummary::AbsentRanks& absent) {
 std::vector<uint32_t> FirstRanks(const RunSummary::AbsentRanks& absent) {
   std::vector<uint32_t> ranks;
   for (const auto& [first, last] : absent.ranges) {
-    for (uint32_t rank = first; rank <= last && ranks.size() < kMostRanks; ++rank)
-      ranks.push_back(rank);
+    for (uint64_t rank = first; rank <= last && ranks.size() < kMostRanks; ++rank)
+      ranks.push_back(static_cast<uint32_t>(rank));
   }
   return ranks;
 }
@@ -35,7 +35,7 @@ v1::Verdict AbsentVerdict(const RunSummary& run, const RunSummary::AbsentRanks& 
   const std::string ranges = RangesText(absent);
   const auto count = static_cast<double>(absent.count), world = static_cast<double>(absent.world);
   FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
-  found.Title("ranks of the job did not report")
+  found.Title(absl::StrCat(absent.count, " of ", absent.world, " ranks did not report"))
       .Explain(absl::StrCat(absent.count, " of ", absent.world,
                             " ranks sent nothing: ", absent.count == 1 ? "rank " : "ranks ", ranges,
                             ". No rule looks at them, and steps were closed without them."))
@@ -43,12 +43,16 @@ v1::Verdict AbsentVerdict(const RunSummary& run, const RunSummary::AbsentRanks& 
       .Measured("ranks that sent nothing", count, "ranks")
       .Threshold(0, "the number of ranks that the other ranks state")
       .Fix(
-          "Check that these processes run, call plumbline.init on every rank, and reach the server "
-          "(plumb doctor on their hosts).")
+          "Check that these processes run, call plumbline.init on every rank, and reach the "
+          "server. "
+          "On their hosts, `plumb doctor` checks the connection.")
       .Witness("absent", ranges)
       .Witness("world_size", world)
       .At(absent.rollout ? "rollout" : "", "ranks", run.step_first, run.step_last,
           FirstRanks(absent));
+  // A part of the ranks would read as all of them.
+  if (static_cast<uint64_t>(found.verdict().site().ranks_size()) < absent.count)
+    Put(*found.verdict().mutable_details(), "place", absl::StrCat(absent.count, " ranks"));
   Put(*found.verdict().mutable_details(), "absent", count);
   Put(*found.verdict().mutable_details(), "world_size", world);
   return found.Take();

@@ -48,7 +48,9 @@ std::string Brief(const ProcessEnd& end) {
 
 std::string Whole(const v1::Ending& e) {
   std::string text = e.type().empty() ? "an exception" : e.type();
-  if (!e.text().empty()) absl::StrAppend(&text, ": ", e.text());
+  std::string stated = e.text();
+  while (!stated.empty() && (stated.back() == '.' || stated.back() == '\n')) stated.pop_back();
+  if (!stated.empty()) absl::StrAppend(&text, ": ", stated);
   if (!e.where().empty()) absl::StrAppend(&text, ", at ", e.where());
   return text;
 }
@@ -238,7 +240,7 @@ v1::Verdict FindingOf(const RunEnds& run, const EndCounts& tally) {
   found.Threshold(0, "a process that ends normally reports its end").Samples(all);
   PutDetails(run, tally, first, cause.id, *found.verdict().mutable_details());
   found.Witness("process", absl::StrCat(RankName(first), " on ", first.host))
-      .Witness("end", first.way == EndKind::kGone ? "no word"
+      .Witness("end", first.way == EndKind::kGone ? "no message"
                       : first.stated.where().empty()
                           ? Brief(first)
                           : absl::StrCat(Brief(first), " at ", first.stated.where()));

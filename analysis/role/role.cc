@@ -212,6 +212,7 @@ SeriesRole FindRole(std::string_view name, const Words& words) {
   if (name.starts_with("batch_facts/")) return SeriesRole::kNone;   // counts of batches
   if (name.starts_with("batch_digest/")) return SeriesRole::kNone;  // digests of batches
   if (name.starts_with("settings/")) return SeriesRole::kNone;      // settings of a trainer
+  if (name.starts_with("logged/") || name.starts_with("measured/")) return SeriesRole::kNone;
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
   // Before the loss, because of "lm loss PPL".

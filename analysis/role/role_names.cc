@@ -158,6 +158,7 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"rollout ep rew mean", SeriesRole::kReward},
     {"ep rew mean", SeriesRole::kReward},
     {"charts episodic return", SeriesRole::kReward},
+    {"episodic return", SeriesRole::kReward},
     {"episode reward mean", SeriesRole::kReward},
     {"env runners episode return mean", SeriesRole::kReward},
     {"episode return mean", SeriesRole::kReward},
@@ -277,9 +278,13 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"l d *", SeriesRole::kAuxiliaryLoss},
     {"errd", SeriesRole::kAuxiliaryLoss},  // DCGAN
     {"errg", SeriesRole::kAuxiliaryLoss},
+    {"mel spec error", SeriesRole::kAuxiliaryLoss},  // HiFi-GAN
     // Kaldi's nnet3 maximises this value.
     {"output average objective function", SeriesRole::kLikelihood},
     {"output * average objective function", SeriesRole::kLikelihood},
+    {"objc", SeriesRole::kAuxiliaryLoss},  // ElegantRL: critic, actor, return of an episode
+    {"obja", SeriesRole::kAuxiliaryLoss},
+    {"avgr", SeriesRole::kReward},
     {"trl", SeriesRole::kLoss},  // llm.c's main.log
     {"tel", SeriesRole::kEvaluationLoss},
     {"current error", SeriesRole::kAuxiliaryLoss},  // FANN

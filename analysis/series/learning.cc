@@ -205,7 +205,13 @@ FallFigures LookForFall(const BlockMedians& all, uint64_t points) {
       1.25 * noise.sigma * std::sqrt(2 * noise.inflation / static_cast<double>(third));
   const double last = LearningMedian(values, values.size() - third, third);
   const double fall = LearningMedian(values, 0, third) - last;
-  const bool falls = fall >= 0.02 && fall >= 4 * error;
+  // The differences of neighbours of a short series that falls are not only noise.
+  constexpr uint64_t kShortFall = 24;
+  const double apart =
+      *std::min_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(third)) -
+      *std::max_element(values.end() - static_cast<ptrdiff_t>(third), values.end());
+  const bool far = points < kShortFall && apart >= -std::log(0.8);
+  const bool falls = fall >= 0.02 && (fall >= 4 * error || far);
   constexpr size_t kNewest = 3;  // number of blocks
   const double newest = LearningMedian(values, values.size() - kNewest, kNewest);
   return {true, falls, falls && newest <= last + std::max(0.05, 2 * noise.sigma)};

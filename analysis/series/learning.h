@@ -37,7 +37,9 @@ int SignificantDigits(double value);
 // Whether the last third lies below the first, beyond noise. Needs 8 points.
 struct FallFigures {
   bool known = false;
-  bool falls = false;  // the last third is below the first by 2 % and by 4 standard errors
+  // The last third is below the first by 2 % and by 4 standard errors. Under 24 points, instead of
+  // the latter, each of its values may be a fifth below each of the first.
+  bool falls = false;
   bool stays = false;  // it falls, and the newest blocks are not above the last third
 };
 FallFigures LookForFall(const BlockMedians& all, uint64_t points);

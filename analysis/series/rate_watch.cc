@@ -20,6 +20,7 @@ RateMove RateWatch::Take(uint32_t attempt, int64_t step, double rate) {
     trough_ = HUGE_VAL;
     up_ = false;
   }
+  if (newest_ > 0 && rate >= kJump * newest_) jump_ = {step, newest_, rate};
   Follow(step, rate, &move);
   move.rose = Rose(rate);
   newest_ = rate;

@@ -32,7 +32,11 @@ class RateWatch {
   bool up() const { return up_; }
   const ScheduleRestart& restart() const { return restart_; }
   double newest() const { return newest_; }  // newest value of the attempt
-  void Persist(Archive& a) { a(high_, low_, attempt_, newest_, trough_, up_, restart_); }
+  // The newest row in which the rate rose by a factor of kJump or more; `from` is 0 if there was
+  // none.
+  const ScheduleRestart& jump() const { return jump_; }
+  static constexpr double kJump = 2.5;
+  void Persist(Archive& a) { a(high_, low_, attempt_, newest_, trough_, up_, restart_, jump_); }
 
  private:
   bool Rose(double rate);
@@ -44,7 +48,7 @@ class RateWatch {
   double newest_ = NAN;       // newest value of the attempt
   double trough_ = HUGE_VAL;  // the last value that was lower than its predecessor
   bool up_ = false;
-  ScheduleRestart restart_;
+  ScheduleRestart restart_, jump_;
 };
 
 }  // namespace plumbline::analysis

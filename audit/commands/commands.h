@@ -24,6 +24,11 @@ void RegisterPlan(CLI::App& app, int* status);
 void RegisterMcp(CLI::App& app, int* status);
 void RegisterCompletion(CLI::App& app, int* status);
 
+// Removes "--" and the words after it from a command line of plumb run, and returns these words:
+// the trainer's command. For other commands returns nothing.
+std::vector<std::string> TakeTrainer(int* argc, char** argv);
+void RegisterRun(CLI::App& app, const std::vector<std::string>& trainer, int* status);
+
 // Adds exit statuses and examples to the help of all commands. Call it last.
 void AddHelpEnds(CLI::App& app);
 

@@ -1,6 +1,8 @@
 #include "audit/render/ci_report.h"
 
+#include <filesystem>
 #include <map>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -60,23 +62,40 @@ std::string Advice(const rules::Incident& incident) {
   return text;
 }
 
+// Returns " file=train.py,line=57," for the trainer's line that first reported the site. A file
+// below the current folder has its path from there, as a checkout's files have in an annotation.
+std::string AtLine(const v1::FindingSite& site) {
+  if (site.file().empty()) return " ";
+  std::error_code error;
+  std::string file = site.file();
+  const std::string here = std::filesystem::current_path(error).string() + "/";
+  if (!error && file.starts_with(here)) file.erase(0, here.size());
+  return absl::StrCat(" file=", CommandProperty(file), ",line=", site.line(), ",");
+}
+
 struct RuleCase {
   bool judged = false;
-  std::string reason;  // of an inconclusive verdict
+  std::string reason;      // of an inconclusive verdict
+  std::string symptom_of;  // the rule of the incident in which its finding is a line
   std::vector<const rules::Incident*> failures;
+  bool Passed() const { return failures.empty() && symptom_of.empty() && judged; }
+  bool Skipped() const { return failures.empty() && !Passed(); }
 };
 
 std::string CaseText(const std::string& rule, const RuleCase& one) {
   std::string out = absl::StrCat("  <testcase classname=\"plumbline\" name=\"", Xml(rule), "\"");
-  if (one.failures.empty() && one.judged) return out + "/>\n";
+  if (one.Passed()) return out + "/>\n";
   out += ">\n";
   for (const rules::Incident* incident : one.failures) {
     const v1::Finding& shown = incident->shown();
     absl::StrAppend(&out, "    <failure type=\"", Xml(LevelName(shown.level())), "\" message=\"",
                     Xml(shown.title()), "\">", Xml(Advice(*incident)), "</failure>\n");
   }
-  if (one.failures.empty())
-    absl::StrAppend(&out, "    <skipped message=\"", Xml(one.reason), "\"/>\n");
+  if (one.Skipped()) {
+    const std::string reason =
+        one.symptom_of.empty() ? one.reason : absl::StrCat("a symptom of ", one.symptom_of);
+    absl::StrAppend(&out, "    <skipped message=\"", Xml(reason), "\"/>\n");
+  }
   return out + "  </testcase>\n";
 }
 
@@ -95,11 +114,13 @@ std::string RenderJunit(const AuditResult& result, v1::Level fail_on) {
   for (const rules::Incident& incident : incidents) {
     if (incident.shown().level() < fail_on) continue;
     cases[incident.shown().rule()].failures.push_back(&incident);
+    for (const rules::Incident& symptom : incident.symptoms)
+      cases[symptom.shown().rule()].symptom_of = incident.shown().rule();
   }
   std::string body;
   for (const auto& [rule, one] : cases) {
     failed += one.failures.empty() ? 0 : 1;
-    skipped += one.failures.empty() && !one.judged ? 1 : 0;
+    skipped += one.Skipped() ? 1 : 0;
     body += CaseText(rule, one);
   }
   size_t errors = 0;
@@ -148,7 +169,8 @@ std::string RenderGithub(const AuditResult& result) {
     const char* const command = shown.level() == v1::LEVEL_ERROR     ? "error"
                                 : shown.level() == v1::LEVEL_WARNING ? "warning"
                                                                      : "notice";
-    absl::StrAppend(&out, "::", command, " title=", CommandProperty(shown.rule()),
+    absl::StrAppend(&out, "::", command, AtLine(shown.site()),
+                    "title=", CommandProperty(shown.rule()),
                     "::", CommandText(absl::StrCat(shown.title(), " ", Advice(incident))), "\n");
   }
   for (const InputReport& input : result.inputs) {

@@ -166,6 +166,12 @@ std::string SitesLine(const IncidentSites& sites, uint64_t most) {
   return text;
 }
 
+// Returns what explains the finding, such as a learning rate that jumped; empty if nothing does.
+std::string Because(const v1::Finding& finding) {
+  const auto because = finding.details().fields().find("because");
+  return because == finding.details().fields().end() ? "" : because->second.string_value();
+}
+
 // Returns the lines that fit into kMostLines with the two lines of the head. Each takes one line;
 // the explanation takes those that are left, and the witness is shown
 // if it fits.
@@ -176,6 +182,7 @@ std::vector<FindingLine> BriefLines(const v1::Finding& finding, const IncidentSi
                                     {"command", in_short.command()},
                                     {"why", ""},
                                     {"witness", ""},
+                                    {"because", Because(finding)},
                                     {"sites", sites.count < 2 ? "" : SitesLine(sites, kBriefSites)},
                                     {"how sure", rules::HowSureText(finding)},
                                     {sites.count < 2 ? "finding" : "incident",
@@ -184,7 +191,8 @@ std::vector<FindingLine> BriefLines(const v1::Finding& finding, const IncidentSi
   for (FindingLine& line : lines) {
     if (line.text.empty()) continue;
     const bool act = line.label == std::string_view("do first");
-    line.text = Sentences(line.text, width, act ? 2 : 1);
+    const bool because = line.label == std::string_view("because");
+    line.text = Sentences(line.text, width, act || because ? 2 : 1);
     used += Wrap(Printable(line.text), width).size();
   }
   std::string& why = lines[2].text;
@@ -257,6 +265,7 @@ std::vector<FindingLine> FindingLines(const v1::Finding& finding) {
                                     {"command", in_short.command()},
                                     {"with", rules::PlaceholdersIn(in_short.command())},
                                     {"why", finding.explanation()},
+                                    {"because", Because(finding)},
                                     {"witness", WitnessText(finding.witness())},
                                     {"cause", CauseText(finding.cause())},
                                     {"measured", MeasuredText(finding)}};

@@ -2,7 +2,9 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "audit/render/bottleneck.h"
 #include "audit/render/text_util.h"
 #include "audit/render/verdict_groups.h"
@@ -67,7 +69,9 @@ Json SitesJson(const rules::Incident& incident) {
   return sites;
 }
 
-// Returns the time that ranks lost by the incident; null if no rule measured it.
+// Returns the time that ranks lost by the incident; null if no rule measured it. If its own rule
+// did not, it is the longest of its symptoms: they are times of the same fault, so they are not
+// added.
 Json LostJson(const rules::Incident& incident) {
   double lost = 0;
   bool on_gpus = true;
@@ -76,10 +80,20 @@ Json LostJson(const rules::Incident& incident) {
     lost += finding->lost_rank_seconds();
     on_gpus &= finding->lost_on_gpus();
   }
-  if (lost == 0) return nullptr;
-  return {{"rank_seconds", rules::NumberJson(lost)},
-          {"on_gpus", on_gpus},
-          {"of", "measured in the steps of the finding"}};
+  if (lost > 0) {
+    return {{"rank_seconds", rules::NumberJson(lost)},
+            {"on_gpus", on_gpus},
+            {"of", "measured in the steps of the finding"}};
+  }
+  Json longest = nullptr;
+  for (const rules::Incident& symptom : incident.symptoms) {
+    Json of = LostJson(symptom);
+    if (of.is_null() || (!longest.is_null() && of["rank_seconds"] <= longest["rank_seconds"]))
+      continue;
+    of["of"] = absl::StrCat(of["of"].get<std::string>(), " (", symptom.shown().rule(), ")");
+    longest = std::move(of);
+  }
+  return longest;
 }
 
 // Returns the fields of the page's incident that an audit has. Times, history and capsules exist on

@@ -15,7 +15,7 @@ namespace plumbline::audit {
 namespace {
 
 constexpr double kSameOnset = 0.05;  // share of the run's steps
-constexpr size_t kMostFolded = 16;   // series listed
+constexpr size_t kMostFolded = 4;    // series named in the text; details list all
 
 bool IsOnLosses(const v1::Finding& finding) {
   constexpr std::array<std::string_view, 6> kRules = {
@@ -130,9 +130,12 @@ void SeriesFold::Amend(v1::Finding* finding) const {
   for (const std::string& name : names) list->add_values()->set_string_value(name);
   const size_t more = names.size() > kMostFolded ? names.size() - kMostFolded : 0;
   names.resize(names.size() - more);
-  finding->set_explanation(absl::StrCat(finding->explanation(), " The same is visible in ",
-                                        absl::StrJoin(names, ", "),
-                                        more > 0 ? absl::StrCat(" and ", more, " more") : "", "."));
+  // After the first sentence, so that the short form has it.
+  const std::string& text = finding->explanation();
+  const size_t end = std::min(text.find(". "), text.size() - std::min<size_t>(1, text.size()));
+  finding->set_explanation(absl::StrCat(
+      text.substr(0, end + 1), " The same is visible in ", absl::StrJoin(names, ", "),
+      more > 0 ? absl::StrCat(" and ", more, " more") : "", ".", text.substr(end + 1)));
 }
 
 }  // namespace plumbline::audit

@@ -30,6 +30,11 @@ CLASSIFIERS = (
     "Topic :: Scientific/Engineering :: Artificial Intelligence",
     "Topic :: System :: Monitoring",
 )
+# A line that each Python runs at its start. It does nothing unless PLUMBLINE_WATCH=1 (docs/attach.md).
+WATCH = (
+    "import os, sys; os.environ.get('PLUMBLINE_WATCH') == '1' and (sys.path.insert(0, os.path.join(sitedir, 'plumbline', '_attach', 'path')), "
+    "__import__('plumbline_attach').install(), sys.path.pop(0))\n"
+)
 LEVEL = 6  # 9 takes twice the time and saves 0.3 % of the size
 
 
@@ -83,6 +88,7 @@ def add_package(wheel, prefix):
         b'LIBRARY_DIRECTORY = "lib"  # of libplumbline.so, from this package\n',
     )
     wheel.add_file("plumbline/_programs.py", HERE / "programs.py")
+    wheel.add("plumbline_watch.pth", WATCH.encode())
     for name in TREES:
         wheel.add_tree(f"plumbline/{name}", prefix / name)
     wheel.add_tree(f"plumbline/{FOLDER}", prefix / FOLDER, but="licenses")  # pip has its own place for licences

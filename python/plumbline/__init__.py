@@ -29,6 +29,10 @@ If it does, compares the losses of each token, under the training routing and un
 
     print(plumbline.leak_consequence(loss_as_trained, loss_causal, sequence_id=document))
 
+Checks a whole model without a run: does an output row depend on a later token?
+
+    print(plumbline.check_causality(model, tokens))
+
 Finds from a sum's outputs alone in which order and with which arithmetic it adds:
 
     print(plumbline.fingerprint("torch.sum", n=4096, dtype="bf16"))
@@ -37,6 +41,7 @@ Nothing here changes the trainer's results, and a mistake in a call causes one w
 instead. PLUMBLINE_DISABLE=1 turns everything off.
 """
 
+from ._causality import CausalityError, CausalityVerdict, check_causality
 from ._check import RouterCheckError, RouterVerdict, check_router
 from ._consequence import LeakConsequence, LeakMeter, leak_consequence
 from ._fingerprint import Fingerprint, FingerprintError, fingerprint
@@ -45,12 +50,13 @@ from ._mistakes import PlumblineError
 from ._no_run import NoRun
 from ._open import init
 from ._run import Run
+from ._stopping import TrainingStopped
 
 try:
     from ._version import __version__
 except ModuleNotFoundError:  # written by a build (tools/version); the package is used from the source
     __version__ = "0.2.0.dev0"
 
-__all__ = ["Fingerprint", "FingerprintError", "LeakConsequence", "LeakMeter", "LibraryMissing", "NoRun", "PlumblineError",
-           "RouterCheckError", "RouterVerdict", "Run", "__version__", "check_router", "fingerprint", "init", "leak_consequence",
-           "version"]
+__all__ = ["CausalityError", "CausalityVerdict", "Fingerprint", "FingerprintError", "LeakConsequence", "LeakMeter", "LibraryMissing", "NoRun",
+           "PlumblineError", "RouterCheckError", "RouterVerdict", "Run", "TrainingStopped", "__version__", "check_causality", "check_router",
+           "fingerprint", "init", "leak_consequence", "version"]

@@ -59,6 +59,8 @@ class Session:
             options = named(folder, self._options, name)
             self.run = init(**options if self._attempt is None else {**options, "attempt": self._attempt})
             self.run._made_before = made
+            if getattr(self.run, "_stopping", None) is not None:
+                self.run._stopping.checked = True  # the callback ends the training
             self.end()
         if hasattr(self.run, "_next_step"):
             self.run._next_step = max(step, self.run._following())

@@ -9,6 +9,7 @@ import sys
 import traceback
 
 from . import _intended
+from ._causality.first_step import examine as causality
 from ._routers import Routers
 from ._watching.budget import Budget
 from ._watching.ddp import is_ddp
@@ -222,17 +223,22 @@ def _guarded(body, *arguments):
     body(*arguments)
 
 
+def _arguments(inputs):
+    """Returns (positional arguments, keywords) of a forward pass with the example inputs."""
+    named = inputs if isinstance(inputs, dict) else {}
+    return () if named else tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), named
+
+
 def _forward(report, model, inputs):
-    """Runs a copy of the model once, to see whether its routers can be observed."""
+    """Runs a copy of the model once, to see whether its routers can be observed. Returns False if it cannot be copied."""
     torch, heard = sys.modules["torch"], _Heard()
     try:
         twin = copy.deepcopy(model).train()
     except Exception as error:
         report.line("forward", f"not tested: the model cannot be copied ({_message(error)})")
-        return
+        return False
     routers = Routers(heard, twin, _guarded, lambda: False)
-    named = inputs if isinstance(inputs, dict) else {}
-    given = () if named else tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    given, named = _arguments(inputs)
     try:
         with _same_dice(), torch.no_grad():
             routers.forward(True, (*given, *named.values()))
@@ -243,6 +249,7 @@ def _forward(report, model, inputs):
     finally:
         routers.remove()
     _report_routers(report, routers, heard)
+    return True
 
 
 def _report_routers(report, routers, heard):
@@ -264,6 +271,52 @@ def _report_routers(report, routers, heard):
         report.line("heard", f"{_names(names)}: {words}")
 
 
+# ---- one backward pass --------------------------------------------------------------------------
+
+
+def _tensors(output):
+    """Returns the tensors in an output, at any depth."""
+    if sys.modules["torch"].is_tensor(output):
+        return [output]
+    parts = output.values() if isinstance(output, dict) else output if isinstance(output, (tuple, list)) else ()
+    return [tensor for part in parts for tensor in _tensors(part)]
+
+
+def _loss(output):
+    """Returns the loss that the model returns itself, or a sum over all that it returns. Returns None if nothing of it
+    requires a gradient."""
+    own = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
+    tensors = [one for one in _tensors(output if own is None else own) if one.requires_grad]
+    return sum(one.float().square().mean() if own is None else one.sum() for one in tensors) if tensors else None
+
+
+def _gradients(report, model, inputs):
+    """Runs a copy of the model forward and backward: which trained parameters get no gradient?"""
+    twin, ran = copy.deepcopy(model).train(), set()
+    for module in twin.modules():
+        module.register_forward_pre_hook(lambda module, *_: ran.add(id(module)))
+    given, named = _arguments(inputs)
+    trained = {name: p for name, p in twin.named_parameters() if p.requires_grad}
+    try:
+        with _same_dice(), sys.modules["torch"].enable_grad():
+            loss = _loss(twin(*given, **named))
+            if loss is not None:
+                loss.backward()
+    except Exception as error:
+        report.line("gradients", f"not tested: {_where(error)}{_message(error)}")
+        return
+    without = [name for name, p in trained.items() if p.grad is None]
+    report.line("gradients", f"{len(trained) - len(without)} of {len(trained)} trained parameters get one from the example inputs")
+    owners = {name: twin.get_submodule(name.rpartition(".")[0]) for name in without}
+    reached = [name for name in without if id(owners[name]) in ran]
+    apart = [name for name in without if id(owners[name]) not in ran]
+    if reached:
+        report.miss(f"gradients of {_names(reached)}", "their modules run, but no gradient reaches them",
+                    "look for no_grad, detach or a kernel without a backward pass, or freeze them")  # fmt: skip
+    if apart:
+        report.line("gradients", f"none for {_names(apart)}: these modules did not run (an expert without a token, an unused head)")
+
+
 def examine(text):
     """Returns the exit status."""
     try:
@@ -276,9 +329,12 @@ def examine(text):
         routers = Routers(_Heard(), plain, _guarded, lambda: False)
         routers.remove()
         _routers(report, routers)
+        leaks = False
         if inputs is not None:
-            _forward(report, plain, inputs)
+            if _forward(report, plain, inputs):
+                _gradients(report, plain, inputs)
+            leaks = causality(report.line, plain, inputs)
     except _Refused as why:
         print(f"plumbline doctor: {why}", file=sys.stderr)
         return 2
-    return report.end()
+    return max(report.end(), int(leaks))

@@ -57,7 +57,10 @@ def _charged(method):
         try:
             return method(self, *arguments)
         finally:
-            run._spent = spent + thread_time_ns() - began  # includes nested calls
+            took = thread_time_ns() - began
+            run._spent = spent + took  # includes nested calls
+            if self._hook.paced is not None:
+                self._hook.paced.spent += took
 
     return charged
 
@@ -178,8 +181,8 @@ class _Call:
 class _Observed:
     """One wrapped hook."""
 
-    def __init__(self, run, hook, name):
-        self.run, self.hook, self.name = run, plain_hook(hook), name
+    def __init__(self, run, hook, name, paced):
+        self.run, self.hook, self.name, self.paced = run, plain_hook(hook), name, paced
         self.ops = {}  # site -> the op of its last collective
         self._words = {}  # bucket -> (site, due words by op)
         self._sequence = None
@@ -199,7 +202,7 @@ class _Observed:
         if op is None:
             return True
         site = self.run._open_sites.get((KIND_REDUCTION, layer, op))
-        return site is None or self.run._step >= site.word[0]
+        return site is None or (self.run._step >= site.word[0] and (self.paced is None or self.paced.measures()))
 
     def _prepare(self, state, bucket):
         """Returns the call to observe, or None; the sequence number advances in both cases.
@@ -234,7 +237,22 @@ class _Observed:
         span = run._begin_span("collective", "gradients")
         queue(lambda: queue(lambda: run._end_span(span)))
 
+    def _passes(self, light, state, bucket):
+        """Counts a call in a light step, in which nothing is measured."""
+        try:
+            if self._sequence is None:
+                self._count_calls(group_of_state(state))
+            next(self._sequence)
+            if bucket.is_last():
+                light.sums()
+        except Exception as error:
+            self.report_error(error)
+        return self.hook(state, bucket)
+
     def __call__(self, state, bucket):
+        light = self.run._light
+        if light is not None:
+            return self._passes(light, state, bucket)
         began = thread_time_ns()
         try:
             self._wait_begins(bucket)
@@ -263,9 +281,10 @@ class _Observed:
             return future
 
 
-def observed(run, hook, name):
-    """A function, because DDP checks a hook's signature and name."""
-    wrapped = _Observed(run, hook, name)
+def observed(run, hook, name, paced=None):
+    """A function, because DDP checks a hook's signature and name. paced: a PacedSums, or None: calls are measured if they
+    are due."""
+    wrapped = _Observed(run, hook, name, paced)
 
     @functools.wraps(wrapped.hook)
     def communication_hook(state, bucket):

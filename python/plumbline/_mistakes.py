@@ -12,6 +12,8 @@ _MOST_FILE = 256  # bytes of a file's name: its end is kept
 LIBRARIES = tuple({os.path.join(path, "") for name, path in sysconfig.get_paths().items()
                    if name in ("stdlib", "platstdlib", "purelib", "platlib")}) + ("<frozen", "/usr/lib/python3/")  # fmt: skip
 
+as_lines = False  # the trainer has no line of ours (plumb run): a warning is one line, without a place in its code
+
 
 class PlumblineError(RuntimeError):
     """A call that could not do its work; raised only by runs opened with strict=True."""
@@ -26,13 +28,15 @@ def callers_frame():
 
 
 def trainers_line():
-    """Returns the file, encoded, and the line of the innermost frame outside of libraries. If there is none: of the innermost
-    frame outside of this package."""
+    """Returns the file, encoded, and the line of the innermost frame outside of libraries and of this package. If there is none: of
+    the innermost frame outside of this package; on a thread without one, as autograd's for a device, an empty file."""
     frame, _ = callers_frame()
     outside = frame
-    while outside is not None and outside.f_code.co_filename.startswith(LIBRARIES):
+    while outside is not None and outside.f_code.co_filename.startswith((*LIBRARIES, _HERE + os.sep)):
         outside = outside.f_back
     frame = outside or frame
+    if frame.f_code.co_filename.startswith(_HERE + os.sep):
+        return b"", 0
     return frame.f_code.co_filename.encode("utf-8", "replace")[-_MOST_FILE:], frame.f_lineno or 0
 
 
@@ -50,7 +54,7 @@ def _is_ignored(frame):
 def warn(text):
     """Prints one warning at the trainer's own line, which never becomes an exception in its step."""
     frame, level = callers_frame()
-    if _is_ignored(frame):
+    if as_lines or _is_ignored(frame):
         print(f"plumbline: {text}", file=sys.stderr)
         return
     try:

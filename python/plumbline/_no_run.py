@@ -48,7 +48,7 @@ class NoRun(Run):
     def _stops(self, step):
         return False
 
-    def watch(self, model=None, optimizer=None, scaler=None, activations=None, **_):
+    def watch(self, model=None, optimizer=None, scaler=None, activations=None, causality=None, **_):
         return NOTHING
 
     def capturing(self, stream=None):

@@ -180,7 +180,7 @@ class Observations(Sites, Gathering, Rollouts):
         """
         return self._hooked("watch_completeness", watch_completeness, parameters, optimizer, limit, summed)
 
-    def watch(self, model=None, optimizer=None, scaler=None, activations=None, **unknown):
+    def watch(self, model=None, optimizer=None, scaler=None, activations=None, causality=None, **unknown):
         """Watches a model and its optimizer: the second of the two lines that a trainer needs. Call it before training.
 
         optimizer: one of torch.optim, a framework's wrapper of one, or a list. None: the optimizers that hold the
@@ -191,12 +191,13 @@ class Observations(Sites, Gathering, Rollouts):
         tokens, weights, updates next to the intended ones (SGD, Adam, AdamW), micro-batches, and under
         DistributedDataParallel the sums and whether the ranks' copies agree; and as spans data loading, forward,
         backward, the optimizer's step and full garbage collections. If the trainer records a series or a kind of span
-        itself (`run.scalar("loss", x)`), the watch does not record it. Returns an object whose remove() ends it.
+        itself (`run.scalar("loss", x)`), the watch does not record it. causality: "first-step" runs check_causality once, on
+        a copy of the model at its first training pass, and prints the verdict. Returns an object whose remove() ends it.
         """
         if unknown:
             self._unknown("watch", "", unknown)
             return NOTHING
-        return self._hooked("watch", watch, model, optimizer, scaler, activations)
+        return self._hooked("watch", watch, model, optimizer, scaler, activations, causality)
 
     def _hooked(self, call, make, *arguments):
         """Returns the result of make, whose remove() ends it. If make fails, reports that and returns NOTHING."""

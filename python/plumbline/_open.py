@@ -4,6 +4,7 @@ import ctypes
 import os
 
 from . import _endings, _library
+from ._attach import attached
 from ._library import DISABLED, LibraryMissing, OpenOptions
 from ._mistakes import PlumblineError, callers_frame, warn
 from ._no_run import NoRun
@@ -133,8 +134,10 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     key from the access token, else a random one of this process; ids of two processes are equal only under the same
     key.
 
-    stop_on: "error" or "warning": at the first finding of that level run.should_stop is True, and a callback of plumbline.transformers or
-    plumbline.lightning ends the training. The server finds it, and orders the end over the stream that carries the evidence.
+    stop_on: "error" or "warning" (PLUMBLINE_STOP_ON): at the first finding of that level run.should_stop is True, and a callback of
+    plumbline.transformers or plumbline.lightning ends the training. If the loop of a watched optimizer never reads run.should_stop,
+    plumbline.TrainingStopped (a SystemExit of status 1) is raised after its step. With a server the server judges, else this process
+    judges what it records. A false finding of that level ends a healthy training: docs/attach.md has the rate.
 
     The goodbye of the process contains how it ends: by an uncaught exception, a status of sys.exit, or SIGTERM if that
     has its default action. The trainer's own hooks and handlers run as before.
@@ -146,6 +149,7 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     every later call. A mistake that is found only when something is recorded (a directory that cannot be written)
     raises in the first call that records.
     """
+    attached.code_opens()
     try:
         library = _library.load()
     except LibraryMissing as error:
@@ -153,6 +157,7 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     handle = ctypes.c_void_p()
     try:
         _check_keywords(unknown)
+        stop_on = stop_on or os.environ.get("PLUMBLINE_STOP_ON") or None
         stop_level = checked(stop_on)
         ranks, budget = _ranks(rank, world_size), _share(budget)
         options = _options(run, server, record, ranks, attempt, role, every, budget, spool, spool_bytes,
@@ -168,7 +173,7 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
         return NoRun(refused=_forked())
     opened = Run(library, handle.value, strict, ranks, every, budget)
     opened._redacts = bool(options.redact) or os.environ.get("PLUMBLINE_REDACT", "") not in ("", "0")
-    opened._stopping = stopping(stop_on, server, library, handle.value, f"{run}/{attempt or 0}")
+    opened._stopping = stopping(stop_on, library, handle.value, f"{run}/{attempt or 0}")
     ranks.report(opened)
     _endings.watch(opened)
     ddp.prepare()

@@ -197,18 +197,18 @@ def hook(watch, opened, updates):
         watch._zeroed.add(id(optimizer))
         return result
 
-    undo = [_take_place(stepping, "zero_grad", cleared, zero_grad)]
+    undo = [take_place(stepping, "zero_grad", cleared, zero_grad)]
     if opened.captured:
         undo.append(_by_hooks(watch, optimizer, updates))
     else:
         step = _stepping(watch, updates, stepping.step, optimizer)
         # torch's schedulers check whether they have wrapped it already.
         step.__dict__.update(getattr(stepping.step, "__dict__", {}))
-        undo.append(_take_place(stepping, "step", stepping.step, step))
+        undo.append(take_place(stepping, "step", stepping.step, step))
     return lambda: [one() for one in undo]
 
 
-def _take_place(optimizer, name, plain, ours):
+def take_place(optimizer, name, plain, ours):
     method = types.MethodType(ours, optimizer)
     setattr(optimizer, name, method)
 

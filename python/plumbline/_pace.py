@@ -1,9 +1,12 @@
 """The frequency of an action with a known cost."""
 
+from ._watching.budget import picked
+
 _MOST_EVERY = 1024  # most steps between two actions
 # Most steps between two planned actions in the first 256 steps (20 actions in 160 steps); later, a sixteenth to a 32nd
 # of the steps so far.
 _DENSE = 8
+_NEVER = 1 << 62
 _AHEAD = 0.005  # seconds that the actions may cost beyond their share
 
 
@@ -51,3 +54,34 @@ class Pace:
         self._ahead -= seconds
         self._cost = seconds if not self._cost else min(1.1 * self._cost, seconds)
         return int(1e9 * self._cost)
+
+
+class PacedSums:
+    """Chooses the steps of a run in which sums over ranks are measured. The step's number alone decides, so ranks choose
+    the same steps without a message."""
+
+    def __init__(self, run, share):
+        self._run, self._pace = run, Pace(share, run._budget.every)
+        self.spent, self._any = 0, False  # spent: ns that sums cost in the open step
+
+    def measures(self):
+        """Returns whether sums that are due are measured in the open step."""
+        run = self._run
+        return not run._budget.governed or run._step <= run._looked_until or self._pace.due(run._step)
+
+    def next(self, step):
+        """Returns the next step, from `step` on, in which sums are measured; if none was measured so far, a step that does
+        not come."""
+        return picked(step, self._pace.every) if self._any else _NEVER
+
+    def taken(self):
+        """Returns the ns that sums have cost since the last call."""
+        spent, self.spent = self.spent, 0
+        if spent:
+            self._any = True
+            self._pace.cost(spent / 1e9)
+        return spent
+
+    def step_ended(self, period, apart, step, acted):
+        """The same as Pace.step_ended."""
+        self._pace.step_ended(period, apart, step, acted)

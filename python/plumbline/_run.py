@@ -11,7 +11,9 @@ from ._delivery import Delivery
 from ._kinds import KIND_ROUTING
 from ._library import CAPTURING, NO_STEP, OK
 from ._mistakes import Mistakes, PlumblineError, trainers_line
+from ._metrics.logged import MEASURED
 from ._observations import Observations
+from ._stopping import TrainingStopped
 from ._tensors import Scratch, Unsupported, replay_stream
 from ._watching.budget import Budget
 
@@ -56,6 +58,7 @@ class Run(Mistakes, Observations, Delivery):
         self._light = None  # the Light of a watch whose steps are light
         self._trainers_series = set()  # series names that the trainer records
         self._trainers_stages = set()
+        self._logged = None  # the Logged of a run that watches a model
         self._stated = {}  # (site, op) of a reduction -> (count, dtype) of its newest call
         self._start_observations()
 
@@ -272,11 +275,15 @@ class Run(Mistakes, Observations, Delivery):
         A tensor is read with float(), which waits for the device if it lies on one.
         """
         self._send_scalar(name, value, True)
+        if self._logged is not None:
+            self._logged.take({name: value})
 
     def _own_scalar(self, name, value):
         """Records a value of watch, unless the trainer records a series of this name."""
         if name in self._trainers_series:
-            return
+            if name not in MEASURED:
+                return
+            name = f"measured/{name}"
         encoded = self._names.get(name)
         if encoded is None:
             return self._send_scalar(name, value, False)
@@ -347,7 +354,14 @@ class Run(Mistakes, Observations, Delivery):
     @property
     def should_stop(self):
         """Returns True after the first finding of the level of init's stop_on, on each rank after the same step."""
+        if self._stopping is not None:
+            self._stopping.checked = True
         return self._stops(max(0, self._following() - 1))
+
+    def _end_training(self):
+        """Called after a step of a watched optimizer, if stop_on was given. Raises TrainingStopped."""
+        if not self._stopping.checked and self._kept is None and self._stops(max(0, self._following() - 1)):
+            raise TrainingStopped(self._stopping.reason or "another rank has a finding")
 
     def _stops(self, step):
         return self._stopping is not None and self._stopping.due(step)

@@ -10,7 +10,7 @@ from ._data.digests import Digests
 from ._gradients.leftover import Leftover
 from ._library import NO_STEP
 from ._optimizer_hooks import hook
-from ._pace import Pace
+from ._pace import Pace, PacedSums
 from ._routers import OnlyHere, Routers, hook_forward
 from ._screen import look
 from ._shards import named_parameters, shard_names
@@ -25,7 +25,7 @@ from ._watching.frames import Framed, FrameworkSteps
 from ._watching.gradients import Gradients
 from ._watching.kept import Kept
 from ._watching.light import Light
-from ._watching.light_when import is_plain, next_look
+from ._watching.light_when import is_plain
 from ._watching.modes import Modes
 from ._watching.modules import Backward, Modules
 from ._watching.passes import Passes, place_of_ids, tokens_at
@@ -56,12 +56,9 @@ class Watch(Records, FrameworkSteps):
         self.found, self._loop = found, run._models_watched.loop(run)
         self.optimizers = optimizers = [one.inner for one in found]
         self.ids = frozenset(map(id, optimizers))
-        self._ddp = None
-        self._ddp_pending = ddp is not None
+        self._ddp, self._ddp_pending, self.world = None, ddp is not None, processes()
         named = [name for name, _ in named_parameters(self._model)]
         self._number, self._prefix = run._models_watched.enter(self._given, optimizers, named)
-        if ddp is not None:
-            self._ddp = Hook(run, ddp, f"{self._prefix}gradients")
         names = {id(p): name for name, p in self._named()}
         self._updates = {id(one.inner): Updates(run, one.inner, names, one.pieces) for one in found}
         self._trained = [(name, p) for name, p in self._named() if p.requires_grad]
@@ -75,17 +72,20 @@ class Watch(Records, FrameworkSteps):
         self.framed_due = False  # inside of a framework's step: whether updates are due
         self.screen = self._gradients.screen
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
-        self._pace = Pace(_SHARE, run._budget.every)
+        self._pace, self.paced_sums = Pace(_SHARE, run._budget.every), PacedSums(run, _SHARE)
         copies = copies_of(ddp, self._frames.values(), self._model)
         self._weights = Weights(run, self._model, self._prefix, copies, ddp, self._shards)
         floating = any(b.is_floating_point() for b in self._model.buffers())
-        names, buffers = self._weights.names, [BUFFERS] if floating else []  # all buffers need one measurement together
-        everything = [*buffers, *names, *(name for name, _ in self._trained if name not in set(names))]
+        names = self._weights.names
+        everything = [*([BUFFERS] if floating else ()), *names, *(name for name, _ in self._trained if name not in set(names))]
         self._looks = Looks(run, everything, self._weights.replicas is not None or processes() > 1)
+        if ddp is not None:
+            self._ddp = Hook(run, ddp, f"{self._prefix}gradients", self.paced_sums)
         self.standstill = Standstill(run, self._given, optimizers, scaler, activations, self._trained)
+        self._summed = False  # whether sums were measured in the last step
         self.tokens, self.place = 0, None  # tokens of the step; the argument of a forward pass with its token ids
         self._accumulation, self._left = None, False
-        self.in_closure = False
+        self.in_closure, self.within = False, None  # within: the hook of the module inside of DistributedDataParallel
         self.clips, self._clipped = [], []  # the clips of the open step; the clips of the step that ends
         self.scale = 1.0  # factor by which the gradients of the current step are too large
         self._passes = Passes(self._model, self._before_forward_of_child)
@@ -105,7 +105,7 @@ class Watch(Records, FrameworkSteps):
         self._loop.join(self, optimizers, self._number)
         self._undo.append(lambda: self._loop.leave(self))
         self.stages = self._loop.stages
-        self.sums = Sums(run, self._loop, self._prefix, gradient_groups(self._given))
+        self.sums = Sums(run, self._loop, self._prefix, self.paced_sums, gradient_groups(self._given))
         self._undo.append(self.sums.remove)
         self._parting = None
         self._modules = Modules(run, self._model, activations, self._guarded, self._prefix)
@@ -140,7 +140,8 @@ class Watch(Records, FrameworkSteps):
         if any(kind.__name__ == "LightningModule" for kind in type(self._model).__mro__):
             self._passes.listen(expected=True)
         if self._ddp is not None:  # evaluations usually call the model without its wrapper
-            self._undo.append(self._model.register_forward_pre_hook(OnlyHere(self._forward_within)).remove)
+            self.within = OnlyHere(self._forward_within)
+            self._undo.append(self._model.register_forward_pre_hook(self.within).remove)
         for one in self.found:
             if one.frame is None:
                 self._undo.append(hook(self, one, self._updates[id(one.inner)]))
@@ -275,7 +276,7 @@ class Watch(Records, FrameworkSteps):
         self.stages.enter(FORWARD)
         self.place = place_of_ids(inputs, words)
         self.tokens += tokens_at(self.place, inputs, words)
-        self._guarded(self._batches.begins, words)
+        self._guarded(self._batches.begins, inputs, words)
         if self.place is not None:
             self._digests.takes((inputs if isinstance(self.place, int) else words)[self.place], self._run._step)
         self._shares.labelled(words)
@@ -323,7 +324,6 @@ class Watch(Records, FrameworkSteps):
         if loop.backward(number, loss):
             for watch in loop.watches:
                 watch._observe_used_weights()
-                watch._guarded(watch._batches.is_nan)
         if loop.losses.waiting:
             self._shares.backward(loop.losses.waiting[-1])
         if self.standstill.suspect(loop.micro):
@@ -387,14 +387,15 @@ class Watch(Records, FrameworkSteps):
             return
         if first:
             self._run._spent_last = budget.spent / of
-            light, self._light_steps = self._light_steps, 0
-            budget.account(light, any(watch._looks.seen for watch in self._loop.watches))
+            light, self._light_steps, summed = self._light_steps, 0, self.paced_sums.taken()
+            budget.spent, self._summed = budget.spent + summed, summed > 0
+            budget.account(light, self._summed or any(watch._looks.seen for watch in self._loop.watches))
         self._looks.light = self._light.worth()
         self._looks.step_ended(self._run._spent_last)
         if budget.period is not None:
             self._set_paces(budget.period / 1e9, self._run._next_step)
             if self._run._next_step > self._run._planned:
-                self._run._plan(next_look(self, self._run._next_step))
+                self._run._plan(self._looks.next(self._run._next_step))
         if first and of == 1:
             if self._run._step == NO_STEP:
                 self._guarded(self._light.step_ended)

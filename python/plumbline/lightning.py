@@ -21,7 +21,7 @@ _SETTINGS = ("max_steps", "max_epochs", "accumulate_grad_batches", "gradient_cli
 class PlumblineCallback(Callback):
     """Watches the Trainer's module and optimizers; a step has the number that Lightning's loggers give it.
 
-    Keyword arguments are those of plumbline.init: stop_on="error" ends the training at the server's first error.
+    Keyword arguments are those of plumbline.init: stop_on="error" ends the training at the first error that is found during it.
     Without a server and a record, and without PLUMBLINE_SERVER and PLUMBLINE_RECORD, the record is
     <default_root_dir>/plumbline, and the run has the name of that folder.
     """

@@ -22,7 +22,7 @@ _SETTINGS = ("per_device_train_batch_size", "gradient_accumulation_steps", "lear
 class PlumblineCallback(TrainerCallback):
     """Watches the Trainer's model and optimizer; a step has the number that the Trainer logs.
 
-    Keyword arguments are those of plumbline.init: stop_on="error" ends the training at the server's first error.
+    Keyword arguments are those of plumbline.init: stop_on="error" ends the training at the first error that is found during it.
     Without a server and a record, and without PLUMBLINE_SERVER and PLUMBLINE_RECORD, the record is
     <output_dir>/plumbline. The name of the run is args.run_name, else that of the folder. Of TRL's GRPOTrainer and
     RLOOTrainer the rollouts are recorded too.
@@ -72,6 +72,12 @@ class PlumblineCallback(TrainerCallback):
         self._session.scalars({n: metrics[m] for m, n in names.items() if n not in _COMMON_METRICS}, "eval/")
         if not control.should_evaluate:
             self._end_step()
+
+    @guarded
+    def on_log(self, args, state, control, logs=None, **_):
+        logged = getattr(self.run, "_logged", None)
+        if logged is not None and "loss" in (logs or {}):  # the log of an evaluation has no such name
+            logged.take(logs)
 
     @guarded
     def on_train_end(self, args, state, control, **_):

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "analysis/role/role.h"
 
@@ -154,7 +155,8 @@ std::optional<std::string> Companions::WeightMoved(int64_t step, double within,
     const size_t then = BlocksUpTo(weight.course, until);
     const double is =
         then == blocks.size() ? weight.value : blocks[then == 0 ? 0 : then - 1].median;
-    if (span > 0 && std::fabs(is - was) >= kMoved * span) return op;
+    if (span > 0 && std::fabs(is - was) >= kMoved * span)
+      return absl::StrFormat("%s (%.3g to %.3g)", op, was, is);
   }
   return std::nullopt;
 }

@@ -63,7 +63,7 @@ class Companions {
   std::optional<std::string> PhaseNear(int64_t step, double within, uint64_t points,
                                        bool of_model = false) const;
   // Returns the weight that moved by a fifth of its span or more from `within` steps before a step
-  // to `until`, and that mostly moves in one direction.
+  // to `until`, and that mostly moves in one direction: "kl_weight (0.01 to 1)".
   std::optional<std::string> WeightMoved(int64_t step, double within,
                                          double until = HUGE_VAL) const;
   // Returns the term that rose most since a step, and by how much.

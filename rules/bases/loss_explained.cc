@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "rules/bases/loss_rule.h"
 
 namespace plumbline::rules {
@@ -41,10 +42,31 @@ bool BeyondExplanation(const LossSeries& series, int64_t onset) {
          blocks.back().median - before > std::log(kMost);
 }
 
+// States what explains the finding: an assumption, and the cause on the first screen.
+void Because(std::string text, FindingBuilder* found) {
+  Put(*found->verdict().mutable_details(), "because", text);
+  found->Assume(std::move(text));
+}
+
 constexpr char kOtherData[] =
     " changes in the row in which the loss rises: other data may be the cause, as in a curriculum";
 
+constexpr char kWeighs[] = " moves meanwhile: the rise may be that of the term that it weighs";
+
 }  // namespace
+
+void LossRule::BlameRate(const LossSeries& series, int64_t onset, FindingBuilder* found) const {
+  const auto jump = shared_.run().RateJumped(series.of, onset, 2 * TwoRowsOf(series));
+  if (!jump || found->finding().level() == v1::LEVEL_NOTE || series.AtResume(onset)) return;
+  const auto& [op, rate] = *jump;
+  Because(absl::StrFormat("%s rose from %.3g to %.3g (%.3g times) in step %d", op, rate.from,
+                          rate.to, rate.to / rate.from, rate.step),
+          found);
+  found->Cause("rate-jump", 0.9)
+      .Fix(
+          "Go back to a checkpoint before the onset, and set the learning rate back: a schedule, a "
+          "resume or another unit raised it.");
+}
 
 bool LossRule::SoftenSwitchedOn(const LossSeries& series, int64_t onset, double rise,
                                 FindingBuilder* found) const {
@@ -52,8 +74,8 @@ bool LossRule::SoftenSwitchedOn(const LossSeries& series, int64_t onset, double 
   if (known == shared_.run().companions().end()) return false;
   const auto on = known->second.SwitchedOn(onset, TwoRowsOf(series), series.step_first);
   if (!on || (on->first != series.op && !(2 * on->second >= rise))) return false;
-  found->Level(v1::LEVEL_NOTE)
-      .Assume(on->first + " is 0 or absent up to there: a part of the loss is switched on");
+  found->Level(v1::LEVEL_NOTE);
+  Because(on->first + " is 0 or absent up to there: a part of the loss is switched on", found);
   return true;
 }
 
@@ -94,7 +116,8 @@ bool LossRule::SoftenModel(const LossSeries& series, int64_t onset, FindingBuild
     return block.step >= onset && block.median > blocks[0].median + std::log(kAnew);
   });
   if (!model || higher) return false;
-  found->Level(v1::LEVEL_NOTE).Assume(*model + " changes there: another model begins to learn");
+  found->Level(v1::LEVEL_NOTE);
+  Because(*model + " changes there: another model begins to learn", found);
   return true;
 }
 
@@ -109,10 +132,11 @@ void LossRule::SoftenPart(const LossSeries& series, int64_t onset, FindingBuilde
     const JumpLevels of = JumpOf(part, onset);
     if (!(of.end <= kRises * of.after && of.after <= whole.after)) continue;
     if (!(of.after - of.before >= kAccounts * (whole.after - whole.before))) continue;
-    found->Level(v1::LEVEL_WARNING)
-        .Assume(part.op +
+    found->Level(v1::LEVEL_WARNING);
+    Because(part.op +
                 " jumps in the same rows and does not rise further, while another part falls: its "
-                "weight may have changed");
+                "weight may have changed",
+            found);
     return;
   }
 }
@@ -123,6 +147,7 @@ void LossRule::SoftenExplained(const LossSeries& series, FindingBuilder* found) 
   const auto known = shared_.run().companions().find(series.of);
   if (at == fields.end() || found->finding().level() == v1::LEVEL_NOTE) return;
   const auto onset = static_cast<int64_t>(at->second.number_value());
+  BlameRate(series, onset, found);
   if (SoftenSwitchedOn(series, onset, RoseBy(series, onset), found)) return;
   if (SoftenModel(series, onset, found)) return;
   if (BeyondExplanation(series, onset)) return;
@@ -136,25 +161,28 @@ void LossRule::SoftenExplained(const LossSeries& series, FindingBuilder* found) 
     const auto [term, rose] = companions.TermRose(onset);
     const bool accounts = 2 * rose >= RoseBy(series, onset);
     if ((weight || accounts) && TrainingFalls(series)) {
-      found->Level(v1::LEVEL_NOTE)
-          .Assume(absl::StrCat(weight ? *weight + " moves" : term + " grows",
-                               " meanwhile, and a part of the loss falls: the rise is that of "
-                               "another part or of its weight"));
+      found->Level(v1::LEVEL_NOTE);
+      Because(absl::StrCat(weight ? *weight + " moves" : term + " grows",
+                           " meanwhile, and a part of the loss falls: the rise is that of "
+                           "another part or of its weight"),
+              found);
       return;
     }
   }
   if (found->finding().level() != v1::LEVEL_ERROR) return;
   const LossSeries* evaluation = shared_.run().EvaluationImproved(series, onset);
   if (phase) {
-    found->Level(v1::LEVEL_WARNING).Assume(*phase + kOtherData);
+    found->Level(v1::LEVEL_WARNING);
+    Because(*phase + kOtherData, found);
   } else if (weight) {
-    found->Level(v1::LEVEL_WARNING)
-        .Assume(*weight + " moves meanwhile: the rise may be that of the term that it weighs");
+    found->Level(v1::LEVEL_WARNING);
+    Because(*weight + kWeighs, found);
   } else if (evaluation != nullptr || better) {
-    found->Level(v1::LEVEL_WARNING)
-        .Assume((evaluation != nullptr ? evaluation->op : *better) +
+    found->Level(v1::LEVEL_WARNING);
+    Because((evaluation != nullptr ? evaluation->op : *better) +
                 " improves up to the end: the training loss may rise by design (stronger "
-                "augmentation, a teacher that moves)");
+                "augmentation, a teacher that moves)",
+            found);
   }
 }
 
@@ -164,20 +192,22 @@ void LossRule::SoftenJump(const LossSeries& series, const Excursion& e,
   if (known == shared_.run().companions().end() || found->finding().level() == v1::LEVEL_NOTE)
     return;
   const double within = TwoRowsOf(series);
+  if (!e.by_schedule()) BlameRate(series, e.onset_step, found);
   if (SoftenSwitchedOn(series, e.onset_step, e.peak_value - e.value(e.level), found)) return;
   if (SoftenModel(series, e.onset_step, found)) return;
   const auto phase = known->second.PhaseNear(e.onset_step, within, series.detector.points());
   if (phase && e.kind != ExcursionKind::kDivergence) {
-    found->Level(v1::LEVEL_NOTE).Assume(*phase + kOtherData);
+    found->Level(v1::LEVEL_NOTE);
+    Because(*phase + kOtherData, found);
     return;
   }
   // A jump is that of a weight only if the weight moves in the same rows.
   const bool jump = e.jumped && !e.grew();
   const auto weight = known->second.WeightMoved(
       e.onset_step, within, jump ? static_cast<double>(e.onset_step) + within : HUGE_VAL);
-  if (weight)
-    found->Level(v1::LEVEL_NOTE)
-        .Assume(*weight + " moves meanwhile: the rise may be that of the term that it weighs");
+  if (!weight) return;
+  found->Level(v1::LEVEL_NOTE);
+  Because(*weight + kWeighs, found);
 }
 
 }  // namespace plumbline::rules

@@ -137,7 +137,7 @@ void LossRule::Soften(const LossSeries& series, FindingBuilder* found) const {
 }
 
 void LossRule::Persist(Archive& archive) {
-  archive.Version(11, 11);  // 9: companions; 10: penalties; 11: parts that are switched on
+  archive.Version(12, 12);  // 10: penalties; 11: parts that are switched on; 12: jumps of a rate
   archive(shared_, stated_);
   by_number_.clear();
 }

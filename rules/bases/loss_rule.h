@@ -87,6 +87,9 @@ class LossRule : public ScalarRule {
                   FindingBuilder* found) const;
 
  private:
+  // If the learning rate jumped at the finding's onset, names it as the cause. A resume is named by
+  // BlameResume.
+  void BlameRate(const LossSeries& series, int64_t onset, FindingBuilder* found) const;
   // Makes the finding a note if a part is switched on at its onset and accounts for half of `rise`.
   // Returns true if it does.
   bool SoftenSwitchedOn(const LossSeries& series, int64_t onset, double rise,

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -134,6 +135,10 @@ class LossRun {
 
   // By the role of processes.
   const std::map<v1::Role, Companions>& companions() const { return companions_; }
+  // Returns the name of the rate that jumped within `within` steps of a step, by the largest
+  // factor, and the jump.
+  std::optional<std::pair<std::string, ScheduleRestart>> RateJumped(v1::Role of, int64_t step,
+                                                                    double within) const;
   // Returns the evaluation that has improved since a step up to its end (ImprovedSince).
   const LossSeries* EvaluationImproved(const LossSeries& series, int64_t onset) const;
 

@@ -83,6 +83,20 @@ bool LossRun::TrainingFellSince(const LossSeries& series, int64_t step) const {
   });
 }
 
+std::optional<std::pair<std::string, ScheduleRestart>> LossRun::RateJumped(v1::Role of,
+                                                                           int64_t step,
+                                                                           double within) const {
+  std::optional<std::pair<std::string, ScheduleRestart>> found;
+  for (const auto& [key, rate] : rates_) {
+    const ScheduleRestart& jump = rate.jump();
+    const bool near = std::fabs(static_cast<double>(jump.step - step)) <= within;
+    if (std::get<0>(key) != of || !(jump.from > 0) || !near) continue;
+    if (!found || jump.to / jump.from > found->second.to / found->second.from)
+      found = {std::get<2>(key), jump};
+  }
+  return found;
+}
+
 const LossSeries* LossRun::EvaluationImproved(const LossSeries& series, int64_t onset) const {
   for (const auto& [key, other] : series_) {
     if (other.of == series.of && other.evaluation() &&

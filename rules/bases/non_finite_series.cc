@@ -158,6 +158,17 @@ bool NonFiniteSeries::StandsFarFromZero() const {
          std::fabs(*lowest) >= kLeft * level && next >= kLeft * level;
 }
 
+// Returns true if the loss falls so fast that its next value would be below 0.6 of the newest one.
+bool NonFiniteSeries::FallsToZero() const {
+  constexpr size_t kDifferences = 3;
+  constexpr double kNext = 0.6;
+  if (newest.size() <= kDifferences) return false;
+  std::vector<double> falls;
+  for (size_t i = newest.size() - kDifferences; i < newest.size(); ++i)
+    falls.push_back(std::fabs(newest[i]) - std::fabs(newest[i - 1]));
+  return std::fabs(newest.back()) + analysis::MedianOf(falls) < kNext * std::fabs(newest.back());
+}
+
 // Returns true if a loss of exactly 0 is probably a NaN that the log hides. This is so if the
 // gradient norm is not finite too. It is also so if the loss becomes 0 at once, from far above 0 or
 // from the first row on, and no norm shows gradients.
@@ -169,7 +180,8 @@ bool NonFiniteSeries::LooksMasked(bool may_be_zero, bool at_the_end) const {
   const bool nothing = zero.norm == ZeroLoss::Norm::kZero;
   const uint64_t enough = !at_the_end ? kRowsToGoOn : nothing ? kRowsOfNothing : kRows;
   if (zero.rows < enough || may_be_zero || zero_before) return false;
-  return !(std::fabs(zero.before) < std::max(0.01, kFar * largest)) || StandsFarFromZero();
+  const bool near = std::fabs(zero.before) < std::max(0.01, kFar * largest);
+  return (!near && !FallsToZero()) || StandsFarFromZero();
 }
 
 }  // namespace plumbline::rules

@@ -63,6 +63,7 @@ struct NonFiniteSeries {
   void Keep(double value);
   // Returns true if the newest values are at a level that neither their noise nor their slope could
   // bring to 0.
+  bool FallsToZero() const;
   bool StandsFarFromZero() const;
   // Returns true if its zeros must be reported now. `may_be_zero`: the loss may be 0 without a
   // fault, if no norm is lost.

@@ -50,6 +50,9 @@ struct OtherLoss {
     return low && (std::fabs(level) <= kLossIsSmall * std::fabs(begin) ||
                    spread() <= kLossIsSteady * std::fabs(level));
   }
+  bool fell() const {
+    return known() && begin > level && begin - level >= kLossOfStartFell * std::fabs(begin);
+  }
   double spread() const {
     const auto [low, high] = std::minmax_element(newest.begin(), newest.end());
     return *high - *low;
@@ -100,5 +103,42 @@ inline double ScaleUnderClip(double norm) {
   }
   return 0;
 }
+
+// One gradient norm of health/gradient-vanish.
+struct VanishingNorm {
+  Standing standing;
+  bool scaled = false;  // reported: gradients are clipped while they are still scaled
+  uint64_t points = 0;
+  uint64_t low = 0;         // newest consecutive points below the limit
+  uint64_t spreadless = 0;  // number of rows whose groups have no spread of rewards
+  bool reported = false;
+  bool minimum = false;  // the norm was small while the loss was at its lowest
+  int64_t step_first = 0, step_last = 0;
+  void Persist(Archive& a) {
+    a(standing, scaled, points, low, spreadless, reported, minimum, step_first, step_last);
+  }
+
+  bool always_zero() const {
+    return points >= Standing::kTen && standing.highest() <= 0 && standing.newest_highest() <= 0;
+  }
+  // Returns the common value of all newest points, to five digits; 0 if they differ.
+  double constant() const {
+    if (standing.newest().size() < Standing::kTen) return 0;
+    const double norm = standing.newest().back().value;
+    const auto same = [&](const Standing::Point& point) {
+      return std::fabs(point.value - norm) <= kSameNormDigits * norm;
+    };
+    const auto from = standing.newest().end() - static_cast<ptrdiff_t>(Standing::kTen);
+    return std::all_of(from, standing.newest().end(), same) ? norm : 0;
+  }
+
+  // `value` is NaN if no rank has a finite value.
+  void Take(int64_t step, double value) {
+    step_last = std::max(step_last, step);
+    if (!(std::isfinite(value) && value >= 0)) return;
+    ++points;
+    standing.Take(step, value);
+  }
+};
 
 }  // namespace plumbline::rules

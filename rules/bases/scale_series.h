@@ -13,6 +13,13 @@
 namespace plumbline::rules {
 
 inline constexpr double kScaleIsBack = 1.0 / 16;  // of the highest scale
+inline constexpr uint64_t kScaleStartUp = 100;    // points of each attempt
+inline constexpr size_t kScaleWindow = 100;       // points
+inline constexpr int64_t kFewHalvings = 3;
+inline constexpr double kScaleFall = 4;              // over the window
+inline constexpr double kTinyScale = 1e-3;           // of 1, and of the highest
+inline constexpr double kMostSkipped = 50;           // of kSkipWindow steps
+inline constexpr double kFalseAlarmsOfScale = 3e-3;  // none of 1,000 runs: 3 / 1000 at 95 %
 
 struct ScalePoint {
   int64_t step = 0;

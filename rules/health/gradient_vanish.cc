@@ -59,8 +59,8 @@ clipped before a loss scale is taken from them, so each step has the norm clip /
 
 **Strength.** `heuristic`: 10^-7 is customary. That the norm was below it is as sure as the log.
 
-**Inconclusive when** fewer than 10 finite points were recorded, or the loss fell to its lowest value together with the norm: a minimum, or
-units that saturate there.
+**Inconclusive when** fewer than 10 finite points were recorded, the loss fell to its lowest value together with the norm (a minimum, or units that saturate there), or the norm is exactly 0 from the
+first row on while the loss falls by a tenth: it is not computed. Next to a loss, such a norm is judged after 50 points or at the end.
 
 **What it cannot see.** One layer's gradient that vanishes in the norm of all (`health/all-zero` where it is exactly 0); a norm that falls by
 decades and stays above 10^-7.
@@ -89,38 +89,8 @@ constexpr RuleInfo kInfo = {"health/gradient-vanish",
                             kOptions};
 
 constexpr double kFalls = 1000;  // the norm falls to 1 / kFalls of its highest level
-struct VanishingNorm {
-  Standing standing;
-  bool scaled = false;  // reported: gradients are clipped while they are still scaled
-  uint64_t points = 0;
-  uint64_t low = 0;         // newest consecutive points below the limit
-  uint64_t spreadless = 0;  // number of rows whose groups have no spread of rewards
-  bool reported = false;
-  bool minimum = false;  // the norm was small while the loss was at its lowest
-  int64_t step_first = 0, step_last = 0;
-  void Persist(Archive& a) {
-    a(standing, scaled, points, low, spreadless, reported, minimum, step_first, step_last);
-  }
-
-  // Returns the common value of all newest points, to five digits; 0 if they differ.
-  double constant() const {
-    if (standing.newest().size() < Standing::kTen) return 0;
-    const double norm = standing.newest().back().value;
-    const auto same = [&](const Standing::Point& point) {
-      return std::fabs(point.value - norm) <= kSameNormDigits * norm;
-    };
-    const auto from = standing.newest().end() - static_cast<ptrdiff_t>(Standing::kTen);
-    return std::all_of(from, standing.newest().end(), same) ? norm : 0;
-  }
-
-  // `value` is NaN if no rank has a finite value.
-  void Take(int64_t step, double value) {
-    step_last = std::max(step_last, step);
-    if (!(std::isfinite(value) && value >= 0)) return;
-    ++points;
-    standing.Take(step, value);
-  }
-};
+// Points of exactly 0 from the first one on, after which a loss that falls would show it.
+constexpr uint64_t kZerosAlways = 50;
 
 class GradientVanish : public ScalarRule {
  public:
@@ -211,7 +181,18 @@ class GradientVanish : public ScalarRule {
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, series] : series_) {
       if (series.reported || series.scaled) continue;
-      v1::Verdict verdict = Rest(series);
+      const OtherLoss* loss = Adjacent(std::get<0>(key));
+      const bool learns = series.always_zero() && loss != nullptr && loss->fell();
+      if (series.always_zero() && loss != nullptr && !learns && !loss->at_its_minimum()) {
+        SiteStep at;
+        at.role = std::get<0>(key), at.step = series.step_last;
+        at.site.set_layer(std::get<1>(key)), at.site.set_op(std::get<2>(key));
+        out.Add(Found(at, 0, series, true));
+        continue;
+      }
+      v1::Verdict verdict =
+          learns ? Inconclusive("not-computed: the norm is 0 in each row, and the loss falls")
+                 : Rest(series);
       Put(*verdict.mutable_details(), "series", std::get<2>(key));
       Put(*verdict.mutable_details(), "points", static_cast<double>(series.points));
       SetPlace(verdict, std::get<1>(key), std::get<2>(key), series.step_first, series.step_last,
@@ -305,6 +286,9 @@ class GradientVanish : public ScalarRule {
     // The norm must have been much higher before.
     if (!zero && !(stands.highest() >= kFalls * stands.at_most())) return;
     const OtherLoss* loss = Adjacent(step.role);
+    // While no loss shows whether the model learns, a norm that was always 0 may not be computed.
+    if (series.always_zero() && loss != nullptr && (loss->fell() || series.points < kZerosAlways))
+      return;
     series.minimum = loss != nullptr && loss->at_its_minimum();
     if (series.minimum) return;
     series.reported = true;

@@ -14,6 +14,7 @@
 #include "analysis/role/role.h"
 #include "analysis/series/series.h"
 #include "rules/bases/companions.h"
+#include "rules/bases/loss_part.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -24,9 +25,7 @@ constexpr char kPage[] = R"page(
 
 A part of a loss explodes, the loss of one side of a game (a discriminator, for example) stays 0, a detector gets no labels, or experts lose their balance.
 
-**Why.** Losses of critics, generators and discriminators rise in healthy runs, so the rules on losses do not judge them. A value loss or a Q loss that grows a million
-times is not healthy: the critic diverges, and the policy follows it. If the loss of a discriminator stays 0, the generator gets no gradient to learn from. A detector
-whose box loss is exactly 0 in each row never saw a box: the labels were not found, and it learns to predict nothing.
+**Why.** Losses of critics, generators and discriminators rise in healthy runs, so the rules on losses do not judge them. A value loss or a Q loss that grows a million times is not healthy: the critic diverges, and the policy follows it. If the loss of a discriminator stays 0, the generator gets no gradient to learn from. A detector whose box loss is exactly 0 in each row never saw a box: the labels were not found, and it learns to predict nothing.
 
 **Bad.** `losses/qf1_loss` 0.8 in the first rows and 1e11 in the last; `Loss_D` 0.0000 in the last 50 rows while `Loss_G` rises to 40; `box_loss` 0 in each of 20 epochs.
 
@@ -38,13 +37,10 @@ whose box loss is exactly 0 in each row never saw a box: the labels were not fou
 - No labels: check the paths of the label files, their class numbers, and that the loader reports boxes (YOLO: `Instances`).
 
 **What it checks.** Series of role `auxiliary-loss`, and losses of boxes (`box_loss`, `dfl_loss`, `giou_loss`).
-- *Explodes*: the median absolute value of the newest five points is a million times the largest of the first ten, which count as 1 at least. An error if the run's reward fell as
-  well (as `health/rl-collapse` has it), else a warning; a note if it came back to under a thousand times by the end.
-  If the reward fell back to its start (by four fifths of its rise), ten thousand times are enough. If it fell, the loss itself (`loss` of a DQN, whose rise is a note of `health/loss-divergence`) is judged too.
-- *Zero side*: the loss of a generator or a discriminator that was never negative is at most a thousandth of the median of its first ten points, in each of the newest ten points
-  and in the newest eighth of all, at the end of the run. A warning if the other side's loss is three times as high as it began, else a note.
-- *Unbalanced*: a loss of balancing (`balance`, `balancing` or `lb` in its name, not of classes or data; `aux` alone, or with `moe`, `router`, `expert`) that was never negative, whose first ten points differ by at most a half, is 2.5 times the largest
-  of these in each of the newest ten points and in the newest eighth of all, at the end of the run: a warning. In the form of Switch Transformer it is 1 for even experts and their number for one.
+- *Explodes*: the median absolute value of the newest five points is a million times the largest of the first ten, which count as 1 at least. An error if the run's reward fell as well (as `health/rl-collapse` has it), else a warning; a note if it came back to under a thousand times by the end. If the reward fell back to its start (by four fifths of its rise), ten thousand times are enough. If it fell, the loss itself (`loss` of a DQN, whose rise is a note of `health/loss-divergence`) is judged too.
+- *Zero side*: the loss of a generator or a discriminator that was never negative is at most a thousandth of the median of its first ten points, in each of the newest ten points and in the newest eighth of all, at the end of the run. A warning if the other side's loss is three times as high as it began, else a note. Four points of exactly 0 and a quarter of all are enough from ten points on, if none was 0 before and the first values are at 0.02 or above; the other side then must be at 1.5 times its beginning.
+- *A copy that gets worse*: in a run with a generator or a discriminator, a loss that compares what is generated with a target (`mel`, `cycle`, `idt`, `rec`, `recon`, `l1`, `stft`, `pixel` in its name) is, from ten points on, 1.3 to 1.5 times (1 and four standard deviations of its noise) its largest value before, in each of the newest four points and a fifth of all, at the end of the run. A warning; an error if a side is 0 for good as well.
+- *Unbalanced*: a loss of balancing (`balance`, `balancing` or `lb` in its name, not of classes or data; `aux` alone, or with `moe`, `router`, `expert`) that was never negative, whose first ten points differ by at most a half, is 2.5 times the largest of these in each of the newest ten points and in the newest eighth of all, at the end of the run: a warning. In the form of Switch Transformer it is 1 for even experts and their number for one.
 - *No labels*: the losses of boxes are all exactly 0 in each of eight points or more, at the end of the run: a warning.
 
 **Strength.** `heuristic`: the bounds are customary, far outside what healthy games do. None of 2,000 simulated healthy games has a finding (`loss_parts_test.cc`).
@@ -67,73 +63,7 @@ constexpr RuleInfo kInfo = {"health/loss-parts",
                             /*alpha_weight=*/0,
                             /*decides_early=*/true};
 
-constexpr uint64_t kFirstOfPart = 10, kFewestOfPart = 15, kFewestBoxes = 8, kZeroRows = 10;
-constexpr double kMillion = 1e6, kTenThousand = 1e4, kBackAgain = 1e3, kZeroShare = 1e-3,
-                 kOpponentRose = 3, kUnbalanced = 2.5;
-
-struct LossPart {
-  SeriesRole role = SeriesRole::kNone;
-  uint64_t points = 0, zeros = 0, low_rows = 0;  // low_rows: number of newest points near 0
-  int64_t first = 0, last = 0, low_from = 0, away_from = 0;
-  uint32_t rank = 0;
-  bool negative = false, away = false, exploded = false;
-  bool whole = false;      // the loss itself, of a run with rewards
-  uint64_t high_rows = 0;  // newest points at kUnbalanced times the largest of the first
-  int64_t high_from = 0;
-  std::vector<double> head;              // absolute values of the first points
-  double top = 0, start = 1, early = 0;  // largest of them; the same, at least 1; their median
-  LevelOfFive level;
-  void Persist(Archive& a) {
-    a(role, points, zeros, low_rows, first, last, low_from, away_from, rank, negative, away,
-      exploded, whole, head, top, start, early, level, high_rows, high_from);
-  }
-
-  // Returns true if this value is the start of an explosion.
-  bool Take(int64_t step, double value) {
-    if (points++ == 0) first = step;
-    last = step;
-    zeros += value == 0 ? 1 : 0;
-    negative |= value < 0;
-    const double size = std::fabs(value);
-    level.Take(size);
-    if (points <= kFirstOfPart) {
-      head.push_back(size);
-      top = std::max(top, size);
-      start = std::max(start, size);
-      std::vector<double> copy = head;
-      early = MedianOf(copy);
-    }
-    const bool high = points > kFirstOfPart && size >= kUnbalanced * top;
-    if (high && high_rows == 0) high_from = step;
-    high_rows = high ? high_rows + 1 : 0;
-    const bool low = size <= kZeroShare * early;
-    if (low && low_rows == 0) low_from = step;
-    low_rows = low ? low_rows + 1 : 0;
-    if (size > 10 * start && !away) away_from = step;
-    away = size > 10 * start;
-    if (exploded || points < kFewestOfPart || !(level.level() >= kMillion * start)) return false;
-    return exploded = true;
-  }
-  bool zero_for_good() const {
-    return !negative && early > 0 && points >= kFewestOfPart && low_rows >= kZeroRows &&
-           8 * low_rows >= points;
-  }
-  // A loss that is lowest if the experts are even, as at its beginning: the first points are about
-  // equal, and the newest ones are far higher.
-  bool unbalanced_for_good() const {
-    constexpr double kAlike = 1.5;
-    if (negative || points < kFewestOfPart || high_rows < kZeroRows || 8 * high_rows < points)
-      return false;
-    const auto [least, most] = std::minmax_element(head.begin(), head.end());
-    return *most <= kAlike * *least;
-  }
-  // The bound that counts if the reward fell back.
-  bool left() const {
-    return points >= kFewestOfPart && away && level.level() >= kTenThousand * start;
-  }
-  bool rose() const { return level.known() && level.level() >= kOpponentRose * early; }
-};
-
+constexpr uint64_t kFewestBoxes = 8;
 class LossParts : public ScalarRule {
  public:
   explicit LossParts(const Options& options) : roles_(options.roles()) {}
@@ -144,7 +74,7 @@ class LossParts : public ScalarRule {
   bool judges_unseen_steps() const override { return false; }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    Known& known = known_.Of(step, [&] { return Known{RoleOf(step.site.op())}; });
+    Known& known = KnownOf(step);
     const SeriesRole role = known.role;
     if (role == SeriesRole::kNone) return;
     const auto item = std::find_if(step.items.begin(), step.items.end(),
@@ -171,16 +101,48 @@ class LossParts : public ScalarRule {
     if (part.Take(step.step, value) && !part.whole) out.Add(Exploded(*known.part));
   }
 
+  const void* judges_apart() const override { return this; }
+  // Takes rows of known series in which no part is near an explosion.
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
+    size_t taken = rows.size() - first;
+    for (const ScalarColumn& column : rows.columns) {
+      const Known& known = KnownOf(column.any());
+      if (known.part == nullptr && known.reward == nullptr) return 0;
+      if (known.part == nullptr || known.part->second.exploded) continue;
+      if (known.part->second.points < kFewestOfPart) return 0;
+      size_t near = 0;
+      while (near < taken && !(std::fabs(column.value(first + near)) >= kMillion)) ++near;
+      taken = near;
+    }
+    for (const ScalarColumn& column : rows.columns) {
+      const Known& known = KnownOf(column.any());
+      for (size_t row = first; row < first + taken; ++row) {
+        const double value = column.value(row);
+        if (!std::isfinite(value)) continue;
+        if (known.reward != nullptr) {
+          known.reward->Take(rows.steps[row], value);
+          continue;
+        }
+        known.part->second.rank = column.source().rank();
+        known.part->second.Take(rows.steps[row], value);
+      }
+    }
+    return taken;
+  }
+
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& any : parts_) {
       const auto& [key, part] = any;
       const bool fell = (part.exploded && AnyReward(&RewardCourse::fell)) ||
                         (part.left() && AnyReward(&RewardCourse::fell_back));
-      if (part.whole && !fell) continue;  // health/loss-divergence judges it
+      const bool beyond = part.beyond() && IsCopy(std::get<2>(key)) && HasSides();
+      if (part.whole && !fell && !beyond) continue;  // health/loss-divergence judges it
       if (part.exploded || fell) {
         out.Add(Exploded(any));
-      } else if (part.zero_for_good() && IsSide(std::get<2>(key))) {
+      } else if (IsSide(std::get<2>(key)) && (part.zero_for_good() || part.exactly_zero())) {
         out.Add(ZeroSide(any));
+      } else if (beyond) {
+        out.Add(CopyRose(any));
       } else if (part.unbalanced_for_good() && IsBalanceLoss(std::get<2>(key))) {
         out.Add(Unbalanced(any));
       } else if (LacksLabels(any)) {
@@ -199,7 +161,7 @@ class LossParts : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(5, 5);  // 3: falls of a reward; 4: balance of experts; 5: newest rewards
+    archive.Version(6, 6);  // 4: balance of experts; 5: newest rewards; 6: games of few points
     archive(parts_, rewards_);
     if (archive.reading()) known_ = {};
   }
@@ -214,6 +176,10 @@ class LossParts : public ScalarRule {
     RewardCourse* reward = nullptr;  // set when the series exists, or `part`
     Map::value_type* part = nullptr;
   };
+
+  Known& KnownOf(const SiteStep& step) {
+    return known_.Of(step, [&] { return Known{RoleOf(step.site.op())}; });
+  }
 
   // Returns kAuxiliaryLoss, kLoss for a training loss, kReward for a mean reward, else kNone.
   SeriesRole RoleOf(const std::string& op) const {
@@ -231,15 +197,15 @@ class LossParts : public ScalarRule {
     }
   }
 
-  // True for the mean reward of an episode: "episode_reward", "test/return".
-  static bool IsReturn(const std::string& op) {
-    constexpr std::string_view kOther[] = {"epsilon", "std", "best", "max", "min"};
-    return SideByName(op) == GameSide::kEpisodes && !HasAnyWord(PlainWordsOf(op), kOther);
+  bool HasSides() const {
+    const auto side = [](const auto& any) { return IsSide(std::get<2>(any.first)); };
+    return std::any_of(parts_.begin(), parts_.end(), side);
   }
-
-  static bool IsSide(const std::string& op) {
-    const GameSide side = SideByName(op);
-    return side == GameSide::kGenerator || side == GameSide::kDiscriminator;
+  bool AnySideLost() const {
+    return std::any_of(parts_.begin(), parts_.end(), [](const auto& any) {
+      const LossPart& part = any.second;
+      return IsSide(std::get<2>(any.first)) && (part.zero_for_good() || part.exactly_zero());
+    });
   }
 
   bool AnyReward(bool (RewardCourse::*fell)() const) const {
@@ -249,10 +215,16 @@ class LossParts : public ScalarRule {
 
   // Returns the other side of the game whose loss rose, if there is one.
   const Map::value_type* Opponent(const Map::value_type& any) const {
+    constexpr double kRoseToo = 1.5;  // next to a side of exactly 0, whose points are few
     const GameSide side = SideByName(std::get<2>(any.first));
+    const LossPart& part = any.second;
     for (const auto& other : parts_) {
       const std::string& op = std::get<2>(other.first);
-      if (IsSide(op) && SideByName(op) != side && other.second.rose()) return &other;
+      if (!IsSide(op) || SideByName(op) == side) continue;
+      const double early = other.second.EarlyOf(part.points - part.zero_rows);
+      if (other.second.rose() ||
+          (part.exactly_zero() && other.second.level.level() >= kRoseToo * early))
+        return &other;
     }
     return nullptr;
   }
@@ -305,27 +277,55 @@ class LossParts : public ScalarRule {
     const Map::value_type* opponent = Opponent(any);
     FindingBuilder found(opponent != nullptr ? v1::LEVEL_WARNING : v1::LEVEL_NOTE,
                          v1::STRENGTH_HEURISTIC);
+    const bool exact = part.exactly_zero();
+    const uint64_t before = exact ? part.points - part.zero_rows : part.points;
+    const double early = part.EarlyOf(before);
+    const int64_t from = exact ? part.zero_from : part.low_from;
     std::string text = absl::StrFormat(
-        "%s is at most a thousandth of its beginning (%.4g) in each of the newest %d points, from "
-        "step %d on.",
-        std::get<2>(key), part.early, part.low_rows, part.low_from);
+        "%s is %s its beginning (%.4g) in each of the newest %d points, from step %d on.",
+        std::get<2>(key), exact ? "exactly 0, no longer at" : "at most a thousandth of", early,
+        exact ? part.zero_rows : part.low_rows, from);
     if (opponent != nullptr) {
       text +=
           absl::StrFormat(" %s is %.3g times as high as it began.", std::get<2>(opponent->first),
-                          opponent->second.level.level() / opponent->second.early);
+                          opponent->second.level.level() / opponent->second.EarlyOf(before));
     }
     found.Title("one side of the game has won")
         .Explain(std::move(text))
         .Cause("zero-side", 0.7)
-        .Measured("newest / first values", part.level.level() / part.early, "times")
-        .Threshold(kZeroShare, "in ten points and an eighth of the run")
+        .Measured("newest / first values", part.level.level() / early, "times")
+        .Threshold(exact ? 0 : kZeroShare, exact ? "in four points and a quarter of the run"
+                                                 : "in ten points and an eighth of the run")
         .Samples(part.points)
-        .Witness("step", static_cast<double>(part.low_from))
+        .Witness("step", static_cast<double>(from))
         .Witness("value", part.level.level())
         .Fix(
             "Go back to a checkpoint before that step. Lower the learning rate of the side that "
             "won, add a gradient penalty or spectral norm, or smooth its labels.");
-    return Place(any, part.low_from, "zero-side", &found);
+    return Place(any, from, "zero-side", &found);
+  }
+
+  v1::Verdict CopyRose(const Map::value_type& any) const {
+    const auto& [key, part] = any;
+    const bool lost = AnySideLost();
+    const double times = part.level.level() / part.before;
+    FindingBuilder found(lost ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+    found.Title("the generator gets worse: it no longer matches its target")
+        .Explain(absl::StrFormat(
+            "%s is above %.4g in each of the newest %d points, from step %d on; its largest value "
+            "before was %.4g.%s",
+            std::get<2>(key), part.far() * part.before, part.beyond_rows, part.beyond_from,
+            part.before, lost ? " The loss of one side of the game is 0 for good." : ""))
+        .Cause("copy-rises", lost ? 0.9 : 0.7)
+        .Measured("newest / largest value before", times, "times")
+        .Threshold(part.far(), "in four points and a fifth of the run")
+        .Samples(part.points)
+        .Witness("step", static_cast<double>(part.beyond_from))
+        .Witness("value", part.level.level())
+        .Fix(
+            "Go back to a checkpoint before that step. Lower the learning rate of the side that "
+            "won, add a gradient penalty or spectral norm, or smooth its labels.");
+    return Place(any, part.beyond_from, "copy-rises", &found);
   }
 
   static v1::Verdict Unbalanced(const Map::value_type& any) {

@@ -25,9 +25,7 @@ constexpr char kPage[] = R"page(
 
 The loss scale keeps falling, is at its floor, or too many steps are skipped: gradients overflow repeatedly.
 
-**Why.** Each halving is a step whose gradients were discarded. A scaler whose scale is right loses one step in 2,000. One that halves
-every 30 steps loses one in 30, and after ten such halvings the scale is a thousandth of what it was: gradients below 6e-8 over it are 0 in
-fp16, and more of the small ones with every halving. At 1 the scale cannot fall further, and a run that still overflows skips every step.
+**Why.** Each halving is a step whose gradients were discarded. A scaler whose scale is right loses one step in 2,000. One that halves every 30 steps loses one in 30, and after ten such halvings the scale is a thousandth of what it was: gradients below 6e-8 over it are 0 in fp16, and more of the small ones with every halving. At 1 the scale cannot fall further, and a run that still overflows skips every step.
 
 **Bad.** `loss_scale halved 3 times in points 140 to 191, from 65,536 to 8,192`
 
@@ -39,38 +37,25 @@ fp16, and more of the small ones with every halving. At 1 the scale cannot fall 
 - Lower the learning rate, clip (`clip_grad_norm_` after `scaler.unscale_`), keep softmax, norms and the loss in fp32.
 - The scaler: Megatron-LM `--min-loss-scale`, `--hysteresis`; DeepSpeed `"hysteresis"`, `"loss_scale_window"`.
 
-**What it checks.** Series whose role is the loss scale (`loss_scale`, `train/loss scale`, ...), point by point, and series that count
-what was skipped (`skipped`, `number of skipped iterations`, `overflow`). The first 100 points of each attempt are none: a scaler
-starts high and looks for its level. Then, each once:
-- *halvings*: at least 3 within 100 points (a fall to an eighth is three), and the scale ends at a quarter or less of what it was
-  before them: a scaler that tries twice its level and comes back is well;
-- *skipped*: more than 50 skipped steps within 1,000, by the halvings or by the series of what was skipped (a flag, a count since
-  the last point, or a running count: as long as it never falls it is treated as one; fractions count, too);
+**What it checks.** Series whose role is the loss scale (`loss_scale`, `train/loss scale`, ...), point by point, and series that count what was skipped (`skipped`, `number of skipped iterations`, `overflow`). The first 100 points of each attempt are none: a scaler starts high and looks for its level. Then, each once:
+- *halvings*: at least 3 within 100 points (a fall to an eighth is three), and the scale ends at a quarter or less of what it was before them: a scaler that tries twice its level and comes back is well;
+- *skipped*: more than 50 skipped steps within 1,000, by the halvings or by the series of what was skipped (a flag, a count since the last point, or a running count: as long as it never falls it is treated as one; fractions count, too);
 - *floor*: the scale is 1 or less (option `floor`), and was higher once;
 - *floor* as well, the first 100 points included: the scale falls to a thousandth, and to a thousandth of its highest (icefall stops at 1e-5);
 - a fall that was reported becomes a note, if the scale ends at a sixteenth of its highest value or more, and more than four times as high as at that point;
-- *storm*: in ten points in a row (50 if they begin with the attempt) half of the steps or more were skipped, by a
-  series that counts them, the first 100 points
-  included: an error while it lasts, a warning once it has ended. `number of ...` counts the steps since the point before.
+- *storm*: in ten points in a row (50 if they begin with the attempt) half of the steps or more were skipped, by a series that counts them, the first 100 points included: an error while it lasts, a warning once it has ended. `number of ...` counts the steps since the point before.
 
-**Strength.** `statistical`, its false-alarm rate measured: of 1,000 simulated healthy runs of 4,000 steps (dynamic scalers that start
-at 2^16 and 2^32, grow every 1,000 or 2,000 steps, gradients log-normal with correlated and heavy-tailed noise, one in four resumed) none
-alarmed, so at most 0.3 % with 95 % confidence. The thresholds themselves are customary. Of 300 such runs of 1,000 steps with a flag of
-skipped steps none is a storm; one is found in its tenth row, in a run of 20, 60 or 200 points alike (docs/measurements/short_runs.md).
+**Strength.** `statistical`, its false-alarm rate measured: of 1,000 simulated healthy runs of 4,000 steps (dynamic scalers that start at 2^16 and 2^32, grow every 1,000 or 2,000 steps, gradients log-normal with correlated and heavy-tailed noise, one in four resumed) none alarmed, so at most 0.3 % with 95 % confidence. The thresholds themselves are customary. Of 300 such runs of 1,000 steps with a flag of skipped steps none is a storm; one is found in its tenth row, in a run of 20, 60 or 200 points alike (docs/measurements/short_runs.md).
 
 **Inconclusive when** fewer than 100 points after the start-up were recorded, or none is a positive number.
 
-**What it cannot see.** Overflow in a run that logs no scale; a scale that falls for long within the first 100 points,
-without a count of skipped steps; a static scale that is too high where nothing counts
-what is skipped; a flag that is logged in every tenth step alone, which is treated as the count of ten.
+**What it cannot see.** Overflow in a run that logs no scale; a scale that falls for long within the first 100 points, without a count of skipped steps; a static scale that is too high where nothing counts what is skipped; a flag that is logged in every tenth step alone, which is treated as the count of ten.
 
-*Of a trainer's log* `plumb audit` counts the sentences of a loss scaler (`OVERFLOW! ... reducing to 32768`, `Gradient overflow. Skipping step`,
-`overflow detected, setting loss scale to`): a note, or an error if the scale falls ten times in a row to the end of the log, or to 1.
+*Of a trainer's log* `plumb audit` counts the sentences of a loss scaler (`OVERFLOW! ... reducing to 32768`, `Gradient overflow. Skipping step`, `overflow detected, setting loss scale to`): a note, or an error if the scale falls ten times in a row to the end of the log, or to 1.
 
 **Cost.** 1,100 points a series.
 
-**Sources.** Micikevicius et al., "Mixed Precision Training", 2018; PyTorch `torch.amp.GradScaler` (growth every 2,000 steps), Megatron-LM
-`DynamicGradScaler` (initial scale 2^32, minimum 1, window 1,000), DeepSpeed `DynamicLossScaler`.
+**Sources.** Micikevicius et al., "Mixed Precision Training", 2018; PyTorch `torch.amp.GradScaler` (growth every 2,000 steps), Megatron-LM `DynamicGradScaler` (initial scale 2^32, minimum 1, window 1,000), DeepSpeed `DynamicLossScaler`.
 )page";
 
 constexpr OptionInfo kOptions[] = {
@@ -91,14 +76,6 @@ constexpr RuleInfo kInfo = {"health/loss-scale",
                             kOptions,
                             /*alpha_weight=*/0,
                             /*decides_early=*/true};
-
-constexpr uint64_t kScaleStartUp = 100;  // points of each attempt
-constexpr size_t kScaleWindow = 100;     // points
-constexpr int64_t kFewHalvings = 3;
-constexpr double kScaleFall = 4;              // over the window
-constexpr double kTinyScale = 1e-3;           // of 1, and of the highest
-constexpr double kMostSkipped = 50;           // of kSkipWindow steps
-constexpr double kFalseAlarmsOfScale = 3e-3;  // none of 1,000 runs: 3 / 1000 at 95 %
 
 class LossScale : public ScalarRule {
  public:
@@ -144,6 +121,34 @@ class LossScale : public ScalarRule {
       TakeSkipped(step.step, *value, s);
     }
     if (!s.reported) JudgeSeries(step, s, out);
+  }
+
+  const void* judges_apart() const override { return this; }
+  // Takes rows in which no scale changes and no step is skipped.
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
+    size_t taken = rows.size() - first;
+    for (const ScalarColumn& column : rows.columns) {
+      const Known& known = known_.Of(column.any(), [&] { return Find(column.any().site.op()); });
+      if (known.series == nullptr) return 0;
+      const ScaleSeries& s = *known.series;
+      const bool calm = s.attempt == rows.end.attempt && s.points > 0 && s.skips.skipped == 0 &&
+                        s.streak.rows == 0 &&
+                        (known.scale ? s.newest.scale > floor_ : s.newest.scale == 0);
+      size_t same = 0;
+      while (calm && same < taken && column.value(first + same) == s.newest.scale) ++same;
+      taken = same;
+    }
+    for (const ScalarColumn& column : rows.columns) {
+      const Known& known = known_.Of(column.any(), [&] { return Find(column.any().site.op()); });
+      for (size_t row = first; row < first + taken; ++row) {
+        if (known.scale) {
+          TakeScale(rows.steps[row], column.value(row), *known.series);
+        } else {
+          TakeSkipped(rows.steps[row], column.value(row), *known.series);
+        }
+      }
+    }
+    return taken;
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {

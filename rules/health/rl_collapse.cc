@@ -26,8 +26,7 @@ constexpr char kPage[] = R"page(
 
 A policy stops learning, or moves far from its reference: rewards that do not differ within a group, an entropy near 0, a KL that grows by factors of e, most tokens clipped.
 
-**Why.** A policy gradient comes from differences of rewards within a group. Without them it is exactly 0, and each step costs its full time. With an entropy near 0 the policy does not explore.
-If the KL to the reference grows by factors of e, the policy produces text that gets a high reward but is not useful. The loss shows none of it: a policy's loss is near 0 by construction.
+**Why.** A policy gradient comes from differences of rewards within a group. Without them it is exactly 0, and each step costs its full time. With an entropy near 0 the policy does not explore. If the KL to the reference grows by factors of e, the policy produces text that gets a high reward but is not useful. The loss shows none of it: a policy's loss is near 0 by construction.
 
 **Bad.** `entropy was 1.2 in the first ten points and is 0.0011 from step 60 on, while no group has any spread of rewards`
 
@@ -40,38 +39,28 @@ If the KL to the reference grows by factors of e, the policy produces text that 
 - Exactly 0: the reference is the policy itself: load it anew, or do not disable the adapter on both sides.
 
 **What it checks.** Series of reinforcement learning and preference training, known by their names (docs/scalars.md), if the run has a reward, a clip share or a step KL.
-- *No spread*: the share of groups without spread (`frac_reward_zero_std`) is 0.99 or more, or the standard deviation of rewards within groups (`reward_std`) is exactly 0, in ten points in a
-  row, or in more if chance gives ten by the share of such points before. Or the share of groups with spread (`pct_mixed`, `frac_mixed`,
-  `effective_batch_size`, `real_batch_size_ratio`) is 0. A note if the newest ten rewards are the highest, up to single answers: the task is solved.
+- *No spread*: the share of groups without spread (`frac_reward_zero_std`) is 0.99 or more, or the standard deviation of rewards within groups (`reward_std`) is exactly 0, in ten points in a row, or in more if chance gives ten by the share of such points before. Or the share of groups with spread (`pct_mixed`, `frac_mixed`, `effective_batch_size`, `real_batch_size_ratio`) is 0. Counts by reward (slime's `zero_std/count_1.0`) state it if these groups alone give the mean reward, and there were never more. A note if the newest ten rewards are the highest, up to single answers: the task is solved.
 - *Entropy*: the median of five points is below a tenth of the median of the first ten, and each of them is. A note if the reward still rises beyond its noise, or the task is solved.
-- *Reference*: the KL to the reference grows by two e-folds within the newest quarter of the points, or by 3.5 within the newest half, to above 0.5 nats per token (100 where it begins with
-  5 or more, as a sum over sequences does; and in preference training, whose KL is such a sum).
+- *Reference*: the KL to the reference grows by two e-folds within the newest quarter of the points, or by 3.5 within the newest half, to above 0.5 nats per token (100 where it begins with 5 or more, as a sum over sequences does; and in preference training, whose KL is such a sum).
 - *Clipped*: more than half of the tokens are clipped, in ten points in a row.
-- *Truncated*: half of the answers or more are truncated (`completions/clipped_ratio`, `response_length/clip_ratio`), in ten points in a row, after at
-  least five points under a fifth. A note if the reward still rises.
+- *Truncated*: half of the answers or more are truncated (`completions/clipped_ratio`, `response_length/clip_ratio`), in ten points in a row, after at least five points under a fifth. A note if the reward still rises.
 - *Age of samples* (`staleness`, `off_policy_steps`, `version_lag`): its medians rise over the four quarters of 200 points or more, twice by a quarter, to 16 or more.
-- *A constant reward*: one value in 50 points in a row. A note if the task is solved. Of one function of several (`rewards/NAME/mean`, `reward/NAME`): a note, if it has been constant from the first
-  point on.
-- *The reward itself*: its level, a median of ten points, is below its best level by half of what it had reached and by four times its noise, in ten levels in a row (an eighth of the
-  points, if these are more; twice as long as an earlier fall that came back). An error at 85 %. A note if it came back within a quarter. Of the reward of episodes: a warning at 85 %. If another condition holds, it states the fall.
-- *Negative*: the median of five points of the KL to the reference is below -1 and below three times its noise, in ten points in a row. A mean of log ratios over samples of the policy
-  is not.
+- *A constant reward*: one value in 50 points in a row. A note if the task is solved. Of one function of several (`rewards/NAME/mean`, `reward/NAME`): a note, if it has been constant from the first point on.
+- *The reward itself*: its level, a median of ten points, is below its best level by half of what it had reached and by four times its noise, in ten levels in a row (an eighth of the points, if these are more; twice as long as an earlier fall that came back). An error at 85 %. A note if it came back within a quarter. Of the reward of episodes: a warning at 85 %. The score of an evaluation (`eval/aime`) is judged as well. If another condition holds, it states the fall.
+- *Negative*: the median of five points of the KL to the reference is below -1 and below three times its noise, in ten points in a row. A mean of log ratios over samples of the policy is not.
 - *A constant*: the KL to the reference is exactly 0 in 50 points or more; or a preference loss is ln 2 (0.6931 as it is printed), or 1/2 (KTO), while the margin is exactly 0, in ten.
 
 Each is a warning, and an error if the mean reward fell as well: its level is lower than its best by a third of what it had reached and by three times its noise.
 
-**Strength.** `statistical`, `measured`: of 1,980 simulated healthy runs of 60 to 300 points none has a warning: at most 0.15 % of runs at 95 % confidence. The constants are `proved`: sampled
-numbers of two different models are not equal in each of 50 steps. NeMo-RL, OpenRLHF and AReaL also log a KL of 0 if they have no reference: a note, `heuristic`.
+**Strength.** `statistical`, `measured`: of 1,980 simulated healthy runs of 60 to 300 points none has a warning: at most 0.15 % of runs at 95 % confidence. The constants are `proved`: sampled numbers of two different models are not equal in each of 50 steps. NeMo-RL, OpenRLHF and AReaL also log a KL of 0 if they have no reference: a note, `heuristic`.
 
 **Inconclusive when** a series has too few points: 20 of entropy or KL, 10 of the others; or an entropy is negative (of a density).
 
-**What it cannot see.** A collapse before the tenth point; a reward that is gained by a trick; entropies that a log rounds to 0. **Known alarms:** classical control, whose best policy has no entropy,
-while the reward stands below an earlier best.
+**What it cannot see.** A collapse before the tenth point; a reward that is gained by a trick; entropies that a log rounds to 0. **Known alarms:** classical control, whose best policy has no entropy, while the reward stands below an earlier best.
 
 **Cost.** 10 KB a series.
 
-**Sources.** Yu et al., "DAPO", 2025; Cui et al., "The Entropy Mechanism of Reinforcement Learning for Reasoning Language Models", 2025; Rafailov et al., "Direct Preference
-Optimization", 2023 (the loss at a margin of 0 is ln 2).
+**Sources.** Yu et al., "DAPO", 2025; Cui et al., "The Entropy Mechanism of Reinforcement Learning for Reasoning Language Models", 2025; Rafailov et al., "Direct Preference Optimization", 2023 (the loss at a margin of 0 is ln 2).
 )page";
 
 constexpr RuleInfo kInfo = {"health/rl-collapse",
@@ -100,24 +89,26 @@ class RlCollapse : public ScalarRule {
     if (item == step.items.end()) return;
     is_policy_ = is_policy_ || ShowsPolicy(kind);
     const double value = item->evidence->scalar().value();
-    Key key{step.role, step.site.layer(), step.site.op()};
+    const std::string& op = step.site.op();
+    if (const auto reward = ZeroCounts::RewardIn(op)) counts_.Count(*reward, value);
+    if (op.ends_with("raw_reward")) counts_.Reward(value);
+    Key key{step.role, step.site.layer(), op};
     if (kind == PolicyKind::kPreferenceLoss && IsOtherLoss(key, value)) return;
     const auto [place, fresh] = series_.try_emplace(std::move(key));
     Place& series = place->second;
     if (fresh) series.step_first = step.step;
-    series.step_last = std::max(series.step_last, step.step);
     series.rank = item->source->rank();
-    if (!std::isfinite(value)) return;  // health/loss-non-finite reports it
-    if (series.course.Take(kind, step.step, value)) {
-      const Map::value_type* reward = Reward();
-      if (reward != nullptr) series.best_then = reward->second.course.reward().best();
-      news_ = true;
-    }
-    news_ = news_ || series.course.since() == kDecided;
+    TakePoint(kind, step.step, value, &series);
   }
 
   bool judges_unseen_steps() const override { return false; }
-  void JudgeStep(const StepEnd& /*step*/, VerdictSink& out) override {
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    if (const std::optional<double> share = counts_.Close()) {
+      const auto [place, fresh] =
+          series_.try_emplace({step.role, "", std::string(ZeroCounts::kName)});
+      if (fresh) place->second.step_first = step.step;
+      TakePoint(PolicyKind::kSpreadlessShare, step.step, *share, &place->second);
+    }
     if (!is_policy_ || !std::exchange(news_, false)) return;
     for (const auto& [words, place] : Leaders()) {
       const v1::Level level = LevelOf(*place, false);
@@ -136,8 +127,8 @@ class RlCollapse : public ScalarRule {
       const auto& [key, place] = any;
       const PolicyKind kind = KindOf(std::get<2>(key));
       if (place.course.found() && Counts(kind, any)) continue;
-      // Only the fall of the mean reward is judged.
-      if (kind == PolicyKind::kReward && (&any != Reward() || place.course.collapsed())) continue;
+      // Only the fall of the mean reward is judged, and that of an evaluation's.
+      if (kind == PolicyKind::kReward && (!FallCounts(any) || place.course.collapsed())) continue;
       std::optional<v1::Verdict> rest = RestOfPolicy(kind, place.course);
       if (!rest) continue;
       SetPlace(*rest, std::get<1>(key), std::get<2>(key), place.step_first, place.step_last,
@@ -159,8 +150,9 @@ class RlCollapse : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(6, 6);
-    archive(series_, other_losses_, stated_, is_policy_, news_);
+    archive.Version(
+        7, 7);  // 4: its newest points; 5: one that came back; 6: counts of groups; 7: ages
+    archive(series_, other_losses_, stated_, is_policy_, news_, counts_);
     if (archive.reading()) known_ = {};
   }
 
@@ -177,6 +169,17 @@ class RlCollapse : public ScalarRule {
   };
   using Map = std::map<Key, Place>;
 
+  void TakePoint(PolicyKind kind, int64_t step, double value, Place* series) {
+    series->step_last = std::max(series->step_last, step);
+    if (!std::isfinite(value)) return;  // health/loss-non-finite reports it
+    if (series->course.Take(kind, step, value)) {
+      const Map::value_type* reward = Reward();
+      if (reward != nullptr) series->best_then = reward->second.course.reward().best();
+      news_ = true;
+    }
+    news_ = news_ || series->course.since() == kDecided;
+  }
+
   // Judges only a loss that has always been ln 2. For other losses, keeps only the name.
   bool IsOtherLoss(const Key& key, double value) {
     if (other_losses_.contains(key)) return true;
@@ -189,16 +192,9 @@ class RlCollapse : public ScalarRule {
   }
 
   PolicyKind KindOf(const std::string& op) const {
+    if (op == ZeroCounts::kName) return PolicyKind::kSpreadlessShare;
     const PolicyKind kind = PolicyMetricOf(op, roles_.Of(op)).kind;
     return kind == PolicyKind::kMismatch ? PolicyKind::kOther : kind;
-  }
-
-  // A KL, an entropy or a loss alone may have another origin, such as a variational autoencoder.
-  static bool ShowsPolicy(PolicyKind kind) {
-    return kind == PolicyKind::kReward || kind == PolicyKind::kRewardSpread ||
-           kind == PolicyKind::kSpreadlessShare || kind == PolicyKind::kClipShare ||
-           kind == PolicyKind::kMargin || kind == PolicyKind::kTruncatedShare ||
-           kind == PolicyKind::kStaleness || kind == PolicyKind::kOther;
   }
 
   // Returns true for a reward that is one term of a sum of rewards.
@@ -222,10 +218,18 @@ class RlCollapse : public ScalarRule {
     return Any(PolicyKind::kMargin, [](const auto& s) { return s.always_in_row(); });
   }
 
+  // The reward of the training, and the score of an evaluation, which falls as a policy learns to
+  // get the reward in another way.
+  bool FallCounts(const Map::value_type& any) const {
+    const std::string& op = std::get<2>(any.first);
+    return &any == Reward() || (IsOfEvaluation(op) && !IsRewardOfEpisodes(op));
+  }
+
   // Only the fall of the total reward counts: a policy may lose one term of it to gain another.
   bool CountsAsCollapse(const Map::value_type& any) const {
-    if (&any != Reward()) return false;
+    if (!FallCounts(any)) return false;
     const std::string& op = std::get<2>(any.first);
+    if (&any != Reward()) return true;
     const double part = any.second.course.reward().fall().part();
     if (IsRewardOfEpisodes(op)) return part == 0 || part >= RewardFall::kMost;
     return !IsPartOfReward(op) || RewardsOf() == 1;
@@ -381,6 +385,7 @@ class RlCollapse : public ScalarRule {
   std::map<std::string, v1::Level> stated_;  // cause -> reported level
   bool is_policy_ = false;                   // a series was seen that only training of a policy has
   bool news_ = false;                        // a finding may be new
+  ZeroCounts counts_;
   SiteMemo<PolicyKind> known_;
 };
 

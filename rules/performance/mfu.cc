@@ -25,46 +25,31 @@ constexpr char kPage[] = R"page(
 
 A logged utilisation is impossible, or differs from the one that its own numbers give, or fell.
 
-**Why.** MFU decides about purchases and tuning, and its usual errors are factors of two: an H100 has 989 TFLOP/s in
-bf16 and 1,979 in fp8 or in bf16 with sparsity, so a run at 40 % is logged as 20 % with the data sheet's larger
-number; a mixture of 671 B parameters of which a token uses 37 B reads 18 times too high by the total.
+**Why.** MFU decides about purchases and tuning, and its usual errors are factors of two: an H100 has 989 TFLOP/s in bf16 and 1,979 in fp8 or in bf16 with sparsity, so a run at 40 % is logged as 20 % with the data sheet's larger number; a mixture of 671 B parameters of which a token uses 37 B reads 18 times too high by the total.
 
-**Bad.** `mfu is 1.31 in step 40: more than 100 % of the peak`; `mfu is half of the value computed from 12,000
-tokens/s: a peak with sparsity, or of half the width`; `mfu fell from .41 to .33 at step 5,120`.
+**Bad.** `mfu is 1.31 in step 40: more than 100 % of the peak`; `mfu is half of the value computed from 12,000 tokens/s: a peak with sparsity, or of half the width`; `mfu fell from .41 to .33 at step 5,120`.
 
 **Good.** `mfu is .41 (median of 640 points)`.
 
-**How to fix it.** The dense peak of the dtype that the matrix products use; active parameters; the attention's term
-with the sequence length that is trained on. After a drop
-look at what changed at that step: a node, clocks (`nvidia-smi -q -d CLOCK`), a loader, a longer sequence;
-`performance/straggler` and `idle-comb` on a trace of it.
+**How to fix it.** The dense peak of the dtype that the matrix products use; active parameters; the attention's term with the sequence length that is trained on. After a drop look at what changed at that step: a node, clocks (`nvidia-smi -q -d CLOCK`), a loader, a longer sequence; `performance/straggler` and `idle-comb` on a trace of it.
 
 **What it checks.** Series with the word `mfu` in their names, shares or per cent (by the name, else by what most values are).
 
 - *Impossible*: a value above 1 (100 %).
-- *Not its own facts*: if the options describe the model and the cluster, and a series `tokens_per_second` the speed of
-  the whole job (`tokens_per_second_per_gpu`: of one GPU),
+- *Not its own facts*: if the options describe the model and the cluster, and a series `tokens_per_second` the speed of the whole job (`tokens_per_second_per_gpu`: of one GPU),
 
       MFU = tokens/s · (6·N + 12·L·H·Q·T) / (G · peak)
 
-  with N the parameters that a token uses. A finding where this is above 1, or where the median of logged /
-  computed over at least 8 steps differs from 1 by more than a tenth; a half
-  and two are named as the wrong peak (sparsity, another dtype), total / active parameters as the total used for the active.
+  with N the parameters that a token uses. A finding where this is above 1, or where the median of logged / computed over at least 8 steps differs from 1 by more than a tenth; a half and two are named as the wrong peak (sparsity, another dtype), total / active parameters as the total used for the active.
 - *It fell*: the median of 64 points is a tenth or more below that of the 64 before, by six of their deviations, and so is each half of it.
-- *It collapsed*: each of the newest 16 points is below half of the lowest but one of the 16 points before them, or of the 16 before these. The
-  speed in tokens (a series of role `tokens-per-second`) is judged by this condition alone, in a run that logs no reward; it has no pass. If none is
-  logged, so are samples, images, batches, iterations or TFLOPs a second and seconds or ms an iteration, at a quarter.
+- *It collapsed*: each of the newest 16 points is below half of the lowest but one of the 16 points before them, or of the 16 before these. The speed in tokens (a series of role `tokens-per-second`) is judged by this condition alone, in a run that logs no reward; it has no pass. If none is logged, so are samples, images, batches, iterations or TFLOPs a second and seconds or ms an iteration, at a quarter.
 - *Other work.* If a length of sequences, a stage, a batch size or a number of GPUs changes within two points of a fall (64 for a drop), it is a note that names it.
 
-**Strength.** `proved` where it is impossible, `bounded` where the options are assumed to be right, `statistical` for
-a drop, measured: of 2,000 simulated healthy series of 1,024 points
-(noise of 3 %, a dip to a half each 100 points, a drift of 3 % over the run) none alarmed, so at most 0.15 % do (95 %).
+**Strength.** `proved` where it is impossible, `bounded` where the options are assumed to be right, `statistical` for a drop, measured: of 2,000 simulated healthy series of 1,024 points (noise of 3 %, a dip to a half each 100 points, a drift of 3 % over the run) none alarmed, so at most 0.15 % do (95 %).
 
 **Inconclusive when** a series has fewer than 8 points that are numbers.
 
-**What it cannot see.** A wrong value that is not impossible, without the options; a drop that the trainer explains
-(a longer sequence, fewer GPUs): it assumes there is none;
-one that creeps, less than a tenth in 64 points.
+**What it cannot see.** A wrong value that is not impossible, without the options; a drop that the trainer explains (a longer sequence, fewer GPUs): it assumes there is none; one that creeps, less than a tenth in 64 points.
 
 **Cost.** 128 values a series.
 
@@ -99,28 +84,8 @@ constexpr size_t kFewestPoints = 8;
 constexpr double kNear = 0.1;
 constexpr double kFalseDrops = 0.0015;  // measured; the rule's page has the conditions
 constexpr size_t kMostMfuSeries = 256;
+constexpr double kMostSpeed = 1e15;
 constexpr double kCollapseOfWork = 0.25;
-
-// The user's data on model and cluster.
-struct Facts {
-  double flops_a_token = 0, peak = 0, gpus = 0;  // peak: FLOP/s of one GPU
-  double total_over_active = 1;
-
-  explicit Facts(const Options& options) {
-    const double total = options.Number("parameters");
-    const double active = options.Number("active") > 0 ? options.Number("active") : total;
-    flops_a_token = 6 * active + 12 * options.Number("layers") * options.Number("heads") *
-                                     options.Number("head_size") * options.Number("sequence");
-    peak = 1e12 * options.Number("peak_tflops");
-    gpus = options.Number("gpus");
-    if (active > 0) total_over_active = total / active;
-    if (!(total > 0)) flops_a_token = 0;
-  }
-  bool reported() const { return flops_a_token > 0 && peak > 0 && gpus > 0; }
-  double Mfu(double tokens_per_second, bool of_one_gpu) const {
-    return tokens_per_second * flops_a_token / (peak * (of_one_gpu ? 1 : gpus));
-  }
-};
 
 class Mfu : public ScalarRule {
  public:
@@ -134,12 +99,12 @@ class Mfu : public ScalarRule {
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
-    Known& known = known_.Of(step, [&] { return Find(step.site.op()); });
+    Known& known = KnownOf(step);
     // The value of the first rank that reports one is used for the job.
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
       const double value = item.evidence->scalar().value();
-      if (!(value >= 0) || !(value < 1e15)) continue;
+      if (!(value >= 0) || !(value < kMostSpeed)) continue;
       const std::string& op = step.site.op();
       if (known.mfu) {
         if (series_.size() < kMostMfuSeries || series_.contains(op)) now_[op] = value;
@@ -163,6 +128,32 @@ class Mfu : public ScalarRule {
     }
     now_.clear();
     speed_ = 0;
+  }
+
+  const void* judges_apart() const override { return this; }
+  // Takes rows of known series if nothing is computed from the tokens.
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
+    if (facts_.reported()) return 0;
+    for (const ScalarColumn& column : rows.columns) {
+      Known& known = KnownOf(column.any());
+      if (!known.mfu || known.series != nullptr) continue;
+      const auto series = series_.find(column.any().site.op());
+      if (series == series_.end()) return 0;
+      known.series = &series->second;
+    }
+    for (const ScalarColumn& column : rows.columns) {
+      Known& known = KnownOf(column.any());
+      for (size_t row = first; row < rows.size(); ++row) {
+        const double value = column.value(row);
+        if (!(value >= 0) || !(value < kMostSpeed)) continue;
+        if (known.mfu) {
+          known.series->Add(rows.steps[row], value);
+        } else {
+          TakeSpeed(column.any().site.op(), rows.steps[row], value, &known);
+        }
+      }
+    }
+    return rows.size() - first;
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
@@ -193,11 +184,16 @@ class Mfu : public ScalarRule {
     SeriesRole role = SeriesRole::kNone;
     WorkName work;
     Companions::Series* changes = nullptr;
+    SpeedSeries* series = nullptr;  // of a utilisation; set by TakeRows
     SpeedSeries *pace = nullptr, *tokens = nullptr;
   };
   Known Find(const std::string& op) const {
     const MfuName name = NameOfMfu(op);
     return {name.mfu, name.speed, roles_.Of(op), NameOfWork(op)};
+  }
+
+  Known& KnownOf(const SiteStep& step) {
+    return known_.Of(step, [&] { return Find(step.site.op()); });
   }
 
   // Takes a speed, or notes a reward: a policy's answers change their length, and so the speed.
@@ -369,7 +365,7 @@ class Mfu : public ScalarRule {
     return found.Take();
   }
 
-  const Facts facts_;
+  const MfuFacts facts_;
   std::map<std::string, SpeedSeries> series_;  // by op
   SpeedSeries computed_;                       // MFU computed from the tokens
   std::map<std::string, double> now_;          // of the open step

@@ -42,7 +42,7 @@ ring starting at rank 3: 64 of 64 samples; sums over 512 ranks are 13 % too smal
 - *Which arithmetic made this result?* Every candidate is replayed on the samples: rings from each start and in
   both directions, rounded at every hop (to nearest, toward zero), with the start that each segment has (count/N,
   gloo's parts, channels and chunks from metadata); trees, recursive halving, NCCL's pair of trees; groups of ranks
-  first; fp32 accumulation rounded once, to nearest or toward zero; the exact sum; averages divided or multiplied
+  first; fp32 accumulation rounded once, to nearest, toward zero or away from it; the exact sum; averages divided or multiplied
   before or after; subnormals flushed. Ring orders come from metadata; for up to 8 ranks all orders are tried. What
   gives the result's bits on every sample is a class. It is `proved` when every candidate of another family
   differs on k = ln(10^6 C) distinct samples, C the number of candidates: another arithmetic that differs as often
@@ -281,7 +281,8 @@ class CollectiveSum : public Rule {
       return found != replay.shared.end() && found->second == value;
     };
     if (is("averaging", "pre-multiplied") || is("averaging", "post-multiplied")) return kReciprocal;
-    if (is("rounding", "toward-zero")) return "toward-zero";
+    for (const char* mode : {"toward-zero", "away-from-zero"})
+      if (is("rounding", mode)) return mode;
     // Members of the class multiply at different places. A wide sum itself has no bias.
     const Averaging averaging = replay.arithmetic.averaging;
     const bool multiplied =

@@ -89,23 +89,33 @@ class NonFinite : public ScalarRule {
       group.trace.Take(step, item);
       if (!item.evidence->has_scalar()) continue;
       const double value = item.evidence->scalar().value();
-      if (IsLossScale(step.site)) {
+      const SeriesRole role = RoleOf(step);
+      if (role == SeriesRole::kLossScale) {
         if (std::isfinite(value))
           group.scale_now = std::min(group.scale_now.value_or(value), value);
-      } else if (IsTrainingLoss(step.site)) {
+      } else if (role == SeriesRole::kLoss) {
         (std::isfinite(value) ? group.loss_finite : group.loss_lost) = true;
       }
     }
   }
 
   const void* judges_apart() const override { return this; }
-  // Takes rows in which all losses and norms are finite: they need no further test.
+  // Takes rows in which all losses and scales are finite, if no sighting waits for a scale.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
-    const bool scale = !rows.Of([](const SiteStep& any) { return IsLossScale(any.site); }).empty();
-    const size_t taken = scale || rows.columns.empty() ? 0 : rows.Finite(first);
+    const size_t taken = rows.columns.empty() ? 0 : rows.Finite(first);
     if (taken == 0) return 0;
     Group& group = groups_[{rows.end.attempt, rows.end.role}];
-    group.lost_since.reset();
+    std::optional<double> scale;
+    bool loss = false;
+    for (const ScalarColumn& column : rows.columns) {
+      const bool of_scale = RoleOf(column.any()) == SeriesRole::kLossScale;
+      if (of_scale && group.pending) return 0;
+      const double last = column.value(first + taken - 1);
+      if (of_scale) scale = std::min(scale.value_or(last), last);
+      loss |= !of_scale;
+    }
+    if (scale) group.scale = scale;
+    if (loss) group.lost_since.reset();
     return taken;
   }
 
@@ -167,6 +177,7 @@ class NonFinite : public ScalarRule {
     const uint32_t version = archive.Version(6, 5);  // late_ is empty here
     archive(groups_, noted_, observations_, values_, masks_, found_, late_memory_);
     if (version >= 6) archive(looks_);
+    if (archive.reading()) roles_ = {};  // recomputed
   }
 
  private:
@@ -192,6 +203,10 @@ class NonFinite : public ScalarRule {
       return at->second;
     }
   };
+
+  SeriesRole RoleOf(const SiteStep& step) {
+    return roles_.Of(step, [&] { return RoleByName(step.site.op()); });
+  }
 
   void Look(Group& group, const StepEnd& step, bool fell, VerdictSink& out) {
     const NonFiniteTrace& trace = group.trace;
@@ -308,6 +323,7 @@ class NonFinite : public ScalarRule {
 
   std::map<std::pair<uint32_t, v1::Role>, Group> groups_;
   LateSteps late_;
+  SiteMemo<SeriesRole> roles_;
   std::map<std::pair<uint32_t, v1::Role>, LateMemory> late_memory_;
   std::set<std::pair<std::string, std::string>> noted_;
   StepLooks looks_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace plumbline::rules {
@@ -98,11 +99,20 @@ std::string ShortTitle(const std::string& title) {
   return Clipped(title, kMostShort);
 }
 
+// Returns true if `stated` is `command` with its placeholders filled in: "py-spy dump --pid 7" for
+// "py-spy dump --pid PID".
+bool IsFilledIn(const std::string& command, const std::string& stated) {
+  const size_t last = command.rfind(' ');
+  return last != std::string::npos && !PlaceholdersIn(command.substr(last + 1)).empty() &&
+         absl::StrContains(stated, command.substr(0, last + 1));
+}
+
 std::string Place(const v1::FindingSite& site) {
   std::string out = site.layer();
   const std::string ranks = RankText(site);
-  // A finding about whole ranks has the op "step".
-  const bool whole = out.empty() && site.op() == "step" && !ranks.empty();
+  // A finding about whole ranks has the op "step" or "ranks".
+  const bool of_ranks = site.op() == "step" || site.op() == "ranks";
+  const bool whole = out.empty() && of_ranks && !ranks.empty();
   if (!site.op().empty() && !whole) absl::StrAppend(&out, out.empty() ? "" : " ", site.op());
   if (!ranks.empty()) {
     absl::StrAppend(&out, out.empty() ? "" : ", ", site.ranks_size() == 1 ? "rank " : "ranks ",
@@ -131,7 +141,8 @@ std::string RankText(const v1::FindingSite& site) {
 
 InShort ShortOf(const v1::Finding& finding) {
   InShort out;
-  out.where = Place(finding.site());
+  out.where = Stated(finding, "place");
+  if (out.where.empty()) out.where = Place(finding.site());
   out.title = Stated(finding, "title_short");
   if (out.title.empty()) out.title = ShortTitle(finding.title());
   out.act = Stated(finding, "act");
@@ -140,7 +151,9 @@ InShort ShortOf(const v1::Finding& finding) {
   if (out.act_short.empty()) out.act_short = Clause(out.act, kMostShort);
   out.commands = CommandsIn(finding.fix());
   if (const std::string stated = Stated(finding, "command"); !stated.empty()) {
-    std::erase(out.commands, FixCommand{"", stated});
+    std::erase_if(out.commands, [&](const FixCommand& one) {
+      return one.text == stated || IsFilledIn(one.text, stated);
+    });
     out.commands.insert(out.commands.begin(), {"", stated});
   }
   return out;

@@ -25,9 +25,9 @@ struct InShort {
 };
 
 // Returns the short form. A rule may set parts of it in `details`: "act", "command", "title_short",
-// "act_short". If it does not, the act is the first sentence of `fix`, without the place of
-// settings, up to a clause that fits. If no clause fits, the act is to read the rule's page. The
-// commands are those of CommandsIn(fix).
+// "act_short", "place" (of the finding). If it does not, the act is the first sentence of `fix`,
+// without the place of settings, up to a clause that fits. If no clause fits, the act is to read
+// the rule's page. The commands are those of CommandsIn(fix).
 InShort ShortOf(const v1::Finding& finding);
 
 // Returns "0", "0–3, 7"; at most eight ranges, then "and N more".

@@ -80,6 +80,11 @@ void AddNumbers(const v1::Finding& finding, Json* json) {
                               {"value", NumberJson(finding.false_alarm().value())},
                               {"text", Text(FalseAlarmText(finding))}};
   }
+  if (finding.lost_rank_seconds() > 0) {
+    (*json)["lost"] = {{"rank_seconds", NumberJson(finding.lost_rank_seconds())},
+                       {"on_gpus", finding.lost_on_gpus()},
+                       {"text", LostText(finding.lost_rank_seconds(), finding.lost_on_gpus())}};
+  }
   if (finding.has_forecast()) (*json)["forecast"] = StructJson(finding.forecast(), kMostElements);
 }
 

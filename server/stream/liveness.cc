@@ -161,8 +161,15 @@ void Liveness::Forget(const std::string& run) {
   for (const uint64_t id : of_run == by_run_.end() ? std::set<uint64_t>() : of_run->second) {
     if (processes_.at(id).ranks_by_run.size() == 1) Erase(id);
   }
-  groups_.erase(groups_.lower_bound(Key(run, 0, INT_MIN)),
-                groups_.upper_bound(Key(run, UINT32_MAX, INT_MAX)));
+  const auto first = groups_.lower_bound(Key(run, 0, INT_MIN));
+  const auto last = groups_.upper_bound(Key(run, UINT32_MAX, INT_MAX));
+  constexpr size_t kMostPaces = 4096;
+  for (auto group = first; group != last; ++group) {
+    if (std::get<2>(group->first) != v1::ROLE_TRAINER) continue;
+    over_.emplace_back(group->first, PaceOf(group->second));
+    if (over_.size() > kMostPaces) over_.pop_front();
+  }
+  groups_.erase(first, last);
 }
 
 // Measures how long a step takes, while steps progress.
@@ -349,9 +356,15 @@ void Liveness::SetLimits(const Group& group, v1::RanksHung* out) const {
 
 Liveness::Pace Liveness::PaceOf(const std::string& run, uint32_t attempt) const {
   const MutexLock lock(mutex_);
-  const auto group = groups_.find({run, attempt, v1::ROLE_TRAINER});
-  if (group == groups_.end()) return {};
-  return {MedianStep(group->second), 1e-9 * static_cast<double>(group->second.longest.count())};
+  const Key key(run, attempt, v1::ROLE_TRAINER);
+  if (const auto group = groups_.find(key); group != groups_.end()) return PaceOf(group->second);
+  const auto over =
+      std::find_if(over_.rbegin(), over_.rend(), [&](const auto& one) { return one.first == key; });
+  return over == over_.rend() ? Pace() : over->second;
+}
+
+Liveness::Pace Liveness::PaceOf(const Group& group) {
+  return {MedianStep(group), 1e-9 * static_cast<double>(group.longest.count())};
 }
 
 std::map<std::string, uint64_t> Liveness::States(const std::string& run, Time now) const {

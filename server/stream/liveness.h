@@ -31,6 +31,7 @@
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/hash/hash.h"
@@ -67,7 +68,8 @@ class Liveness {
   // "idle" (between steps, for long), "still", "silent", "gone", "unreachable".
   std::map<std::string, uint64_t> States(const std::string& run, Time now) const;
 
-  // Returns the pace of one attempt's trainers; 0: not known.
+  // Returns the pace of one attempt's trainers; 0: not known. The paces of the newest 4,096
+  // attempts of runs that are over stay known.
   struct Pace {
     double step_seconds = 0;   // a median step
     double longest_pause = 0;  // seconds, that the attempt recovered from
@@ -132,6 +134,7 @@ class Liveness {
   static void NamePlace(const Members& members, v1::RanksHung* out);
   void SetLimits(const Group& group, v1::RanksHung* out) const;
   static double MedianStep(const Group& group);
+  static Pace PaceOf(const Group& group);
   // Reports a run that stopped between two steps (liveness_between.cc).
   void LookBetween(const Key& key, const Members& members, Time now,
                    std::vector<v1::StepsStopped>* out) const PLUMB_REQUIRES(mutex_);
@@ -151,6 +154,7 @@ class Liveness {
   std::unordered_map<std::string, std::set<uint64_t>, absl::Hash<std::string>> by_run_
       PLUMB_GUARDED_BY(mutex_);
   std::map<Key, Group> groups_ PLUMB_GUARDED_BY(mutex_);
+  std::deque<std::pair<Key, Pace>> over_ PLUMB_GUARDED_BY(mutex_);  // newest last
 };
 
 }  // namespace plumbline::server

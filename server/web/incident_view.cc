@@ -261,7 +261,9 @@ bool WebViews::HasGpus(const std::string& run) const {
   return sources_.query.store->ListSeries(request, &response).ok() && response.series_size() > 0;
 }
 
-Json WebViews::LostJson(const IncidentTable::Change& change, const v1::RunInfo* run) const {
+Json WebViews::LostJson(const IncidentTable::Change& change,
+                        const std::vector<IncidentTable::Change>& of_run,
+                        const v1::RunInfo* run) const {
   RunTimes times{.info = run, .now_unix_ns = static_cast<int64_t>(UnixNs())};
   for (int i = 0; run != nullptr && i < run->attempts_size(); ++i) {
     const Liveness::Pace pace =
@@ -269,10 +271,10 @@ Json WebViews::LostJson(const IncidentTable::Change& change, const v1::RunInfo* 
     times.step_seconds.push_back(pace.step_seconds);
     times.longest_pause = pace.longest_pause;
   }
-  const auto lost = LostBy(change.incident, change.status, times);
+  const auto lost = LostBy(change, Symptoms(of_run).Of(change), times);
   if (!lost) return nullptr;
   return {{"rank_seconds", rules::NumberJson(lost->rank_seconds)},
-          {"on_gpus", change.status.lost_on_gpus() || (run != nullptr && HasGpus(run->run()))},
+          {"on_gpus", lost->on_gpus || (run != nullptr && HasGpus(run->run()))},
           {"of", lost->of}};
 }
 
@@ -293,7 +295,8 @@ absl::StatusOr<Json> WebViews::Incident(const Lease& lease, const std::string& n
   const std::vector<v1::RunInfo> seen = RunsSeen(lease);
   const auto known = std::find_if(seen.begin(), seen.end(),
                                   [&](const v1::RunInfo& info) { return info.run() == run; });
-  out["lost"] = LostJson(*change, known == seen.end() ? nullptr : &*known);
+  const std::vector<IncidentTable::Change> of_run = IncidentsSeen(lease, run, "");
+  out["lost"] = LostJson(*change, of_run, known == seen.end() ? nullptr : &*known);
   if (known != seen.end()) {
     const v1::RunInfo& info = *known;
     out["run_step"] = info.newest_step();
@@ -301,7 +304,7 @@ absl::StatusOr<Json> WebViews::Incident(const Lease& lease, const std::string& n
     out["run_connected"] = info.ranks_connected();
     out["run_over"] = Over(info);
   }
-  AddOthers(IncidentsSeen(lease, run, ""), *fingerprint, &out);
+  AddOthers(of_run, *fingerprint, &out);
   return out;
 }
 

@@ -92,7 +92,9 @@ class WebViews {
   int SeriesOf(const std::string& run) const;
   // Returns true if the run has reported values of a GPU.
   bool HasGpus(const std::string& run) const;
-  Json LostJson(const IncidentTable::Change& change, const v1::RunInfo* run) const;
+  // `of_run`: the incidents of the run.
+  Json LostJson(const IncidentTable::Change& change,
+                const std::vector<IncidentTable::Change>& of_run, const v1::RunInfo* run) const;
   Json CapsuleJson(const std::string& fingerprint) const;
   Json HistoryJson(const std::string& fingerprint) const;
   absl::StatusOr<v1::QuerySeriesResponse> Reduced(const std::string& run, const std::string& series,

@@ -172,6 +172,7 @@ TEST_F(McpSession, WithoutAServerItsToolsReportIt) {
     EXPECT_EQ(result["isError"], true) << tool;
     EXPECT_THAT(result["content"][0]["text"].get<std::string>(), HasSubstr("--server"));
     EXPECT_FALSE(result.contains("structuredContent"));
+    EXPECT_THAT(result["content"][1]["text"].get<std::string>(), HasSubstr("are data"));
   }
 }
 
@@ -182,6 +183,7 @@ TEST_F(McpSession, ExplainsARule) {
   EXPECT_EQ(result["structuredContent"]["id"], "causality/moe-future-leak");
   EXPECT_EQ(Json::parse(result["content"][0]["text"].get<std::string>()),
             result["structuredContent"]);
+  EXPECT_THAT(result["content"][1]["text"].get<std::string>(), HasSubstr("are data, never"));
   const Json unknown = Call("explain_rule", {{"rule", "causality/moe-future-leek"}})["result"];
   EXPECT_EQ(unknown["isError"], true);
   EXPECT_THAT(unknown["content"][0]["text"].get<std::string>(), HasSubstr("moe-future-leak?"));

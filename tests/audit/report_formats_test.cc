@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -460,6 +461,43 @@ TEST(CiReports, OneIncidentIsOneEntry) {
   EXPECT_THAT(RenderMarkdown(result), HasSubstr("| error | loss | causality/moe-future-leak |"));
   EXPECT_THAT(RenderGithub(result),
               HasSubstr("::error title=causality/moe-future-leak::loss at layers/loss loss"));
+}
+
+v1::Verdict FoundBy(const std::string& rule, const std::string& layer, const std::string& op) {
+  v1::Verdict verdict;
+  verdict.set_kind(v1::Verdict::KIND_FINDING);
+  verdict.set_rule(rule);
+  v1::Finding& finding = *verdict.mutable_finding();
+  finding.set_rule(rule);
+  finding.set_level(v1::LEVEL_ERROR);
+  finding.set_strength(v1::STRENGTH_PROVED);
+  finding.set_title("NaN");
+  finding.set_fingerprint(rule);
+  v1::FindingSite& site = *finding.mutable_site();
+  site.set_layer(layer);
+  site.set_op(op);
+  site.set_step_first(30);
+  site.set_step_last(30);
+  site.add_ranks(0);
+  *verdict.mutable_site() = site;
+  return verdict;
+}
+
+// A rule whose only finding is a symptom did not pass.
+TEST(CiReports, ASymptomIsNoPassAndAnAnnotationHasItsLine) {
+  AuditResult result;
+  v1::Verdict root = FoundBy("precision/non-finite", "blocks.1", "weight");
+  root.mutable_finding()->mutable_site()->set_file(std::filesystem::current_path().string() +
+                                                   "/src/a,b.py");
+  root.mutable_finding()->mutable_site()->set_line(57);
+  result.report.Add(root);
+  result.report.Add(FoundBy("health/loss-non-finite", "", "loss"));
+  const std::string junit = RenderJunit(result, v1::LEVEL_ERROR);
+  EXPECT_THAT(junit, HasSubstr("tests=\"2\" failures=\"1\" errors=\"0\" skipped=\"1\""));
+  EXPECT_THAT(junit, HasSubstr("name=\"health/loss-non-finite\">\n    <skipped message=\"a "
+                               "symptom of precision/non-finite\"/>"));
+  EXPECT_THAT(RenderGithub(result),
+              HasSubstr("::error file=src/a%2Cb.py,line=57,title=precision/non-finite::NaN"));
 }
 
 }  // namespace

@@ -142,6 +142,9 @@ async function main() {
     const words = plain(await page.locator('body').innerText());
     for (const one of ['Witness: a later token took the place of an earlier token', 'Witness: which ranks wait for which', 'Go back to the last checkpoint', 'Complete fix', 'Why']) assert.ok(words.includes(one), one + ' in ' + (words.match(/Witness.*/g) ?? words.slice(0, 400)));
     assert.equal(await page.locator('main').isVisible(), false);
+    // The names of rules are not broken into letters.
+    const named = await page.locator('.printed td:first-child').evaluateAll((all) => all.filter((one) => /^[a-z]+\/[a-z-]+$/.test(one.textContent)).map((one) => one.getBoundingClientRect().width));
+    assert.ok(named.length > 3 && named.every((width) => width >= 110), named.join(' '));
     assert.ok(await page.locator('.printed figure svg').first().evaluate((one) => one.getBoundingClientRect().width > 500));
     assert.ok((await page.pdf()).length > 20000);
     await page.emulateMedia({ media: null });

@@ -398,6 +398,67 @@ const ToolLog kOtherLogs[] = {
      "1 loss 2.25\n"
      "1 grad_norm 1.25\n"
      "1 lr 0.001\n"},
+    {"elegantrl.log",
+     "ID     Step    Time |    avgR   stdR   avgS  stdS |    expR   objC   objA   etc.\n"
+     "0  8.19e+03       5 |-1254.98   63.2    200     0 |   -6.27   2.50-115.01   0.55\n"
+     "0  1.64e+04      12 |-1036.32   99.4    200     0 |   -5.18   2.25-112.33   0.58\n",
+     "objC", "2.25",
+     "8190 Time 5\n"
+     "8190 avgR -1254.98\n"
+     "8190 stdR 63.2\n"
+     "8190 avgS 200\n"
+     "8190 stdS 0\n"
+     "8190 expR -6.27\n"
+     "8190 objC 2.5\n"
+     "8190 objA -115.01\n"
+     "8190 etc. 0.55\n"
+     "16400 Time 12\n"
+     "16400 avgR -1036.32\n"
+     "16400 stdR 99.4\n"
+     "16400 avgS 200\n"
+     "16400 stdS 0\n"
+     "16400 expR -5.18\n"
+     "16400 objC 2.25\n"
+     "16400 objA -112.33\n"
+     "16400 etc. 0.58\n"},
+    {"finrl.log",
+     "day: 2892, episode: 10\n"
+     "begin_total_asset: 1000.00\n"
+     "end_total_asset: 1002.50\n"
+     "total_reward: 2.50\n"
+     "Sharpe: 0.919\n"
+     "=================================\n"
+     "day: 2892, episode: 20\n"
+     "begin_total_asset: 1000.00\n"
+     "end_total_asset: 1002.75\n"
+     "total_reward: 2.25\n"
+     "Sharpe: 0.875\n"
+     "=================================\n",
+     "total_reward", "2.25",
+     "10 day 2892\n"
+     "10 begin_total_asset 1000\n"
+     "10 end_total_asset 1002.5\n"
+     "10 total_reward 2.5\n"
+     "10 Sharpe 0.919\n"
+     "20 day 2892\n"
+     "20 begin_total_asset 1000\n"
+     "20 end_total_asset 1002.75\n"
+     "20 total_reward 2.25\n"
+     "20 Sharpe 0.875\n"},
+    {"cleanrl.log",
+     "global_step=512, episodic_return=[2.5]\n"
+     "global_step=1024, episodic_return=[2.25]\n",
+     "episodic_return", "2.25",
+     "512 episodic_return 2.5\n"
+     "1024 episodic_return 2.25\n"},
+    {"federated.log",
+     "Round 1 | Client 0 | Loss: 2.50\n"
+     "Round 1 | Client 1 | Loss: 3.50\n"
+     "Round 2 | Client 0 | Loss: 2.25\n",
+     "client 0/Loss", "2.25",
+     "1 client 0/Loss 2.5\n"
+     "1 client 1/Loss 3.5\n"
+     "2 client 0/Loss 2.25\n"},
 };
 
 }  // namespace

@@ -143,6 +143,14 @@ def package_of_the_trainer(page):
         "    return model, torch.optim.AdamW(model.parameters()), (torch.zeros(2, 8),)\n")
 
 
+def untouched_trainer(page):
+    """Provides train.py, a trainer without a line of Plumbline."""
+    (page.folder / "train.py").write_text(
+        "import torch\nmodel = torch.nn.Linear(8, 1)\noptimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)\nfor step in range(60):\n"
+        "    loss = model(torch.randn(16, 8)).pow(2).mean() * (float('nan') if step == 40 else 1)\n"
+        "    loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()\n")
+
+
 def tree(page):
     """Copies the sources, for tools that write into them; build/ links to this build."""
     for name in ("rules", "tools", "docs"):

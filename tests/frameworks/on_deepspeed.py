@@ -9,7 +9,7 @@ import torch
 import plumbline
 
 from harness import Wrong, case, expect
-from ranks import RANKS, spawned
+from ranks import RANKS, compared, spawned
 from small import Language, batches, finish_light
 
 FORK = False  # a process that was forked after this import may wait for ever
@@ -150,11 +150,11 @@ def nan_in_a_light_step(_):
     return light_training(1, ruined_at=301)
 
 
-def on_a_rank(stage, same=False, summed=True, steps=STEPS, bf16=False):
-    """One of two. `same`: both train on the same rows. `summed`: False, the engine is not asked to sum."""
+def on_a_rank(stage, same=False, summed=True, steps=STEPS, bf16=False, budget=None):
+    """One of two. `same`: both train on the same rows. `summed`: False, the engine is not asked to sum. `budget`: most steps must be light."""
     torch.distributed.init_process_group("gloo")
     rank = torch.distributed.get_rank()
-    run, model = plumbline.init(run="ranks", record="record", every=1), Language()
+    run, model = plumbline.init(run="ranks", record="record", **({"budget": budget} if budget else {"every": 1})), Language()
     config = {
         "train_batch_size": 8 * MICRO * RANKS, "train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": MICRO, "gradient_clipping": 0.1,
         "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}, "zero_allow_untested_optimizer": True, "bf16": {"enabled": bf16},
@@ -162,17 +162,19 @@ def on_a_rank(stage, same=False, summed=True, steps=STEPS, bf16=False):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     engine, _, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, config=config, dist_init_required=False)
     engine.enable_backward_allreduce = summed
-    run.watch(engine)
+    watched, light, losses = run.watch(engine), 0, []
     parts = batches(steps * MICRO * RANKS)
     for number in range(steps * MICRO):
         loss = engine(parts[RANKS * number + (0 if same else rank)])
+        losses.append(float(loss))
+        light += getattr(watched, "light", None) is not None
         engine.backward(loss)
         engine.step()
-    if not run.finish():
-        raise Wrong("run.finish() is false")
+    finish_light(run, light / MICRO if budget else steps, steps)
     result = [part.detach().clone() for part in (getattr(p, "ds_tensor", p) for p in engine.module.parameters())]
     torch.distributed.destroy_process_group()
-    return result
+    means = [sum(losses[at : at + MICRO]) / MICRO for at in range(0, len(losses), MICRO)]
+    return {"weights": result, "series": {"loss": means, "tokens": [8 * MICRO * 16] * steps}}
 
 
 def two(*arguments):
@@ -210,3 +212,13 @@ def two_ranks_of_one_batch(_):
 @case(level="warning", states=COPIES, finds={"precision/replica-divergence": 0}, others=True, opens=False)
 def two_ranks_that_do_not_sum(_):
     return two(0, False, False)
+
+
+@case(steps=LONG, level="warning", states=COPIES, opens=False, budgeted=True)
+def light_steps_of_two_ranks(_):
+    return compared(two(1, False, True, LONG, False, 0.01))
+
+
+@case(steps=LONG, level="warning", states=SUMS, opens=False, budgeted=True)
+def light_steps_of_two_ranks_at_stage_3(_):
+    return compared(two(3, False, True, LONG, False, 0.01))

@@ -96,11 +96,11 @@ def loss_is_nan(run):
     return train(run, model, torch.optim.AdamW(model.parameters(), lr=1e-3), poison=20)
 
 
-def scaled(run, overflows=(), clip=None):
-    """fp16's scaler, which run.watch is not given; clip_grad_norm_ was imported before."""
+def scaled(run, overflows=(), clip=None, clips_first=False):
+    """fp16's scaler, which run.watch is not given; clip_grad_norm_ was imported before. `clips_first`: before the gradients are unscaled."""
     model = Language()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    scaler = torch.amp.GradScaler("cpu", growth_interval=7)
+    scaler = torch.amp.GradScaler("cpu", growth_interval=STEPS if clips_first else 7)
     run.watch(model, optimizer)
     losses, norms = [], {}
     for step, batch in enumerate(batches(STEPS)):
@@ -109,16 +109,22 @@ def scaled(run, overflows=(), clip=None):
         scaler.scale(loss).backward()
         for one in poison:
             one.remove()
-        scaler.unscale_(optimizer)
+        if not clips_first:
+            scaler.unscale_(optimizer)
         if clip:
             norm = clip_grad_norm_(model.parameters(), clip)
-            norms |= {} if step in overflows else {step: norm}
+            norms |= {} if step in overflows or clips_first else {step: norm}
         scaler.step(optimizer)
         scaler.update()
         model.zero_grad()  # not the optimizer's
         losses.append(loss.detach())
-    expect(loss=losses, **({"grad_norm": norms} if clip else {}))
+    expect(loss=losses, **({"grad_norm": norms} if clip and not clips_first else {}))
     return losses, model.state_dict()
+
+
+@case(steps=STEPS, level="warning", finds={"health/gradient-vanish": None}, others=True)
+def clip_before_unscale(run):
+    return scaled(run, clip=1.0, clips_first=True)
 
 
 @case(steps=STEPS, level="warning")

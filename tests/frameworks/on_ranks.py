@@ -17,10 +17,10 @@ from transformers import Trainer
 from harness import Wrong, case, expect
 from on_lightning import Module
 from on_transformers import arguments, llama, rows
-from ranks import RANKS, of_ranks
-from small import Language, words
+from ranks import RANKS, compared, of_ranks
+from small import Language, finish_light, words
 
-STEPS = 12
+STEPS, LONG = 12, 200
 
 
 def opened():
@@ -259,6 +259,62 @@ def summed_by_hand_each(_):
 @case(steps=STEPS, level="note", states="one of 2 processes", opens=False)
 def summed_by_hand_together(_):
     return of_ranks(lambda: summed_by_hand(together))
+
+
+def light(sharded=False, micro=1, clip=0.5, raises_at=None):
+    """At the default budget: nothing is due in most steps. The ranks have batches of different sizes. `raises_at`: one rank's batch fails, and its step begins again."""
+    dist.init_process_group("gloo")
+    rank, run, model = dist.get_rank(), plumbline.init(run="ranks", record="record", budget=0.01), Language()
+    if sharded:
+        for part in (model.block, model):
+            fully_shard(part, mesh=init_device_mesh("cpu", (RANKS,)))
+    wrapped = model if sharded else DistributedDataParallel(model)
+    optimizer = adamw(model)
+    watched = run.watch(wrapped, optimizer)
+    parts = iter(words(LONG * micro * RANKS * 12).split(12)[rank::RANKS])
+    losses, tokens, norms, count = [], [], [], 0
+    for step in range(LONG):
+        total = rows = 0
+        for k in range(micro):
+            batch = next(parts)[: 12 - 5 * rank]
+            if step == raises_at and rank == 1:
+                with contextlib.suppress(IndexError):
+                    wrapped.module.embed(batch + 10**6) if not sharded else None
+            with contextlib.nullcontext() if sharded or k + 1 == micro else wrapped.no_sync():
+                loss = wrapped(batch) / micro
+                loss.backward()
+            total, rows = total + loss.item(), rows + batch[:, :].numel()
+        count += getattr(watched, "light", None) is not None
+        if clip:
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+            norms.append(float(norm.full_tensor() if sharded else norm))
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(total), tokens.append(rows)
+    finish_light(run, count, LONG)
+    state = {name: p.full_tensor() if sharded else p for name, p in model.state_dict().items()}
+    dist.destroy_process_group()
+    return {"state": state, "series": {"loss": losses, "tokens": tokens, **({"grad_norm": norms} if clip else {})}}
+
+
+@case(steps=LONG, level="warning", states=SUMS, opens=False, budgeted=True)
+def light_steps(_):
+    return compared(of_ranks(light))
+
+
+@case(steps=LONG, level="warning", states=SUMS, opens=False, budgeted=True)
+def light_micro_batches_of_which_the_last_one_sums(_):
+    return compared(of_ranks(lambda: light(micro=3, raises_at=150)))
+
+
+@case(steps=LONG, level="warning", states=SHARDS, opens=False, budgeted=True)
+def fsdp2_light_steps(_):
+    return compared(of_ranks(lambda: light(sharded=True)))
+
+
+@case(steps=LONG, level="warning", states=SHARDS, opens=False, budgeted=True)
+def fsdp2_light_micro_batches(_):
+    return compared(of_ranks(lambda: light(sharded=True, micro=2, clip=None)))
 
 
 class Watch(lightning.Callback):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import socket
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import traceback
 
 import torch
 
-from harness import Wrong
+from harness import BUILD, Wrong
 
 RANKS = 2
 
@@ -27,6 +28,25 @@ def environment(rank, port):
 
 def results():
     return [torch.load(f"rank{rank}.pt") for rank in range(RANKS)]
+
+
+def compared(results):
+    """Compares the record of each rank with the series that the rank returned as `series`; they agree to 1e-6. Returns the results."""
+    if not pathlib.Path("record").exists():
+        return results
+    done = subprocess.run([BUILD / "bin/agent_record_json", *pathlib.Path("record").iterdir()], capture_output=True, text=True, check=True)
+    recorded = {}
+    for item in map(json.loads, done.stdout.splitlines()):
+        one = item.get("evidence", {})
+        if "scalar" in one:
+            recorded.setdefault((int(item.get("rank", 0)), one["site"].get("op")), {})[int(one.get("step", 0))] = float(one["scalar"].get("value", 0))
+    for rank, result in enumerate(results):
+        for name, values in result["series"].items():
+            seen = recorded.get((rank, name), {})
+            wrong = [step for step, value in enumerate(values) if not abs(seen.get(step, float("inf")) - float(value)) <= 1e-6 * abs(float(value))]
+            if wrong or len(seen) != len(values):
+                raise Wrong(f"{name} of rank {rank} has {len(seen)} values for {len(values)}; wrong in the steps {wrong[:9]}")
+    return results
 
 
 def of_ranks(body):

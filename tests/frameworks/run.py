@@ -23,9 +23,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ.setdefault("PLUMBLINE_BUILD_DIR", str(HERE.parents[1] / "build/dev")))
 SKIPPED = 77
 # Each file's process is forked from the process of the file that is named here, whose imports it shares.
-FILES = {"plain": None, "batches": "plain", "lightning": "plain", "accelerate": "plain", "transformers": "accelerate", "trl": "transformers", "ranks": "transformers"}
+FILES = {"plain": None, "batches": "plain", "lightning": "plain", "accelerate": "plain", "transformers": "accelerate", "trl": "transformers", "ranks": "transformers", "attach": "transformers"}
 PAGE = HERE.parents[1] / "docs/frameworks.md"
-LONG = ("scaled", "trl_kinds", "combinations", "resume", "parallel", "rare", "deepspeed", "megatron", "torchtitan", "jax", "loggers")  # --long, or PLUMB_LONG=1
+LONG = ("scaled", "trl_kinds", "combinations", "resume", "parallel", "rare", "deepspeed", "megatron", "torchtitan", "jax", "loggers", "causality", "attach_deepspeed", "attach_megatron")  # --long, or PLUMB_LONG=1
 ENVIRONMENT = {
     "PYTHONPATH": str(BUILD / "python"),
     "PLUMBLINE_LIBRARY": str(BUILD / "lib/libplumbline.so"),

@@ -88,6 +88,19 @@ def test_ranks_look_at_the_same_parameters(monkeypatch):
     assert all(picked(step, one.looks.every) == step for step in steps if step > 150)
 
 
+@pytest.mark.parametrize("step_ms, other_ms, unit", [(3, 3, 0.1), (3, 9, 0.1), (30, 31, 0.05), (3, 200, 0.2), (200, 210, 0.3)])
+def test_ranks_of_different_speeds_look_in_the_same_steps(monkeypatch, step_ms, other_ms, unit):
+    """The steps of the rank that looks more rarely are steps of the other one, but for those in which an interval changes."""
+    looked = []
+    for ms in (step_ms, other_ms):
+        one = Trainer(monkeypatch, ms * MS, 12, unit=unit * MS, base=0.002 * ms * MS, whole=True)
+        one.steps(0, 3000)
+        looked.append({step for step, _ in one.seen})
+        assert one.ours <= 0.0105 * 3000 * one.step_ns + 12 * one.unit
+    rarely, often = sorted(looked, key=len)
+    assert len(rarely) >= 3 and len(rarely & often) >= 0.9 * len(rarely) - 1, (sorted(rarely), sorted(often))
+
+
 @pytest.mark.parametrize("given", [{"every": 1}, {"every": 4}, {"budget": 1}])
 def test_what_the_trainer_requested_is_not_governed(given):
     assert not Budget(given.get("every"), given.get("budget")).governed

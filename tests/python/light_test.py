@@ -135,12 +135,12 @@ def test_an_evaluation_between_light_steps_is_reported(tmp_path):
 
 def test_no_step_is_overwritten_before_the_agent_has_read_it(tmp_path):
     code = TRAINER.replace("range(300)", "range(3000)").replace("run = watch = None", """run = watch = None
-from plumbline._watching import light as of
+from plumbline._watching import ring as of
 def unread(self):  # as on a busy machine: the agent reads nothing
     memory = memoryview(bytearray(8 * (of._HEAD + of._WORDS * of._STEPS)))
     self._words, self._values = memory.cast("Q"), memory.cast("d")
     return True
-of.Light._open = unread""", 1).replace("if run and not run.finish()", "reported['written'] = watch._light._words[0]\nif run and not run.finish()", 1)
+of.Ring._map = unread""", 1).replace("if run and not run.finish()", "reported['written'] = watch._light._ring.written\nif run and not run.finish()", 1)
     done = subprocess.run([warm.python(), "-c", code, "plain", str(tmp_path / "r"), "-1", "0.01"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert 900 < json.loads(done.stdout)["written"] <= 1024

@@ -1,8 +1,10 @@
 """The line of the trainer that first reported a series or a tensor is in the record, and in findings."""
 
+import _thread
 import json
 import os
 import pathlib
+import queue
 import subprocess
 
 import pytest
@@ -42,6 +44,28 @@ def test_findings_name_the_trainers_line_and_not_that_of_a_library(tmp_path):
     assert weights and all(site["file"] == str(script) and site["line"] in (9, 12) for site in weights), sites
     text = subprocess.run([BUILD / "bin/plumb", "audit", "-v", tmp_path / "r"], capture_output=True, text=True, timeout=120).stdout
     assert f"in {script}:{loss['line']}" in text.replace("\n             ", "")
+
+
+def test_a_site_of_the_backward_pass_has_the_line_that_calls_backward(tmp_path):
+    # Between the hook and the trainer are frames of torch and, again, of this package.
+    script = tmp_path / "train.py"
+    script.write_text(TRAINER.replace(' * (float("nan") if step == 20 else 1)', "").replace("    optimizer.zero_grad()\n", "").replace(
+        "Linear(8, 1)", "Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))").replace('record=sys.argv[1]', 'record=sys.argv[1], budget=1'))  # fmt: skip
+    subprocess.run([warm.python(), str(script), str(tmp_path / "r")], check=True, timeout=300)
+    done = subprocess.run([BUILD / "bin/plumb", "audit", "--format", "json", tmp_path / "r"], capture_output=True, text=True, timeout=120)
+    stale = [f["site"] for f in json.loads(done.stdout)["findings"] if f["rule"] == "precision/stale-gradient"]
+    assert stale and all((site["file"], site["line"]) == (str(script), 9) for site in stale), stale
+
+
+def test_a_thread_without_a_frame_of_the_trainer_has_no_line():
+    from plumbline import _mistakes
+
+    code = compile("def hook():\n    seen.put(lines())\n", os.path.join(_mistakes._HERE, "hook.py"), "exec")
+    exec(code, space := {"lines": _mistakes.trainers_line, "seen": (seen := queue.SimpleQueue())})
+    _thread.start_new_thread(space["hook"], ())
+    assert seen.get(timeout=60) == (b"", 0)
+    space["hook"]()
+    assert seen.get(timeout=60)[0].decode().endswith("lines_test.py"), "the next frame is the trainer's"
 
 
 def test_the_line_is_bounded_and_there_may_be_none():

@@ -112,3 +112,77 @@ def test_without_a_model_it_is_plumb_doctor(tmp_path):
     assert without.returncode == 2 and "--model MODULE:FACTORY is missing" in without.stderr
     version = subprocess.run([*words[:3], "--version"], capture_output=True, text=True)
     assert (version.returncode, version.stdout) == (0, plumbline.__version__ + "\n"), version.stderr
+
+
+class Parts(nn.Module):
+    """A base, an adapter, an expert and a head. `cut`: the part that no gradient reaches; `unused`: the part that does not run."""
+
+    def __init__(self, cut=None, unused=None, keyword=False):
+        super().__init__()
+        self.base, self.adapter, self.expert, self.head = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+        self.cut, self.unused, self.keyword = cut, unused, keyword
+
+    def _part(self, name, x):
+        if name == self.unused:
+            return 0 * x.detach()
+        if name != self.cut:
+            return getattr(self, name)(x)
+        if name == "expert":
+            with torch.no_grad():
+                return self.expert(x)
+        return getattr(self, name)(x).detach()
+
+    def forward(self, x, labels=None):
+        hidden = self.base(x)
+        logits = self.head(hidden + self._part("adapter", hidden) + self._part("expert", hidden))
+        if not self.keyword:
+            return logits, {"hidden": [hidden.detach()]}
+        return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+def backward(model, inputs):
+    from plumbline import _doctor
+
+    report = _doctor._Report()
+    before = {name: p.clone() for name, p in model.named_parameters()}
+    _doctor._gradients(report, model, inputs)
+    assert all(p.grad is None and torch.equal(p, before[name]) for name, p in model.named_parameters())
+    return report.missing
+
+
+BATCHES = [torch.randn(4, 8), {"x": torch.randn(4, 8), "labels": torch.tensor([0, 1, 2, 0])}]
+
+
+@pytest.mark.parametrize("keyword", [False, True])
+@pytest.mark.parametrize("cut", [None, "adapter", "expert"])
+def test_doctor_names_parameters_that_would_get_no_gradient(capsys, cut, keyword):
+    missing = backward(Parts(cut, keyword=keyword), BATCHES[keyword])
+    assert [what for what, _, _ in missing] == ([f"gradients of {cut}.weight, {cut}.bias"] if cut else [])
+    assert f"{6 if cut else 8} of 8 trained parameters get one" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("unused", ["adapter", "expert"])
+def test_doctor_states_which_modules_did_not_run(capsys, unused):
+    """An expert without a token is no fault."""
+    assert backward(Parts(unused=unused), BATCHES[0]) == []
+    assert f"none for {unused}.weight, {unused}.bias: these modules did not run" in capsys.readouterr().out
+
+
+def test_doctor_of_a_model_whose_loss_has_no_path_back(capsys):
+    model = Parts(keyword=True)
+    model.register_forward_hook(lambda _module, _inputs, output: {"loss": torch.tensor(output["loss"].item())})
+    ((what, _, _),) = backward(model, BATCHES[1])
+    assert what == "gradients of base.weight, base.bias, adapter.weight and 5 more"
+
+
+def test_doctor_of_a_backward_pass_that_fails(capsys):
+    assert backward(Parts(), torch.randn(4, 9)) == []
+    assert "not tested: " in capsys.readouterr().out
+
+
+def test_doctor_of_a_frozen_base_with_a_trained_adapter(capsys):
+    model = Parts()
+    for part in (model.base, model.expert, model.head):
+        part.requires_grad_(False)
+    assert backward(model, BATCHES[0]) == []
+    assert "2 of 2 trained parameters get one" in capsys.readouterr().out

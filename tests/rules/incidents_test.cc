@@ -224,6 +224,23 @@ TEST(Causes, AGradientThatIsNeverClearedLeadsTheDriftThatItMakes) {
             "health/update-ratio/updates-too-large");
 }
 
+// The rule reports the first two steps, and the drift begins much later.
+TEST(Causes, AGradientThatIsNeverClearedLeadsWhatBeginsLater) {
+  EXPECT_EQ(Folded({Seen("precision/stale-gradient", "not-cleared", 2, 3),
+                    Seen("health/gradient-spike", "gradient-jump", 34, 149, v1::LEVEL_NOTE),
+                    Seen("health/loss-divergence", "divergence", 90, 149)}),
+            "precision/stale-gradient: health/loss-divergence/divergence "
+            "health/gradient-spike/gradient-jump");
+  EXPECT_EQ(Folded({Seen("precision/stale-gradient", "not-cleared", 50, 51),
+                    Seen("health/gradient-spike", "gradient-jump", 34, 149, v1::LEVEL_NOTE)}),
+            "precision/stale-gradient; health/gradient-spike")
+      << "it began before";
+  EXPECT_EQ(Folded({Seen("precision/stale-gradient", "against-another", 2, 3),
+                    Seen("health/loss-divergence", "divergence", 90, 149)}),
+            "health/loss-divergence; precision/stale-gradient")
+      << "another fault of the same rule";
+}
+
 TEST(Causes, AMissingSumIsOneWhateverTheShareOfElementsThatDiffer) {
   EXPECT_EQ(Folded({Seen("precision/replica-divergence", "part", 4, 64),
                     Seen("precision/replica-divergence", "unsynchronised", 4, 64)}),

@@ -311,6 +311,23 @@ TEST_F(Job, RanksThatSentNothingAreAWarningWithTheirRanges) {
   EXPECT_THAT(finding->site().ranks(), ElementsAre(2, 3, 5, 6, 7));
 }
 
+// 512 of 4,096: the place has all absent ranks, or none of them.
+TEST_F(Job, ThousandsOfAbsentRanksAreAllInThePlace) {
+  std::vector<uint32_t> first(512);
+  std::iota(first.begin(), first.end(), 0);
+  const Report report = Judge(first, 4096);
+  const v1::Finding* const finding = AbsentIn(report);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->title(), "3584 of 4096 ranks did not report");
+  ASSERT_EQ(finding->site().ranks_size(), 3584);
+  EXPECT_EQ(finding->site().ranks(3583), 4095u);
+  const Report large = Judge({0, 1}, 100'000);
+  ASSERT_NE(AbsentIn(large), nullptr);
+  EXPECT_EQ(AbsentIn(large)->details().fields().at("place").string_value(), "99998 ranks")
+      << "a part would read as all of them";
+  EXPECT_FALSE(finding->details().fields().contains("place"));
+}
+
 TEST_F(Job, AllRanksOrAFileOfOneRankAreNoFinding) {
   EXPECT_EQ(AbsentIn(Judge({0, 1, 2}, 3)), nullptr);
   EXPECT_EQ(AbsentIn(Judge({0}, 0)), nullptr) << "the size of the world is not known";
@@ -326,6 +343,7 @@ TEST_F(Job, ManyRangesAreCounted) {
   EXPECT_THAT(finding->explanation(), HasSubstr("2048 of 4096 ranks sent nothing: ranks 1, 3, 5"));
   EXPECT_THAT(finding->explanation(), HasSubstr("127 and 1984 more."));
   EXPECT_LT(finding->explanation().size(), 600u);
+  EXPECT_EQ(finding->details().fields().at("place").string_value(), "2048 ranks");
 }
 
 // plumbd reports them once it no longer waits for them, not only at the end of the run.

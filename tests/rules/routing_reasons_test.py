@@ -48,6 +48,15 @@ class Reasons(unittest.TestCase):
         self.named("train_infer_routing", sorted((ANALYSIS / "train_infer").glob("*.cc")), 12)
         self.named("moe_intervention", [ANALYSIS / "intervention/replay.cc"], 7)
 
+    def test_a_drop_by_position_is_advised_only_with_its_condition(self):
+        """Megatron-core's policy takes the top of ties: it is no queue."""
+        folders = [ROOT / name for name in ("rules", "analysis", "audit", "docs/rules")]
+        texts = {path: " ".join(path.read_text().split()) for folder in folders for path in folder.rglob("*.*") if path.suffix in (".cc", ".h", ".md")}
+        naming = {path: text for path, text in texts.items() if "drop-policy position" in text or 'drop policy \\"position\\"' in text}
+        self.assertGreaterEqual(len(naming), 2)
+        wrong = [path for path, text in naming.items() if "not a queue" not in text or "moe-tie-order" not in text]
+        self.assertEqual(wrong, [])
+
 
 if __name__ == "__main__":
     unittest.main()

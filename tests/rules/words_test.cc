@@ -48,16 +48,36 @@ TEST(Words, WhatStandsInParenthesesByFrameworkIsACommandOfItsOwn) {
   EXPECT_TRUE(ShortOf(Fix("Look at it (see: nothing, and ((broken")).commands.empty());
 }
 
+TEST(Words, APlaceOfWholeRanksIsTheRanks) {
+  v1::Finding finding = Fix("");
+  finding.mutable_site()->set_op("ranks");
+  EXPECT_EQ(ShortOf(finding).where, "ranks");
+  for (uint32_t rank = 512; rank < 4096; ++rank) finding.mutable_site()->add_ranks(rank);
+  EXPECT_EQ(ShortOf(finding).where, "ranks 512\u20134095");
+  EXPECT_EQ(
+      ShortOf(Fix("Start them. On their hosts, `plumb doctor` checks the connection.")).command(),
+      "plumb doctor");
+}
+
 TEST(Words, ARuleThatReportsItItselfIsBelieved) {
   v1::Finding finding = Fix("Do `plumb doctor` first.");
   auto& details = *finding.mutable_details()->mutable_fields();
   details["act"].set_string_value("Stop the run.");
   details["command"].set_string_value("kill -STOP 1");
   details["title_short"].set_string_value("NaN");
+  details["place"].set_string_value("99998 ranks");
   const auto in_short = ShortOf(finding);
   EXPECT_EQ(in_short.act, "Stop the run.");
   EXPECT_EQ(in_short.command(), "kill -STOP 1");
+  EXPECT_EQ(in_short.where, "99998 ranks");
   EXPECT_EQ(in_short.commands.at(1).text, "plumb doctor");
+  // The same command with its placeholder is left out.
+  v1::Finding hang = Fix("Look at the stacks (py-spy dump --pid PID).");
+  EXPECT_EQ(ShortOf(hang).command(), "py-spy dump --pid PID");
+  (*hang.mutable_details()->mutable_fields())["command"].set_string_value(
+      "ssh node7 py-spy dump --pid 22372");
+  ASSERT_EQ(ShortOf(hang).commands.size(), 1u);
+  EXPECT_EQ(ShortOf(hang).command(), "ssh node7 py-spy dump --pid 22372");
   EXPECT_EQ(in_short.title, "NaN");
 }
 

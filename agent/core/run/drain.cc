@@ -25,11 +25,13 @@ constexpr uint64_t kEver = ~uint64_t{0};
 }  // namespace
 
 Drain::Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
-             std::shared_ptr<transport::Outbox> outbox, std::shared_ptr<Directives> directives)
+             std::shared_ptr<transport::Outbox> outbox, std::shared_ptr<Directives> directives,
+             std::shared_ptr<LocalJudge> judge)
     : run_(std::move(run)),
       record_(std::move(record)),
       outbox_(std::move(outbox)),
       directives_(std::move(directives)),
+      judge_(std::move(judge)),
       builder_(run_->options, run_->source, run_->series),
       query_driver_(std::getenv("PLUMBLINE_NVML_LIBRARY") != nullptr) {}
 
@@ -375,6 +377,7 @@ void Drain::Ship() {
   transport::SealedBatch batch =
       builder_.Take(run_->newest_step.load(std::memory_order_relaxed), run_->NextLook(), now);
   if (record_ != nullptr) AppendToRecord(batch, now);
+  if (judge_ != nullptr) judge_->Push(batch);
   if (outbox_ != nullptr) outbox_->Push(std::move(batch));
 }
 

@@ -16,6 +16,7 @@
 
 #include "agent/core/devices/gpu_health.h"
 #include "agent/core/run/directives.h"
+#include "agent/core/run/local_judge.h"
 #include "agent/core/run/loop_marks.h"
 #include "agent/core/run/loop_times.h"
 #include "agent/core/run/record_sink.h"
@@ -36,8 +37,8 @@ class Drain : public std::enable_shared_from_this<Drain> {
 
   // All arguments except `run` may be null.
   Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
-        std::shared_ptr<transport::Outbox> outbox,
-        std::shared_ptr<Directives> directives = nullptr);
+        std::shared_ptr<transport::Outbox> outbox, std::shared_ptr<Directives> directives = nullptr,
+        std::shared_ptr<LocalJudge> judge = nullptr);
 
   static constexpr std::chrono::milliseconds kDeviceWait{2000};
 
@@ -119,6 +120,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
   const std::unique_ptr<RecordSink> record_;
   const std::shared_ptr<transport::Outbox> outbox_;
   const std::shared_ptr<Directives> directives_;
+  const std::shared_ptr<LocalJudge> judge_;
   BatchBuilder builder_;
   DetachedThread thread_;
 

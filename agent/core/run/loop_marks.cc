@@ -13,7 +13,7 @@ constexpr struct {
 } kStages[] = {
     {v1::Span::KIND_UNSPECIFIED, ""},      {v1::Span::KIND_FORWARD, "forward"},
     {v1::Span::KIND_BACKWARD, "backward"}, {v1::Span::KIND_OPTIMIZER, "optimizer"},
-    {v1::Span::KIND_DATA, "data"},
+    {v1::Span::KIND_DATA, "data"},         {v1::Span::KIND_COLLECTIVE, "collective"},
 };
 
 }  // namespace

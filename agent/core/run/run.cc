@@ -124,6 +124,7 @@ void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
                            ? marked
                            : static_cast<v1::Span::Kind>(state.spans.last_ended()));
   // Within a collective a rank waits for others; a declared stage is more specific.
+  if (marked == v1::Span::KIND_COLLECTIVE) beat->set_open_stage(marked);
   for (const v1::Span::Kind kind :
        {v1::Span::KIND_COLLECTIVE, v1::Span::KIND_CHECKPOINT, v1::Span::KIND_EVALUATION,
         v1::Span::KIND_COMPILE, v1::Span::KIND_PAUSE}) {
@@ -224,7 +225,14 @@ bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
     if (!stream_->Start()) return false;
   }
   if (record != nullptr) record->NameSeries(state_->series);
-  drain_ = std::make_shared<Drain>(state_, std::move(record), outbox_, directives);
+  if (options.server.empty() && options.stop_on != 0) {
+    auto judge = LocalJudge::Start(state_);
+    if (judge.ok()) judge_ = *std::move(judge);
+    if (!judge.ok())
+      std::fprintf(stderr, "plumbline: stop_on: nothing is judged in this process: %s\n",
+                   std::string(judge.status().message()).c_str());
+  }
+  drain_ = std::make_shared<Drain>(state_, std::move(record), outbox_, directives, judge_);
   return drain_->Start();
 }
 
@@ -233,6 +241,7 @@ Run::~Run() {
   const Clock::time_point now = Clock::now();
   if (drain_ != nullptr) drain_->Finish(now);
   if (stream_ != nullptr) stream_->Finish(now);
+  if (judge_ != nullptr) judge_->Finish(now);
 }
 
 // Returns when all earlier observations are in the record and acknowledged by the server.
@@ -275,6 +284,7 @@ plumbline_status_t Run::Close(uint32_t timeout_ms, plumbline_error_t* error) {
   EndGraphs(state_->newest_step.load());
   const std::string within = " within " + std::to_string(timeout_ms) + " ms";
   const bool drained = drain_->Finish(deadline);
+  if (judge_ != nullptr) judge_->Finish(deadline);
   const bool delivered = stream_ == nullptr || stream_->Finish(drained ? deadline : Clock::now());
   absl::Status written = drain_->record_status();
   if (written.ok()) written = drain_->record_loss();

@@ -14,6 +14,7 @@
 #include "agent/agent_table.h"
 #include "agent/core/run/call_batch.h"
 #include "agent/core/run/drain.h"
+#include "agent/core/run/local_judge.h"
 #include "agent/core/run/run_state.h"
 #include "agent/core/run/server_stream.h"
 #include "agent/core/shared/options.h"
@@ -162,6 +163,7 @@ class Run {
   std::unique_ptr<CallBatch> together_;
   std::shared_ptr<transport::Outbox> outbox_;  // null without a server
   std::shared_ptr<ServerStream> stream_;       // null without a server
+  std::shared_ptr<LocalJudge> judge_;          // null with a server, or without stop_on
   uint64_t stream_id_ = 0;
   std::shared_ptr<Drain> drain_;
 };

@@ -173,7 +173,8 @@ void Run::Govern(int64_t step) {
   Governor& governor = state_->governor;
   const uint64_t now = MonotonicNs();
   if (!governor.Due(now)) return;
-  const uint64_t threads = drain_->CpuNs() + (stream_ != nullptr ? stream_->CpuNs() : 0);
+  const uint64_t threads = drain_->CpuNs() + (stream_ != nullptr ? stream_->CpuNs() : 0) +
+                           (judge_ != nullptr ? judge_->CpuNs() : 0);
   if (!governor.Look(now, threads)) return;
   state_->cadence.Stretch(governor.stretch());
   Scalar(step, kStretchSeries, static_cast<double>(governor.stretch()));

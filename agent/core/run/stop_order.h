@@ -1,4 +1,5 @@
-// The server's order to end the training, sent for a finding of the level that the trainer named.
+// The order to end the training, for a finding of the level that the trainer named. The server
+// sends it, or local_judge.h gives it.
 #pragma once
 
 #include <atomic>

@@ -18,6 +18,7 @@ extern "C" {
 #define PLUMBLINE_STAGE_BACKWARD 2
 #define PLUMBLINE_STAGE_OPTIMIZER 3
 #define PLUMBLINE_STAGE_DATA 4
+#define PLUMBLINE_STAGE_COLLECTIVE 5 /* waits for other ranks */
 
 #define PLUMBLINE_MARKS 4096
 #define PLUMBLINE_MARK_GAP 8 /* marks before this one were lost */

@@ -44,8 +44,9 @@ typedef struct plumbline_open_options {
   int32_t redact;     /* 1: token and sequence ids leave the process as keyed hashes, under
                          $PLUMBLINE_REDACT_KEY, else a key from the access token, else a random one;
                          0: $PLUMBLINE_REDACT (0 or 1), else no */
-  int32_t stop_on;    /* PLUMBLINE_STOP_ON_*: the level of findings for which the server orders the
-                         training to end, see plumbline_stop_order; 0: none */
+  int32_t stop_on;    /* PLUMBLINE_STOP_ON_*: the level of findings that order the training to end,
+                         see plumbline_stop_order: the server judges, without one this process what
+                         it records; 0: none */
 } plumbline_open_options_t;
 
 #define PLUMBLINE_OPEN_OPTIONS_INIT \
@@ -68,9 +69,10 @@ PLUMBLINE_API plumbline_status_t plumbline_open(const plumbline_open_options_t* 
 PLUMBLINE_API plumbline_status_t plumbline_set_rank(plumbline_run_t* run, int32_t rank,
                                                     int32_t world_size);
 
-/* Returns in *ordered whether the server has ordered the training to end, because a step of this
- * process has a finding of the level that stop_on names. If *ordered is 1, `text` holds the reason
- * ("error health/loss-non-finite: the loss is NaN (step 12)"), cut to fit and terminated by a zero.
+/* Returns in *ordered whether the training must end, because a step of this process has a finding
+ * of the level that stop_on names: the server has found it, or without one this process. If
+ * *ordered is 1, `text` holds the reason ("error health/loss-non-finite: the loss is NaN (step
+ * 12)"), cut to fit and terminated by a zero.
  * `text` may be NULL if bytes is 0. Does not wait and does not load the agent, so that it is cheap
  * enough for every step. Only the trainer ends the training. */
 PLUMBLINE_API plumbline_status_t plumbline_stop_order(plumbline_run_t* run, char* text,

@@ -160,7 +160,8 @@ double Scaled(const Arithmetic& a, double x, int ranks, DType into) {
 }  // namespace
 
 const char* RoundingName(const Arithmetic& a) {
-  const bool truncates = a.wide() ? a.store_rounding == RoundingMode::kTowardZero
+  if (a.wide() && a.store_rounding == StoreRounding::kAwayFromZero) return "away-from-zero";
+  const bool truncates = a.wide() ? a.store_rounding == StoreRounding::kTowardZero
                                   : a.rounding != HopRounding::kNearest;
   return truncates ? "toward-zero" : "nearest";
 }
@@ -225,10 +226,22 @@ double LeaveSum(const Arithmetic& a, double sum, int ranks) {
   double v = sum;
   if (a.post()) {
     const DType held = a.wide() && a.through_wire ? a.store : a.partial;
-    if (a.wide() && a.through_wire) v = RoundToFormat(v, a.store, a.store_rounding);
+    if (a.wide() && a.through_wire) v = RoundToFormat(v, a.store, StoreMode(a, v));
     v = Scaled(a, v, ranks, held);
   }
-  return RoundToFormat(v, a.store, a.store_rounding);
+  return RoundToFormat(v, a.store, StoreMode(a, v));
+}
+
+RoundingMode StoreMode(const Arithmetic& a, double sum) {
+  switch (a.store_rounding) {
+    case StoreRounding::kNearest:
+      return RoundingMode::kNearestEven;
+    case StoreRounding::kTowardZero:
+      return RoundingMode::kTowardZero;
+    case StoreRounding::kAwayFromZero:
+      break;
+  }
+  return sum < 0 ? RoundingMode::kDown : RoundingMode::kUp;
 }
 
 bool LeavesAsIs(const Arithmetic& a) {

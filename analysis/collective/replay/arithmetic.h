@@ -29,6 +29,10 @@ enum class Averaging : uint8_t {
   kPostMultiplied,
 };
 
+// Rounding of the result, once. The numbers are stored; kTowardZero and kNearest are those of
+// RoundingMode.
+enum class StoreRounding : uint8_t { kNearest = 0, kTowardZero = 2, kAwayFromZero = 3 };
+
 // The values whose subnormals become zero: none, results, inputs and results.
 enum class Flush : uint8_t { kNone, kResults, kAll };
 
@@ -43,7 +47,7 @@ struct Arithmetic {
   // wire before the sum, and the sum is rounded to it before a later division.
   bool through_wire = true;
   DType store = DType::kF32;  // dtype of the result
-  RoundingMode store_rounding = RoundingMode::kNearestEven;
+  StoreRounding store_rounding = StoreRounding::kNearest;
   // Ranks are first summed in groups of this number of neighbours, in `group_partial`, in ascending
   // order.
   int group = 1;
@@ -63,8 +67,8 @@ struct Arithmetic {
   bool post() const { return averaging != Averaging::kNone && !pre(); }
 };
 
-// Returns the name of the rounding: "nearest" or "toward-zero". If only the store rounds, it is the
-// rounding of the store.
+// Returns the name of the rounding: "nearest", "toward-zero" or "away-from-zero". If only the store
+// rounds, it is the rounding of the store.
 const char* RoundingName(const Arithmetic& a);
 // Returns "none", "pre-divided", "pre-multiplied", "post-divided" or "post-multiplied".
 const char* AveragingName(Averaging averaging);
@@ -81,6 +85,8 @@ AddBlock<double> DoubleAdder(HopRounding rounding);  // f64
 double EnterSum(const Arithmetic& a, double x, int ranks);
 // Returns the result of a finished sum: scaled and stored.
 double LeaveSum(const Arithmetic& a, double sum, int ranks);
+// Returns the rounding of a result with the sign of `sum`.
+RoundingMode StoreMode(const Arithmetic& a, double sum);
 // Returns true if LeaveSum does not change the sum.
 bool LeavesAsIs(const Arithmetic& a);
 

@@ -124,7 +124,8 @@ class ArithmeticList {
       for (const bool through_wire : {false, true}) {
         if (through_wire && a.averaging == Averaging::kNone) continue;
         a.through_wire = through_wire;
-        for (const RoundingMode mode : {RoundingMode::kNearestEven, RoundingMode::kTowardZero}) {
+        for (const StoreRounding mode :
+             {StoreRounding::kNearest, StoreRounding::kTowardZero, StoreRounding::kAwayFromZero}) {
           a.store_rounding = mode;
           list_.push_back(a);
         }

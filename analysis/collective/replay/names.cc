@@ -44,6 +44,7 @@ std::string ModelWords(const std::string& family, const Parameters& p) {
   if (!Get(p, "direction").empty()) absl::StrAppend(&text, ", ", Get(p, "direction"));
   if (!Get(p, "ring_order").empty()) absl::StrAppend(&text, " in the order ", Get(p, "ring_order"));
   if (Get(p, "rounding") == "toward-zero") text += ", toward zero";
+  if (Get(p, "rounding") == "away-from-zero") text += ", away from zero";
   const std::string averaging = Get(p, "averaging");
   if (!averaging.empty() && averaging != "none") absl::StrAppend(&text, ", ", averaging);
   if (!Get(p, "flush").empty() && Get(p, "flush") != "none")

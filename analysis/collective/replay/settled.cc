@@ -23,7 +23,8 @@ double ExactResult(const ReductionCase& c, const Arithmetic& a, int32_t column) 
   }
   if (plain != 0) return LeaveSum(a, plain, c.ranks);
   const bool divides = a.averaging != Averaging::kNone;
-  return sum.RoundTo(a.store, a.store_rounding, divides ? static_cast<uint32_t>(c.ranks) : 1);
+  const RoundingMode mode = StoreMode(a, sum.RoundTo(DType::kF64, RoundingMode::kNearestEven));
+  return sum.RoundTo(a.store, mode, divides ? static_cast<uint32_t>(c.ranks) : 1);
 }
 
 // The two results between which the result of every order is. They differ if the order may matter.

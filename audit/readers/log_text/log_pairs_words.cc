@@ -23,8 +23,10 @@ bool AfterSign(const char* from, const char* at) {
 bool LogPairs::TakeAbsent(LogPair* pair) {
   static constexpr std::string_view kWords[] = {"None", "none", "null", "NULL", "N/A",
                                                 "n/a",  "NA",   "--",   "nil"};
-  static constexpr Bytes kFirst("Nn-"), kSecond("ouU/A-i");
+  static constexpr Bytes kFirst("Nn-"), kSecond("ouU/A-i"), kThird("nlLAa");
   if (end_ - at_ < 2 || !kFirst[*at_] || !kSecond[at_[1]]) return false;  // most texts
+  const bool two = at_[1] == 'A' || at_[1] == '-';
+  if (!two && (end_ - at_ < 3 || !kThird[at_[2]])) return false;  // "num", "norm"
   const std::string_view rest(at_, static_cast<size_t>(end_ - at_));
   const auto* word = std::find_if(std::begin(kWords), std::end(kWords),
                                   [&](std::string_view w) { return rest.starts_with(w); });

@@ -183,10 +183,23 @@ bool LogTable::Take(std::string_view line, bool* whole) {
     if (more) return true;
   }
   if (active() && (IsPairDigit(c) || c == '|') && (*whole = TakeRow(line))) return true;
+  if (TakeAligned(line, whole)) return true;
   if (c == 'a' || vowpal_ == 1) {
     if (TakeVowpal(line)) return true;
   }
   return (IsPairLetter(c) || c == '|' || c == '#') && TakeHeader(line);
+}
+
+// Takes a row or a header of a table whose step is a later column of a group between pipes.
+bool LogTable::TakeAligned(std::string_view line, bool* whole) {
+  const char c = line[line.find_first_not_of(" \t")];
+  if (!aligned_.active() || !IsPairDigit(c)) return c == 'I' && aligned_.TakeHeader(line);
+  *whole = aligned_.TakeRow(line);
+  if (!*whole) return false;
+  row_ = LogRow();
+  row_.step = aligned_.step();
+  row_.values = std::move(aligned_.values());
+  return true;
 }
 
 // Takes the header of Vowpal Wabbit, which is two lines of words.

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "audit/readers/log_text/log_aligned.h"
 #include "audit/readers/log_text/log_panel.h"
 
 namespace plumbline::audit {
@@ -50,6 +51,7 @@ class LogTable {
   bool TakeBox(std::string_view line, bool* whole);
   bool TakeDrawnRule(std::string_view line, bool* whole);
   bool TakePairs(const std::vector<std::string_view>& cells);
+  bool TakeAligned(std::string_view line, bool* whole);
   bool EndBox();
 
   bool TakeHeaderAgain(const std::vector<std::string_view>& cells);
@@ -67,6 +69,7 @@ class LogTable {
   std::string group_;               // group of the next rows: "train/"
   bool drawn_ = false;              // true below the first rule of a drawn box
   LogPanel panel_;
+  LogAligned aligned_;
 };
 
 }  // namespace plumbline::audit

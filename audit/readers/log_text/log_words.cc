@@ -264,8 +264,11 @@ bool IsBefore(char c) { return !IsLogLetter(c) && !IsLogDigit(c); }
 
 // Returns the number after the whole word `word` in the text; -1 if there is none.
 int64_t LogCountAfter(std::string_view text, std::string_view word) {
-  for (size_t at = 0; at + word.size() < text.size(); ++at) {
-    if (Small(text[at]) != word[0] || (at > 0 && !IsBefore(text[at - 1]))) continue;
+  const auto next = [&](size_t from) {
+    return std::min(text.find(word[0], from), text.find(static_cast<char>(word[0] - 32), from));
+  };
+  for (size_t at = next(0); at < text.size() && at + word.size() < text.size(); at = next(at + 1)) {
+    if (at > 0 && !IsBefore(text[at - 1])) continue;
     bool same = true;
     for (size_t i = 1; i < word.size() && same; ++i) same = Small(text[at + i]) == word[i];
     if (!same) continue;

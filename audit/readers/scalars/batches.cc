@@ -125,13 +125,19 @@ void PointBatches::GroupSeries(PointLane* lane, uint32_t source) {
   }
 }
 
-// Sets the cuts so that each group has rows for at most about one batch between two cuts.
+// Sets the cuts so that each group has rows for at most about one batch between two cuts. The first
+// batch of an attempt has few rows: the engine judges the rows of a rank it knows many at a time.
 void PointBatches::CutSteps() {
+  constexpr size_t kFirstRows = 16;
   size_t columns = 0;
   for (const Group& group : groups_) columns += group.columns.size();
   const size_t rows = std::max<size_t>(1, kValues / columns);
   cuts_.clear();
   cut_ = 0;
+  const auto longest = std::max_element(
+      groups_.begin(), groups_.end(),
+      [](const Group& a, const Group& b) { return a.steps().size() < b.steps().size(); });
+  if (longest->steps().size() > kFirstRows) cuts_.push_back(longest->steps()[kFirstRows - 1]);
   for (size_t g = 0; g < groups_.size(); ++g) {
     const StepList& steps = groups_[g].steps();
     for (size_t i = rows - 1; i < steps.size(); i += rows) cuts_.push_back(steps[i]);
@@ -155,7 +161,8 @@ bool PointBatches::Next(v1::Batch* batch) {
   for (Group& group : groups_) group.rows = nullptr;
   size_t values = 0;
   int64_t through = 0;
-  while (cut_ < cuts_.size() && values < kValues) {
+  const size_t most = cut_ == 0 ? 1 : kValues;
+  while (cut_ < cuts_.size() && values < most) {
     through = cuts_[cut_++];
     while (!heap_.empty() && heap_.front().first <= through) {
       const size_t g = heap_.front().second;

@@ -199,7 +199,7 @@ class CsvFile : public TextPointFile {
       report().Note("expected the column that --map declares as the step, found none: it is " +
                     Quoted(PlainName(step_name_)) + " here");
     state_ = State::kRows;
-    long_.Find(columns_, waiting_, separator_);
+    if (!long_.Find(columns_, waiting_, separator_)) clients_.Find(columns_, waiting_, separator_);
     if (!counted_) steps_of_rows_.Look(columns_, waiting_, separator_, step_name_);
     steps_of_rows_.Decide(sink);
     UseColumns(sink);
@@ -221,6 +221,8 @@ class CsvFile : public TextPointFile {
       c.rank = steps_of_rows_.IsRank(c.name);
       c.skipped = c.step || c.name.empty() || IsRange(c.name) || (tag && &c == &columns_[0]) ||
                   (c.rank && steps_of_rows_.several());
+      c.client = clients_.found() && static_cast<size_t>(&c - columns_.data()) == clients_.column();
+      c.skipped |= c.client;
       if (long_.found()) c.skipped |= !long_.IsValue(c);
       if (c.skipped || long_.found()) continue;
       c.loss = !any_loss && RoleByName(c.name) == SeriesRole::kLoss;
@@ -255,10 +257,11 @@ class CsvFile : public TextPointFile {
       ++report().records;
       if (long_.found() && !values_.empty()) values_[0].column = long_.Series(sink);
       steps_of_rows_.BeginPoints(*step_, sink);
-      const int64_t step =
-          counted_ || long_.found() ? *step_ : steps_of_rows_.Of(*step_, epoch_, loss_);
+      const bool as_stated = counted_ || long_.found() || clients_.found();
+      const int64_t step = as_stated ? *step_ : steps_of_rows_.Of(*step_, epoch_, loss_);
       for (const Value& v : values_) {
-        sink->Add(step, v.column, v.value);
+        const bool of_client = clients_.found();
+        sink->Add(step, of_client ? clients_.Series(v.of->name, sink) : v.column, v.value);
         v.of->last_step = step;
       }
     } else if (whole && !values_.empty()) {
@@ -276,6 +279,7 @@ class CsvFile : public TextPointFile {
   size_t BeginRow(const Row& row) {
     values_.clear();
     long_.Begin();
+    clients_.Begin();
     step_.reset();
     epoch_.reset(), loss_.reset();
     odd_in_row_ = 0;
@@ -322,6 +326,7 @@ class CsvFile : public TextPointFile {
     }
     if (c.epoch && IsWhole(value)) epoch_ = static_cast<int64_t>(value);
     if (c.rank) steps_of_rows_.Rank(value);
+    if (c.client) clients_.Number(value);
     if (c.step) {
       if (IsWhole(value)) step_ = static_cast<int64_t>(value);
     } else if (!c.skipped) {
@@ -335,6 +340,7 @@ class CsvFile : public TextPointFile {
 
   void TakeText(CsvColumn& c, std::string_view cell, bool at_end) {
     if (long_.found()) long_.Text(c, CellText(cell));
+    if (c.client) clients_.Text(CellText(cell));
     if (c.skipped && !c.step) return;
     const std::string text = CellText(cell);
     if (const std::optional<double> value = CellNumber(text, separator_, c.step)) {
@@ -372,6 +378,7 @@ class CsvFile : public TextPointFile {
   std::vector<KeptCsvRow> waiting_;  // rows from which the step's column is chosen
   RowJoiner rows_of_lines_;
   LongTable long_;
+  ClientTable clients_;
   uint64_t line_ = 0;  // number of the newest line, from 1
   // Values of the current row.
   std::vector<Value> values_;

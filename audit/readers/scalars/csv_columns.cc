@@ -78,8 +78,10 @@ std::vector<std::vector<std::string>> CellsOf(const std::vector<KeptCsvRow>& row
 std::optional<std::string> UnitOf(const std::vector<CsvColumn>& columns,
                                   const std::vector<KeptCsvRow>& rows, char separator) {
   const std::vector<std::vector<std::string>> cells = CellsOf(rows, separator);
+  std::vector<std::string> names;
+  for (const CsvColumn& c : columns) names.push_back(c.name);
   for (size_t i = 0; i < columns.size(); ++i) {
-    if (IsUnitName(columns[i].name) && RowsRise(cells, i, separator, true)) return columns[i].name;
+    if (IsUnitName(names[i]) && UnitRises(names, cells, i, separator)) return names[i];
   }
   return std::nullopt;
 }

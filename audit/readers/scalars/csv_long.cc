@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
+#include "audit/readers/scalars/csv_recognition.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/text_file.h"
 
@@ -66,6 +68,36 @@ uint32_t LongTable::Series(PointSink* sink) {
   if (known != series_.end()) return known->second;
   const uint32_t column = sink->Column(PlainName(name));
   if (series_.size() < kMostSeries) series_.emplace(name, column);
+  return column;
+}
+
+bool ClientTable::Find(const std::vector<CsvColumn>& columns, const std::vector<KeptCsvRow>& rows,
+                       char separator) {
+  const auto named = std::find_if(columns.begin(), columns.end(),
+                                  [](const CsvColumn& c) { return IsClientName(c.name); });
+  if (named == columns.end()) return false;
+  const auto at = static_cast<size_t>(named - columns.begin());
+  std::set<std::string> clients;
+  for (const KeptCsvRow& row : rows) {
+    const std::vector<std::string> cells = SplitRow(row.text, separator);
+    if (at < cells.size() && !cells[at].empty()) clients.insert(cells[at]);
+  }
+  if (clients.size() > 1) column_ = at;
+  return found();
+}
+
+void ClientTable::Number(double client) {
+  client_ = IsWhole(client) ? std::to_string(static_cast<int64_t>(client)) : "";
+}
+
+uint32_t ClientTable::Series(std::string_view name, PointSink* sink) {
+  std::pair<std::string, std::string> key(client_, name);
+  const auto known = series_.find(key);
+  if (known != series_.end()) return known->second;
+  const std::string whole = client_.empty() ? key.second : "client " + client_ + "/" + key.second;
+  const uint32_t column = sink->Column(PlainName(whole));
+  constexpr size_t kMostSeries = 1 << 16;
+  if (series_.size() < kMostSeries) series_.emplace(std::move(key), column);
   return column;
 }
 

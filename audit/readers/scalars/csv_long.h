@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "audit/readers/scalars/csv_columns.h"
@@ -34,6 +35,28 @@ class LongTable {
   std::optional<std::string> value_;  // name of the column of values
   std::string name_, run_, first_run_;
   std::map<std::string, uint32_t> series_;
+};
+
+// A table whose rows are of the clients of a federated training: "round,client,loss". Each client
+// has its own series. Not thread-safe.
+class ClientTable {
+ public:
+  // Returns true if a column names several clients. Its index is then column().
+  bool Find(const std::vector<CsvColumn>& columns, const std::vector<KeptCsvRow>& rows,
+            char separator);
+  bool found() const { return column_.has_value(); }
+  size_t column() const { return *column_; }
+  // Call Begin for each row, then Number or Text for the cell of the client.
+  void Begin() { client_.clear(); }
+  void Number(double client);
+  void Text(std::string client) { client_ = std::move(client); }
+  // Returns the column of the current client's series `name`, "client 3/loss".
+  uint32_t Series(std::string_view name, PointSink* sink);
+
+ private:
+  std::optional<size_t> column_;
+  std::string client_;
+  std::map<std::pair<std::string, std::string>, uint32_t> series_;  // client and name
 };
 
 }  // namespace plumbline::audit

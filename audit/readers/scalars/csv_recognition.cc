@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -76,7 +77,8 @@ bool HasOrder(const FirstRows& table) {
 
 bool HasUnit(const FirstRows& table) {
   for (size_t i = 0; i < table.header.size(); ++i) {
-    if (IsUnitName(table.header[i]) && RowsRise(table.rows, i, table.separator, true)) return true;
+    if (IsUnitName(table.header[i]) && UnitRises(table.header, table.rows, i, table.separator))
+      return true;
   }
   return false;
 }
@@ -123,6 +125,31 @@ bool RowsRise(const std::vector<std::vector<std::string>>& rows, size_t column, 
            const auto value =
                column < row.size() ? CellNumber(row[column], separator, false) : std::nullopt;
            return value && (!whole || IsWhole(*value)) && *value > std::exchange(last, *value);
+         });
+}
+
+bool IsClientName(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"client", "client_id", "clientid",
+                                                "cid",    "client id", "client_idx",
+                                                "party",  "party_id",  "participant"};
+  constexpr size_t kLongest = 11;
+  const char first = name.empty() ? ' ' : static_cast<char>(name[0] | 0x20);
+  if (name.size() > kLongest || (first != 'c' && first != 'p')) return false;
+  const std::string lower = LowerStart(name);
+  return std::find(std::begin(kNames), std::end(kNames), lower) != std::end(kNames);
+}
+
+bool UnitRises(const std::vector<std::string>& names,
+               const std::vector<std::vector<std::string>>& rows, size_t column, char separator) {
+  const auto client =
+      static_cast<size_t>(std::find_if(names.begin(), names.end(), IsClientName) - names.begin());
+  if (client == names.size() || client == column) return RowsRise(rows, column, separator, true);
+  std::map<std::string, double> last;
+  return rows.size() > 1 && std::all_of(rows.begin(), rows.end(), [&](const auto& row) {
+           if (row.size() <= std::max(column, client)) return false;
+           const auto value = CellNumber(row[column], separator, false);
+           const auto known = last.try_emplace(row[client], -1).first;
+           return value && IsWhole(*value) && *value > std::exchange(known->second, *value);
          });
 }
 

@@ -24,6 +24,12 @@ bool IsUnitName(std::string_view name);
 // numbers.
 bool RowsRise(const std::vector<std::vector<std::string>>& rows, size_t column, char separator,
               bool whole);
+// True for the name of the clients of a federated training: "client", "client_id", "cid".
+bool IsClientName(std::string_view name);
+// Returns true if the column has rising whole numbers; if the table has clients, in the rows of
+// each of them.
+bool UnitRises(const std::vector<std::string>& names,
+               const std::vector<std::vector<std::string>>& rows, size_t column, char separator);
 // Returns true for a history of epochs without a column of epochs. It has only numbers, a loss and
 // other columns of a training. A table with learning rates may be of trials, so it is none.
 bool IsHistory(const std::vector<std::string>& names,

@@ -144,9 +144,12 @@ static bool FindTrainingWord(std::string_view name) {
     begin = end;
   }
   if (IsOfBooster(name)) return true;
+  // "episodic_return=[21.]" (CleanRL)
+  if (lower.find("return") != lower.npos && SideByName(name) == GameSide::kEpisodes) return true;
   const SeriesRole role = RoleByName(name);
   return role == SeriesRole::kLoss || role == SeriesRole::kEvaluationLoss ||
-         role == SeriesRole::kAuxiliaryLoss || role == SeriesRole::kLikelihood;
+         role == SeriesRole::kAuxiliaryLoss || role == SeriesRole::kLikelihood ||
+         role == SeriesRole::kReward;
 }
 
 bool HasTrainingWord(std::string_view name) {

@@ -206,9 +206,9 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
     TakePairs(inside, ended || record->mark.end < line.size(), record);
     TakeGlobalStep(record);
     TakeEpochOfBar(record);
-    // Below "Epoch 3/10", the bar belongs to this epoch.
-    if (headed_ && record->how == LogRecord::Step::kBar && record->mark.epoch < 0 &&
-        EpochInPrefix(record->prefix) < 0)
+    // Below "Epoch 3/10" or "Epoch: 3", the bar belongs to this epoch.
+    if ((headed_ || stamped_below_) && record->how == LogRecord::Step::kBar &&
+        record->mark.epoch < 0 && EpochInPrefix(record->prefix) < 0)
       record->mark.epoch = epoch_;
     // The longest bar without a text before it belongs to the training.
     if (record->prefix.find_first_not_of(" \t") == std::string_view::npos &&

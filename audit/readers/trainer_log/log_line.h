@@ -142,6 +142,7 @@ class LogParser {
   size_t TakeDictionary(std::string_view text, bool ended, LogRecord* record);
   static void GroupByName(std::string_view before, size_t first, LogRecord* record);
   void OpenBlock(const LogRecord& record);
+  bool EndsEpisode(std::string_view line);
 
   static constexpr std::string_view kLossName = "loss";  // name of a value without a name
   static constexpr uint32_t kNoSigns = UINT32_MAX;
@@ -185,6 +186,10 @@ class LogParser {
   bool listed_ = false;  // that line is a list with the step; only the next line has values
   // That line has only the step: "Step: 10", with "Loss: 2.5" or a box below it.
   bool bare_ = false;
+  // That line is a count of episodes: "day: 2892, episode: 10". A rule or another count ends its
+  // block.
+  bool of_episode_ = false;
+  bool boxed_steps_ = false;  // boxes of the log state their step
   static constexpr int kMostWords = 8;
   int words_ = 0;  // number of lines without a value below that line
   LogMark continued_mark_;

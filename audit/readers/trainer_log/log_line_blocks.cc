@@ -10,6 +10,7 @@
 
 #include "audit/readers/log_text/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
+#include "audit/readers/trainer_log/log_counter.h"
 #include "audit/readers/trainer_log/log_line.h"
 
 namespace plumbline::audit {
@@ -63,7 +64,7 @@ void LogParser::MarkPhases(LogRecord* record) {
 
 void LogParser::OpenBlock(const LogRecord& record) {
   continued_ = true;
-  bare_ = false;
+  bare_ = of_episode_ = false;
   continued_mark_ = record.mark;
   continued_how_ = record.how;
   continued_evaluation_ = record.evaluation;
@@ -87,6 +88,7 @@ bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
   if (!continued_) return false;
   if (listed_) return Listed(line, ended, record);
   if (wrapped_) return Wrapped(line, ended, record);
+  if (of_episode_ && EndsEpisode(line)) return continued_ = bare_ = of_episode_ = false;
   if (bare_ && UnderStep(line, ended, record)) return !record->values.empty();
   // The line has only words between the heading and the values: "Preparing batch...".
   if (bare_ && line[0] != ' ' && ++words_ <= kMostWords) return false;
@@ -106,6 +108,13 @@ bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
   if (name > line.data() && name < line.data() + line.size())
     record->evaluation |= IsEvaluationHead(line.substr(0, static_cast<size_t>(name - line.data())));
   return true;
+}
+
+// Returns true for a rule, a box or another count below "day: 2892, episode: 10" (FinRL).
+bool LogParser::EndsEpisode(std::string_view line) {
+  static constexpr Bytes kRules("-=+|#*");
+  const size_t first = line.find_first_not_of(" \t");
+  return kRules[line[first]] || FindCounter(line, Signs(line)).has_value();
 }
 
 // Takes "Loss: 2.5" or "| loss | 2.5 |" below "Step: 10". Returns true if the line belongs to the

@@ -203,8 +203,16 @@ bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool en
     record->mark.step = std::max<int64_t>(0, epoch_);
   }
   const bool heads = record->values.empty() && bare;
-  if (heads || mark.alone || (mark.kind == LogMark::Kind::kEpoch && before == 0))
+  const bool of_episode = bare && HasWordAt(line, mark.begin, "episode") && !HasTraining(*record);
+  // Next to boxes with steps, episodes are another count.
+  if (of_episode && boxed_steps_) record->how = LogRecord::Step::kEpoch;
+  if (heads || of_episode || mark.alone || (mark.kind == LogMark::Kind::kEpoch && before == 0))
     OpenBlock(*record);
+  if (of_episode) {
+    bare_ = of_episode_ = true;
+    words_ = kMostWords;
+    heading_.Keep(record->prefix);
+  }
   return !record->values.empty() || !record->absent.empty();
 }
 

@@ -13,6 +13,7 @@ bool LogParser::ParseTable(std::string_view line, LogRecord* record) {
   if (!table_.Take(line, &whole)) return false;
   if (!whole) return true;
   TakeRow(table_.row(), record);
+  boxed_steps_ |= !table_.row().above && !table_.row().epoch;
   if (table_.row().above) {
     record->mark = mark_above_;
     record->prefix = prefix_above_;

@@ -14,7 +14,9 @@
 #include "audit/readers/log_document/log_document.h"
 #include "audit/readers/log_text/line_labels.h"
 #include "audit/readers/scalars/column_names.h"
+#include "audit/readers/scalars/csv_recognition.h"
 #include "audit/readers/scalars/emptied_keys.h"
+#include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/scalars/text_file.h"
@@ -208,6 +210,7 @@ class TrainerLogFile : public TextPointFile {
     prefix_ = RankPrefix(record_.prefix, sink);
     rank_bytes_ = prefix_.size();
     prefix_ += TaskPrefix(record_.prefix);
+    prefix_ += TakeClient();
     if (record_.evaluation) prefix_ += kEvaluation;
     for (const LogRecord::Value& v : record_.values) columns_.push_back(ColumnOf(sink, v));
     const int64_t step = StepOfRecord();
@@ -322,6 +325,21 @@ class TrainerLogFile : public TextPointFile {
     if (task < 0) return "";
     if (task_ < 0) task_ = task;
     return task == task_ ? "" : "task" + std::to_string(task) + "/";
+  }
+
+  // Removes the client from a row of a federated training: "Round 3 | Client 2 | Loss: 2.5".
+  // Returns the prefix for its series.
+  std::string TakeClient() {
+    const auto client =
+        std::find_if(record_.values.begin(), record_.values.end(), [](const LogRecord::Value& v) {
+          return !v.name.empty() && (v.name[0] | 0x20) == 'c' && IsClientName(v.name) &&
+                 IsWhole(v.value);
+        });
+    if (client == record_.values.end()) return "";
+    const std::string prefix =
+        "client " + std::to_string(static_cast<int64_t>(client->value)) + "/";
+    record_.values.erase(client);
+    return prefix;
   }
 
   // Returns the step of a row that does not state one.

@@ -102,6 +102,7 @@ export interface Finding {
   bias?: { mean: number | string; low: number | string; high: number | string; unit: string };
   false_alarm?: { kind: string; value: number | string; text?: string };
   forecast?: { [key: string]: Value };
+  lost?: { rank_seconds: number | string; on_gpus: boolean; text: string };  // as its rule measured it
   assumptions: string[];
   witness: { [key: string]: Value };
   details: { [key: string]: Value };

@@ -77,6 +77,11 @@ export function tag(level: string, text = WORD[level]): HTMLElement {
 
 // ---- pieces ----
 
+// Returns a name in which lines may break after ".", "/" and "_".
+export function breaking(text: string, most = 120): (string | HTMLElement)[] {
+  return clean(text, most).split(/(?<=[./_])/).flatMap((part, i) => (i ? [h('wbr'), part] : [part]));
+}
+
 export function card(title: string, sub: Child, ...body: Child[]): HTMLElement {
   return h('section', { class: 'card' }, h('div', { class: 'hd' }, h('h2', {}, title), sub && h('span', { class: 'muted small' }, sub)), ...body);
 }

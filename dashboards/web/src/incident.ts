@@ -170,7 +170,7 @@ export function incidentView(fingerprint: string, shell: Shell): View {
     const drawn = drawWitness(p);
     main.replaceChildren(
       h('div', { class: 'crumbs' }, h('a', { href: '#/' }, 'Runs'), h('span', {}, '/'), h('a', { class: 'clip', href: runAddress(p.run) }, clean(p.run, 120)), h('span', {}, '/'), h('span', {}, `incident\u00a0${p.fingerprint.slice(0, 8)}`), h('span', { class: 'grow' }),
-        place >= 0 ? [h('span', { class: 'hide-s' }, `${place + 1} of ${order.length} open`), h('button', { class: 'tiny', 'aria-label': 'Previous incident (k)', onclick: () => step(-1) }, '‹'), h('button', { class: 'tiny', 'aria-label': 'Next incident (j)', onclick: () => step(1) }, '›')] : null),
+        place >= 0 ? h('span', { class: 'steps2' }, h('span', { class: 'hide-s' }, `${place + 1} of ${order.length} open`), h('button', { class: 'tiny', 'aria-label': 'Previous incident (k)', onclick: () => step(-1) }, '‹'), h('button', { class: 'tiny', 'aria-label': 'Next incident (j)', onclick: () => step(1) }, '›')) : null),
       ...[banner(p, () => ask('open'))].filter((b) => b !== null) as HTMLElement[],
       ...(p.merged_into ? [h('div', { class: 'banner note' }, mark('note'), h('div', { class: 'grow' }, 'All its findings now have another cause: ', h('a', { href: incidentAddress(p.merged_into) }, 'see that incident')))] : []),
       ...(p.symptom_of ? [h('div', { class: 'banner note' }, mark('note'), h('div', { class: 'grow' }, 'This is a symptom of another incident: ', h('a', { href: incidentAddress(p.symptom_of.fingerprint) }, sentence(clean(p.symptom_of.title, 200)))))] : []),

@@ -35,7 +35,7 @@ export function why(page: IncidentPage): HTMLElement {
       f.measured ? cell('Measured' + (f.measured.name ? ': ' + clean(f.measured.name, 60) : ''), measured(f.measured.value, f.measured.unit), true) : null,
       f.threshold ? cell('Threshold', num(f.threshold.value) + (f.threshold.source ? ': ' + clean(f.threshold.source, 300) : '')) : null,
       f.bias ? cell('Bias', `${quantity(f.bias.mean, clean(f.bias.unit, 40))}, interval ${num(f.bias.low)} to ${num(f.bias.high)}`) : null,
-      f.sample_size ? cell('Sample', `${whole(f.sample_size)} values`) : null),
+      f.sample_size ? cell('Sample', count(f.sample_size, 'value')) : null),
     Object.keys(f.details).length ? h('details', {}, h('summary', {}, h('span', { class: 'tri' }, mark('tri', 's')), h('span', { class: 'small sub' }, 'All details')), fieldsTable(f.details, 'Details')) : null));
 }
 

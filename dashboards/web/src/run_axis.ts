@@ -68,12 +68,19 @@ export function drawLanes(lanes: HTMLElement, axis: Axis, run: RunPage): void {
   }
   const over = axis.over.filter((one) => one.step_first >= w.from && one.step_first <= w.to);
   const groups = clusters([...visible.filter((one) => one.step_first >= w.from), ...over], X, 22);
+  let taken = GUTTER;  // where the last label ends
   groups.forEach((one, i) => {
     parts.push(markAt(one.row.state === 'resolved' ? 'gone' : isCalm(one.row) ? 'ack' : one.row.level, one.x, 22, 18));
     const room = (groups[i + 1]?.x ?? width - RIGHT) - one.x - 16;
+    const roomLeft = one.x - taken - 16;
     const label = one.n > 1 ? `${one.n} findings` : sentence(clean(one.row.title_short, 60));
     const fits = Math.floor(room / 6.6);
-    if (fits >= 6) parts.push(words(one.x + 13, 13, label.length > fits ? label.slice(0, fits - 1) + '…' : label, one.row.state === 'resolved' ? 't3' : one.row.level === 'error' ? 'b e' : one.row.level === 'warning' ? 'w' : 't3'));
+    // Near the right edge, the label is on the left.
+    const left = label.length > fits && roomLeft > room;
+    const most = left ? Math.floor(roomLeft / 6.6) : fits;
+    if (most < 6) return;
+    taken = one.x + (left ? 0 : 13 + 6.6 * Math.min(label.length, most));
+    parts.push(words(one.x + (left ? -13 : 13), 13, label.length > most ? label.slice(0, most - 1) + '…' : label, one.row.state === 'resolved' ? 't3' : one.row.level === 'error' ? 'b e' : one.row.level === 'warning' ? 'w' : 't3', left ? 'end' : 'start'));
   });
   parts.push(words(GUTTER - 10, 54, 'evidence', 't3', 'end'), s('rect', { x: GUTTER, y: 44, width: width - RIGHT - GUTTER, height: 12, fill: 'var(--s1-soft)' }));
   for (const gap of run.gaps) {

@@ -20,9 +20,11 @@ export function drawHeat(boxes: HeatBoxes, c: Cells, w: Range, of: HeatOf): void
   const every = Math.max(1, Math.ceil(rows / 8));
   const labels = h('div', { class: 'labels', 'aria-hidden': 'true' });
   const { culprit, onset, series } = of;
+  const culpritRow = culprit === undefined || rows < 2 ? -1 : c.first_rank.findIndex((first, row) => first <= culprit && c.last_rank[row] >= culprit);
   for (let row = 0; row < rows; row++) {
-    const bad = culprit !== undefined && c.first_rank[row] <= culprit && c.last_rank[row] >= culprit && rows > 1;
-    if (row % every !== 0 && !bad) continue;
+    const bad = row === culpritRow;
+    // The label of the culprit takes the place of those that would overlap it.
+    if (!bad && (row % every !== 0 || (culpritRow >= 0 && Math.abs(row - culpritRow) < every * 0.8))) continue;
     const element = h('span', { class: bad ? 'e' : '' }, row === 0 ? 'rank ' + label(row) : label(row));
     element.style.top = ((row + 0.5) / rows) * 100 + '%';
     labels.append(element);

@@ -1,11 +1,10 @@
 // Draws the parts above and next to the timeline of a run: its four facts, incidents, coverage, losses, processes.
 import type { Coverage, RunPage } from './api';
 import { compareAddress } from './compare';
-import { card, copy, h, mark, tag, time } from './dom';
+import { breaking, card, copy, h, mark, tag, time } from './dom';
 import { at, clean, count, ms, num, reasonName, steps, whole } from './format';
 import { rate, runNote, waste } from './runs';
 import { nameOf, tagsOf } from './run_edit';
-import { breaking } from './runs_list';
 import { alarm, incidentRow, isCalm } from './view';
 
 export function drawTop(top: HTMLElement, r: RunPage): void {
@@ -59,12 +58,14 @@ export function drawRail(rail: HTMLElement, r: RunPage, coverage: Coverage | nul
       const id = reasonName(one.reason);
       reasons.set(id, (reasons.get(id) ?? 0) + one.sites);
     }
+    // The server's own findings (a hang, a process that died) are in the list by rule alone.
+    const reached = Math.max(c.judged, c.rules.reduce((sum, one) => sum + one.pass + one.finding, 0));
     const probes = c.reasons.filter((one) => one.rule === 'meta/probe-coverage').slice(0, 3);
     parts.push(card('Coverage', null, h('div', { class: 'bd stack gap12' },
-      bar('Verdicts reached', `${whole(c.judged)} of ${whole(c.judged + c.inconclusive)}`, c.judged, c.judged + c.inconclusive),
+      bar('Verdicts reached', `${whole(reached)} of ${whole(reached + c.inconclusive)}`, reached, reached + c.inconclusive),
       bar('Evidence kept', `${whole(c.evidence)} of ${whole(total)}${c.late ? `, ${whole(c.late)} late` : ''}`, c.evidence, total),
       bar('Ranks that report', `${whole(r.seen)} of ${whole(r.world)}`, r.seen, r.world),
-      r.seen < r.world ? h('p', { class: 'small' }, mark('warning', 's'), ` ${count(r.world - r.seen, 'rank')} of ${whole(r.world)} never reported.`) : null,
+      r.seen < r.world ? h('p', { class: 'small withmark' }, mark('warning', 's'), h('span', {}, `${count(r.world - r.seen, 'rank')} of ${whole(r.world)} never reported.`)) : null,
       ...probes.map((one) => h('p', { class: 'small sub' }, clean(one.reason, 200))),
       reasons.size ? h('p', { class: 'small sub' }, `${whole(c.inconclusive)} inconclusive: `, h('span', { class: 'muted' }, [...reasons].slice(0, 5).map(([id, n]) => `${clean(id, 40)} (${count(n, 'site')})`).join(', '))) : null,
       h('details', {}, h('summary', {}, h('span', { class: 'tri' }, mark('tri', 's')), h('span', { class: 'small sub' }, `By rule: ${count(c.rules.length, 'rule')} gave verdicts`)), h('table', {}, h('thead', {}, h('tr', {}, ...['Rule', 'Passed', 'Found', 'Open'].map((t, i) => h('th', { class: i ? 'num' : '' }, t === 'Open' ? 'Inconclusive' : t)))),

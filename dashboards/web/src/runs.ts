@@ -2,11 +2,11 @@
 import type { Points, RunRow } from './api';
 import { get, isNew, path } from './api';
 import { compareAddress, MOST_RUNS } from './compare';
-import { command, h, mark, announce, tag, time } from './dom';
+import { announce, breaking, command, h, mark, tag, time } from './dom';
 import { clean, count, seconds, sentence, span, whole, now, ms } from './format';
 import type { LiveEvent } from './live';
 import { spark } from './plots';
-import { breaking, chosenOf, chosenRuns, isQuiet, listBar, moreButton, offerOwners } from './runs_list';
+import { chosenOf, chosenRuns, isQuiet, listBar, moreButton, offerOwners } from './runs_list';
 import { editButtons, nameOf, tagsOf } from './run_edit';
 import { alarm, incidentAddress, isCalm, runAddress, type Shell, type View } from './view';
 
@@ -29,10 +29,11 @@ export function runNote(run: RunRow): string {
   return run.over ? `${ranks}, ended at step\u00a0${whole(run.newest_step)}` : `${ranks}, now at step\u00a0${whole(run.newest_step)}`;
 }
 
-// Returns the cost of a fault: rank hours since the finding, of ranks that continue or are blocked.
+// Returns the cost of a fault: rank hours since the finding, of ranks that continue or are blocked. Ranks that never
+// reported are not counted, because they may not exist.
 export function waste(run: RunRow): string | undefined {
   const since = run.worst && !run.over ? now() - ms(run.worst.opened) : 0;
-  const hours = (since / 3600000) * run.world;
+  const hours = (since / 3600000) * run.seen;
   return run.worst?.level === 'error' && hours >= 1 ? `${whole(hours)}\u00a0rank\u00a0h since` : undefined;
 }
 
@@ -57,7 +58,7 @@ function link(run: RunRow): HTMLElement {
       : [h('b', { class: 'weight450' }, first), h('span', { class: 'small muted' }, second)]),
     h('span', { class: 'since' }, worst ? [time(worst.opened, 'span'), h('span', { class: 'l2' }, `step\u00a0${whole(worst.step_first)}`)] : dash.cloneNode(true)),
     h('span', { class: 'own small' + (run.owner ? '' : ' unowned'), title: clean(run.owner, 200) }, run.owner ? clean(run.owner, 40) : dash.cloneNode(true)),
-    h('span', { class: 'where small' }, worst ? clean(worst.where, 80) : dash),
+    h('span', { class: 'where small' }, worst ? breaking(worst.where, 80) : dash),
     h('span', { class: 'sp plot' }),
     h('span', { class: 'cnt' }, counts.length ? counts.map((level) => h('span', {}, mark(level, 's'), h('span', { class: 'sr' }, level + ' '), whole(run.open[level]))) : h('span', { class: 'muted' }, '0')));
 }

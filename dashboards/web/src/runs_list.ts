@@ -87,8 +87,3 @@ export function moreButton(left: number, of: Chosen, draw: () => void): HTMLElem
     draw();
   } }, `Show ${Math.min(left, PAGE)} more of ${left}`));
 }
-
-// Returns a name in which lines may break after ".", "/" and "_".
-export function breaking(text: string, most = 120): (string | HTMLElement)[] {
-  return clean(text, most).split(/(?<=[./_])/).flatMap((part, i) => (i ? [h('wbr'), part] : [part]));
-}

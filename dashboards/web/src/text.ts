@@ -73,7 +73,7 @@ export function incidentText(page: IncidentPage): string {
     ['do first', f.fix ? f.act : ''], ['command', f.commands[0]?.command ?? ''], ['with', f.commands[0]?.fill ?? ''], ['why', f.explanation], ['witness', sentence(f.witness, 'text')],
     ['cause', f.cause.id && f.cause.id !== 'unknown' ? `${f.cause.id} (confidence ${short(f.cause.confidence)})` : ''], ['measured', measuredText(f)],
     ['bias', f.bias ? `${short(f.bias.mean)}${f.bias.unit ? ' ' + f.bias.unit : ''}, interval ${short(f.bias.low)} to ${short(f.bias.high)}` : ''],
-    ['forecast', f.forecast ? sentence(f.forecast, 'words') : ''], ['how sure', f.how_sure], ['assumed', f.assumptions.join('; ')], ['fix', f.fix === f.act ? '' : f.fix], ['finding', f.fingerprint],
+    ['forecast', f.forecast ? sentence(f.forecast, 'words') : ''], ['lost', f.lost?.text ?? ''], ['how sure', f.how_sure], ['assumed', f.assumptions.join('; ')], ['fix', f.fix === f.act ? '' : f.fix], ['finding', f.fingerprint],
   ];
   if (page.sites > 1) {
     const named = page.site_rows.slice(0, 16).map((site) =>

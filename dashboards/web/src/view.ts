@@ -1,7 +1,7 @@
 // The interface of views, and parts that several of them show: the four facts, rows of incidents.
 import type { IncidentRow, Lost, ServerInfo } from './api';
 import { ApiError, Unanswered } from './api';
-import { command, h, mark, message, tag, time } from './dom';
+import { breaking, command, h, mark, message, tag, time } from './dom';
 import { clean, at, localTime, ms, num, sentence, steps, whole } from './format';
 import { partsOf } from './address';
 import type { LiveEvent } from './live';
@@ -58,7 +58,7 @@ export function facts(row: IncidentRow, of: Facts): HTMLElement {
     h('div', {}, h('dt', {}, 'Run'), h('dd', {}, h('b', {}, of.plain ? clean(of.run || 'not named', 120) : h('a', { href: runAddress(of.run), title: clean(of.run, 2000) }, clean(of.run, 120))), h('span', {}, of.runNote))),
     h('div', {}, h('dt', {}, 'Since'), row.opened ? h('dd', {}, h('b', {}, time(row.opened)), h('span', {}, at(ms(row.opened))), localTime(ms(row.opened)) && h('span', {}, localTime(ms(row.opened))), h('span', {}, `step\u00a0${whole(row.step_first)}`), (of.lost || of.waste) && h('span', {}, of.lost ?? of.waste))
       : h('dd', {}, h('b', {}, `step\u00a0${whole(row.step_first)}`), h('span', {}, row.step_last > row.step_first ? `last seen in step\u00a0${whole(row.step_last)}` : 'seen in this step'), of.lost && h('span', {}, of.lost))),
-    h('div', {}, h('dt', {}, 'Where'), h('dd', {}, h('b', {}, clean(row.where, 160)), h('span', {}, more))),
+    h('div', {}, h('dt', {}, 'Where'), h('dd', {}, h('b', {}, ...breaking(row.where, 160)), h('span', {}, more))),
     h('div', { class: 'do' }, h('dt', {}, 'Do first'), h('dd', {}, h('b', {}, sentence(clean(row.act, 300))), row.command ? command(row.command) : null, row.fill ? h('span', { class: 'small muted' }, clean(row.fill, 300)) : null)));
 }
 

@@ -2,9 +2,11 @@
 import type { Finding, IncidentPage, Value } from './api';
 import { get, path, type Points } from './api';
 import { clean, count, num, steps, whole } from './format';
-import { h, markAt, s } from './dom';
+import { h, s } from './dom';
 import { curvePlot } from './curves';
-import { line, picture, plumb, scale, words } from './plots';
+import { line, picture, scale, words } from './plots';
+import { bitsWitness } from './witness_bits';
+import { chainWitness } from './witness_chain';
 import { lanesWitness } from './witness_lanes';
 import { drawQueue, type Token } from './witness_queue';
 import { fieldsTable, fitted, isFields, isNumber, textOf, valueText, type Drawn } from './witness_parts';
@@ -130,29 +132,9 @@ function seriesWitness(page: IncidentPage): Drawn | null {
   return { title: `Witness: ${clean(name, 60)} around step ${whole(onset)}`, element: figure };
 }
 
-// ---- the tensor before and the first bad one ----
-
-function chainWitness(finding: Finding): Drawn | null {
-  const before = textOf(finding.details.before);
-  if (!before || !finding.rule.endsWith('non-finite')) return null;
-  const bad = [finding.site.layer, finding.site.op].filter(Boolean).join('/');
-  const draw = (width: number): SVGElement => {
-    const row = (y: number, name: string, note: string, fill: string, ink: string, markName: string): SVGElement[] => [
-      s('rect', { x: 1, y, width: width - 2, height: 40, rx: 4, fill, stroke: markName === 'ok' ? 'var(--ok)' : 'var(--error)', 'stroke-width': 2 }),
-      markAt(markName, 20, y + 20, 16), s('text', { x: 38, y: y + 17, class: ink + ' b' }, clean(name, Math.floor(width / 9))), s('text', { x: 38, y: y + 33, class: ink }, clean(note, Math.floor(width / 8)))];
-    return picture(width, 130, `last clean ${before}, first bad ${bad}`,
-      ...row(2, before, 'last clean' + (isNumber(finding.details.before_amax) ? `, largest |x| ${num(finding.details.before_amax)}` : ''), 'var(--ok-bg)', 't1', 'ok'),
-      ...plumb(24, 44, 56), ...row(72, bad, 'first NaN or infinite value: ' + textOf(finding.witness.values), 'var(--error-bg)', 't1', 'error'));
-  };
-  return {
-    title: 'Witness: the last clean tensor and the first bad one',
-    element: h('figure', { class: 'bd' }, fitted(draw), h('figcaption', {}, 'In order of execution. ', h('b', {}, 'The operation between them produced the first NaN or infinite value.')), fieldsTable(finding.witness, 'Witness')),
-  };
-}
-
 export function drawWitness(page: IncidentPage): Drawn {
   const finding = page.finding;
-  const drawn = pairWitness(finding) ?? chainWitness(finding) ?? modelWitness(finding) ?? waitWitness(finding) ?? scatterWitness(finding) ?? lanesWitness(finding) ?? seriesWitness(page);
+  const drawn = pairWitness(finding) ?? chainWitness(page) ?? bitsWitness(finding) ?? modelWitness(finding) ?? waitWitness(finding) ?? scatterWitness(finding) ?? lanesWitness(finding) ?? seriesWitness(page);
   if (drawn) return drawn;
   const text = textOf(finding.witness.text);
   const empty = Object.keys(finding.witness).length === 0;

@@ -1,9 +1,12 @@
 """Checks the batches that the model is trained on: the evidence of health/batch-facts.
 
-Only for models that are called by keyword. Checks the first steps, later ones less and less often, and steps whose loss is NaN.
+Ids, labels and masks only of models that are called by keyword. Checks the first steps, later ones less and less often, and steps whose loss is
+NaN or has jumped.
 """
 
 import sys
+
+from .._data.inputs import Inputs
 
 _FIRST, _LONGEST = 8, 64  # the first _FIRST steps are checked on the CPU; then each power of two, and every _LONGEST-th step
 _FEW = 64  # fewest labels that show a shift
@@ -57,7 +60,8 @@ class Batches:
     def __init__(self, run, model):
         self._run, self._model, self._vocabulary, self._shifts = run, model, _vocabulary(model), _shifts(model)
         self._classes = _classes(model)
-        self._counts, self._words, self._seen = {}, {}, False
+        self._counts, self._inputs, self._words, self._seen = {}, (), {}, False
+        self._floats, self._scales, self._constants = Inputs(), {}, {}  # the last two are of this step
         self._step, self._reported = None, set()
         self._looked, self._next = None, 0  # the step that was checked last, and the next one
         self._shifted = 0  # labels so far that equal the token after their own
@@ -72,34 +76,39 @@ class Batches:
             self._looked, self._next = step, min(doubled, later) if on_cpu else doubled
         return due
 
-    def keep(self, words):
-        """Keeps the batch of a pass in a light step, because is_nan() may need it."""
-        if words:
-            self._words, self._seen = words, False
+    def keep(self, inputs, words):
+        """Keeps the batch of a pass in a light step, because is_notable() may need it."""
+        if inputs or words:
+            self._inputs, self._words, self._seen = inputs, words or {}, False
 
-    def begins(self, words):
+    def begins(self, inputs, words):
         """Called before a forward pass that is trained on."""
-        if not words:
-            return
-        self._words, self._seen = words, False
-        tensor = next((value for value in words.values() if hasattr(value, "is_cuda")), None)
+        self._inputs, self._words, self._seen = inputs, words, False
+        tensor = next((value for value in (*words.values(), *inputs) if hasattr(value, "is_cuda")), None)
         if tensor is not None and self.due(self._run._step, tensor.device.type == "cpu"):
-            self._look(words)
+            self._look(inputs, words)
 
-    def is_nan(self):
-        """Called if the loss of that pass is NaN."""
-        if self._words and not self._seen:
-            self._look(self._words)
+    def is_notable(self):
+        """Called if the loss of that pass is NaN, or has jumped."""
+        if (self._inputs or self._words) and not self._seen:
+            self._look(self._inputs, self._words)
 
-    def _look(self, words):
+    def _look(self, inputs, words):
         self._seen = True
         torch = sys.modules["torch"]
         with torch.no_grad():
             found = self._facts(torch, words)
-        if "rows" not in found:
+            scales, constants, lost = self._floats.facts(inputs, words)
+        if not scales and not lost and "rows" not in found:
             return
+        if "rows" not in found:
+            found["rows"] = len(next(value for value in inputs if torch.is_tensor(value) and value.dim() > 1))
+        found["non_finite"] = lost
         if self._step != self._run._step:
-            self._step, self._counts = self._run._step, {}
+            self._step, self._counts, self._scales, self._constants = self._run._step, {}, {}, {}
+        for name, scale in scales.items():
+            self._scales[name] = max(scale, self._scales.get(name, 0.0))
+            self._constants[name] = min(constants.get(name, 0), self._constants.get(name, constants.get(name, 0)))
         for name, value in found.items():
             self._counts[name] = self._counts.get(name, 0) + int(value)
         if found.get("beyond_vocabulary"):  # the forward pass is about to fail
@@ -116,17 +125,14 @@ class Batches:
         first = ids if ids is not None else floats[0] if floats else labels if torch.is_tensor(labels) else None
         if first is None or not first.dim():
             return {}
-        facts = {"rows": len(first)}
-        # Leaves attention masks out, because they may be floats with -inf on purpose.
-        data = [v for n, v in words.items() if any(v is f for f in floats) and "mask" not in n and "bias" not in n]
-        facts["non_finite"] = sum(int((~torch.isfinite(v)).sum()) for v in data)
+        counts = {"rows": len(first)}
         if ids is not None and self._vocabulary:
-            facts["beyond_vocabulary"] = int(((ids < 0) | (ids >= self._vocabulary)).sum())
+            counts["beyond_vocabulary"] = int(((ids < 0) | (ids >= self._vocabulary)).sum())
         if torch.is_tensor(labels) and not labels.is_floating_point() and labels.dim() == 2:
-            facts.update(self._of_labels(ids, labels, mask))
+            counts.update(self._of_labels(ids, labels, mask))
             if self._classes:
-                facts["beyond_vocabulary"] = facts.get("beyond_vocabulary", 0) + int((labels >= self._classes).sum())
-        return facts
+                counts["beyond_vocabulary"] = counts.get("beyond_vocabulary", 0) + int((labels >= self._classes).sum())
+        return counts
 
     def _of_labels(self, ids, labels, mask):
         """Returns the facts of labels with one value for each token."""
@@ -146,12 +152,17 @@ class Batches:
 
     def step_ends(self):
         """Records the result in the open step."""
+        self._inputs, self._words = (), {}
         if self._step != self._run._step or not self._counts:
             return
         self._record()
-        self._counts, self._words = {}, {}
+        self._counts = {}
 
     def _record(self):
         for name in FACTS:
             if name in self._counts:
                 self._run._own_scalar(f"batch_facts/{name}", self._counts[name])
+        for name, scale in self._scales.items():
+            self._run._own_scalar(f"batch_facts/scale:{name}", scale)
+            if self._constants[name]:
+                self._run._own_scalar(f"batch_facts/constant:{name}", self._constants[name])

@@ -121,8 +121,9 @@ class Looks:
     budget allows."""
 
     def __init__(self, run, names, whole):
-        """`whole`: all parameters are measured or none, because other ranks must choose the same ones."""
-        self._run, self._budget, self._names, self._whole = run, run._budget, names, whole
+        """`whole`: all parameters are measured or none, because other ranks must choose the same ones. Then the step
+        alone decides, not the debt: the steps of a rank with a longer interval are steps of every other rank."""
+        self._run, self._budget, self._names, self.whole = run, run._budget, names, whole
         self._at, self._unit = 0, _UNIT  # index of the next parameter; ns that a measurement of one costs
         self.light = False  # most steps are light: a whole step is made for each measurement
         self._step, self._chosen = None, None
@@ -139,15 +140,33 @@ class Looks:
 
     def _choose(self, step):
         budget = self._budget
-        if not self._names or picked(step, self.every) != step or budget.balance < 0:
+        if not self._names or picked(step, self.interval()) != step or (budget.balance < 0 and not self.whole):
             return ()
-        if step == 0 and not self._whole and self._names[0] != BUFFERS:
+        if step == 0 and not self.whole and self._names[0] != BUFFERS:
             return ()  # the first measurement is the most expensive: it waits until the budget allows it, except if there are buffers
-        most = len(self._names) if self._whole else self.most()
+        most = len(self._names) if self.whole else self.most()
         chosen = [self._names[(self._at + k) % len(self._names)] for k in range(most)]
         self._at = (self._at + most) % len(self._names)
         self.seen = most
         return frozenset(chosen)
+
+    def interval(self):
+        """Returns the number of steps between two measurements, a power of two. If several ranks measure, a debt makes
+        it longer."""
+        budget, every = self._budget, self.every
+        if self.whole and budget.balance < 0:
+            debt = -budget.balance / max(1.0, budget.left(self.light))
+            while every < _MOST_EVERY and every < debt:
+                every *= 2
+        return every
+
+    def next(self, step):
+        """Returns the next step, from `step` on, in which the budget allows to measure parameters."""
+        if self.whole:
+            return picked(step, self.interval())
+        budget = self._budget
+        debt = -budget.balance / max(1.0, budget.left(True)) if budget.balance < 0 else 0
+        return picked(step + int(debt), self.every)
 
     def most(self):
         """Returns how many parameters are measured in a step."""
@@ -165,7 +184,7 @@ class Looks:
             self._unit += (min(unit, 4 * self._unit) - self._unit) / 4
         if budget.period is None:
             return
-        cost = self._unit * (len(self._names) if self._whole else self.most()) + (budget.base if self.light else 0)
+        cost = self._unit * (len(self._names) if self.whole else self.most()) + (budget.base if self.light else 0)
         every, left = 1, budget.left(self.light)
         while every < _MOST_EVERY and cost > every * left:
             every *= 2

@@ -80,9 +80,9 @@ class _Sum:
 class Sums:
     """The collectives of one watch."""
 
-    def __init__(self, run, loop, prefix, groups=None):
-        """groups: the process groups that sum gradients; None: every group."""
-        self._run, self._loop, self._prefix, self._groups = run, loop, prefix, groups
+    def __init__(self, run, loop, prefix, paced, groups=None):
+        """paced: a PacedSums. groups: the process groups that sum gradients; None: every group."""
+        self._run, self._loop, self._prefix, self._paced, self._groups = run, loop, prefix, paced, groups
         self._counts, self._updates, self._missing = {}, 0, None
         self.seen = 0  # number of sums in the run so far
         self.others = 0  # calls outside of the part of a step in which gradients are summed
@@ -100,6 +100,8 @@ class Sums:
     def starts(self, group, name, arguments, named):
         """Returns the function to call when the result is complete, or None."""
         run, loop = self._run, self._loop
+        if run._light is not None:  # nothing is due
+            return None
         if name in _OTHERS:
             self.others += _is_large(arguments[-2] if len(arguments) > 1 else arguments[0] if arguments else None)
             return None
@@ -113,7 +115,9 @@ class Sums:
         op = _capture._op_name(getattr(options, "reduceOp", options))
         root = getattr(options, "rootRank", None)
         due = [one for before, after in pairs if (one := self._due(group, before, after, op, root)) is not None]
-        run._spent += thread_time_ns() - began
+        took = thread_time_ns() - began
+        run._spent += took
+        self._paced.spent += took if due else 0
         return functools.partial(self._ends, due) if due else None
 
     def _due(self, group, before, after, op, root):
@@ -128,7 +132,7 @@ class Sums:
             return None
         layer = f"{self._prefix}gradients.{number}"
         site = run._site(KIND_REDUCTION, layer, op)
-        if site is None or run._step < site.word[0]:
+        if site is None or run._step < site.word[0] or not self._paced.measures():
             return None
         run._ranks.follow(run, softly=True)
         one = _Sum(layer, op, group, before, after, _mixed(run._step) + number, root)
@@ -145,7 +149,9 @@ class Sums:
                 one.observe(run)
         except Exception as error:  # no error of this package may end the trainer's step
             run._warn_once(("watch", "sums"), f"watch: sums: {error!r}")
-        run._spent = spent + thread_time_ns() - began
+        took = thread_time_ns() - began
+        run._spent = spent + took
+        self._paced.spent += took
 
     def step_ends(self, updated):
         """Called in the open step at its end. Declares the missing site if no sum was seen for some updates."""

@@ -10,7 +10,10 @@ import gc
 import sys
 import weakref
 
+from .._hooks import observed
+
 _hooks = weakref.WeakKeyDictionary()  # model -> {"plain": the trainer's hook, "observed": ours or None}
+_observed = weakref.WeakSet()  # models whose trainer has registered a hook of run.observed()
 
 
 def is_ddp(model):
@@ -42,6 +45,8 @@ def prepare():
 
     @functools.wraps(plain)
     def register_comm_hook(self, state, hook):
+        if getattr(hook, "plumbline", False):
+            _observed.add(self)
         if not callable(hook) or getattr(hook, "plumbline", False):
             return plain(self, state, hook)
         known = {"plain": hook, "observed": None}
@@ -70,22 +75,22 @@ def lowest_rank(hook):
 class Hook:
     """The hook of one watched model."""
 
-    def __init__(self, run, model, name):
-        """name: the name of the sites, to which the bucket's number is appended."""
-        self._run, self._model, self._name = run, weakref.ref(model), name
+    def __init__(self, run, model, name, paced):
+        """name: the name of the sites, to which the bucket's number is appended. paced: a PacedSums."""
+        self._run, self._model, self._name, self._paced = run, weakref.ref(model), name, paced
         prepare()
 
     def observe(self):
         """Observes the trainer's hook, or DDP's own sum. Called at each forward pass until it returns True."""
         model, run = self._model(), self._run
-        if model is None:
+        if model is None or model in _observed:  # the trainer has registered run.observed() itself
             return True
         known = _hooks.get(model)
         if known is not None:
-            known["observed"] = run.observed(known["plain"], self._name)
+            known["observed"] = observed(run, known["plain"], self._name, self._paced)
             return True
         try:
-            model.register_comm_hook(None, run.observed(None, self._name))
+            model.register_comm_hook(None, observed(run, None, self._name, self._paced))
         except AttributeError:
             run._warn_once("watch-hook", "watch: the sums of DistributedDataParallel are not observed; expected torch 1.8 or newer")
         except RuntimeError as error:  # a hook is registered already

@@ -1,4 +1,4 @@
-"""Counts the forward passes of light steps in the `forward` of the model's class. One hook of a module is enough to
+"""Observes the forward passes of light steps in the `forward` of the module's class. One hook of a module is enough to
 disable torch's short path through `Module.__call__`. This costs 20 us if the trainer has filled the caches."""
 
 import functools
@@ -9,8 +9,13 @@ from .._compiled import is_compiling
 from .._routers import has_router
 
 
-class Entry:
-    """The entry of one watched module and its BeforeForward. `light`: a Light."""
+def _dynamo():
+    """Returns a function that returns whether torch.compile traces the caller."""
+    return getattr(getattr(sys.modules["torch"], "compiler", None), "is_dynamo_compiling", is_compiling())
+
+
+class _Replacement:
+    """Replaces the forward of one module's class, and a hook of the module. `light`: a Light."""
 
     def __init__(self, light, module, hook):
         self._light, self._module, self._hook = light, module, hook
@@ -20,7 +25,7 @@ class Entry:
 
     def put(self):
         """Replaces the class's forward and hides the hook from torch, until take(). Returns False if the hook must
-        stay; then the hook counts."""
+        stay."""
         module = self._module
         if not self._fits or "forward" in vars(module) or has_router(self._kind) or not isinstance(self._kind.forward, types.FunctionType):
             return False
@@ -49,10 +54,20 @@ class Entry:
             else:
                 self._kind.forward = self._own
 
+    @staticmethod
+    def _wraps(forward, original):
+        # torch.jit.script reads the source of the wrapped function, and its names from the wrapper's globals.
+        names = getattr(original, "__globals__", globals())
+        forward = types.FunctionType(forward.__code__, names, forward.__name__, None, forward.__closure__)
+        return functools.update_wrapper(forward, original)
+
+
+class Entry(_Replacement):
+    """The entry of the watched module, with its BeforeForward: counts the passes. If put() fails, the hook counts."""
+
     def _made(self, original):
         light, module, other = self._light, self._module, self._other
-        torch = sys.modules["torch"]
-        compiling, grad_enabled = getattr(getattr(torch, "compiler", None), "is_dynamo_compiling", is_compiling()), torch.is_grad_enabled
+        compiling, grad_enabled = _dynamo(), sys.modules["torch"].is_grad_enabled
         number, size, failure = int, len, Exception  # the wrapper's globals are the trainer's
 
         def forward(self, *inputs, **words):
@@ -64,8 +79,7 @@ class Entry:
                             count = (inputs if place.__class__ is number else words)[place].numel()
                             if count.__class__ is number:  # a tracer of torch.fx returns another object
                                 light.tokens += count
-                        if words:
-                            light.words = words
+                        light.inputs, light.words = inputs, words
                     except failure:  # the arguments differ from those before, so this step is a whole one
                         light.interrupted()
                         other(self, inputs, words)
@@ -75,12 +89,26 @@ class Entry:
                 return original(self, inputs[0])
             return original(self, *inputs, **words)
 
-        # torch.jit.script reads the source of the wrapped function, and its names from the wrapper's globals.
-        names = getattr(original, "__globals__", globals())
-        forward = types.FunctionType(forward.__code__, names, forward.__name__, None, forward.__closure__)
-        return functools.update_wrapper(forward, original)
+        return self._wraps(forward, original)
 
     def _other(self, module, inputs, words):
         """Handles a pass in eval mode or without gradients, or of a step that has become a whole one."""
         if not self._light.on or not self._light.forward(module, inputs, words):
             self._hook._call(module, inputs, words)
+
+
+class Within(_Replacement):
+    """The module inside of DistributedDataParallel, with its OnlyHere: evaluations may call it without the wrapper."""
+
+    def _made(self, original):
+        light, module = self._light, self._module
+        compiling, grad_enabled, size = _dynamo(), sys.modules["torch"].is_grad_enabled, len
+
+        def forward(self, *inputs, **words):
+            if self is module and not compiling() and light.on and not (self.training and grad_enabled()):
+                light.evaluates()
+            if not words and size(inputs) == 1:
+                return original(self, inputs[0])
+            return original(self, *inputs, **words)
+
+        return self._wraps(forward, original)

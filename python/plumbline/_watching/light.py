@@ -6,7 +6,6 @@ A step is a whole one again if a measurement is due. It becomes a whole one at o
 if the trainer records something itself.
 """
 
-import ctypes
 import math
 import sys
 from threading import get_ident
@@ -14,19 +13,14 @@ from time import monotonic_ns
 
 from .._library import NO_STEP
 from .averages import Averages
-from .entry import Entry
+from .entry import Entry, Within
 from .light_when import may_be_light, next_whole, scales_otherwise
 from .modules import Backward, options_of
+from .ring import RATES, Ring
 from .scaling import Scaling
 from .screening import Screening
-from .stages import BACKWARD, NONE, NOW
+from .stages import BACKWARD, COLLECTIVE, NONE, NOW
 
-_HEAD, _WORDS, _STEPS = 8, 16, 1024  # fields of plumbline_steps_t
-_READ = 1
-_ENDED, _GIVEN, _VALUES = 1, 2, 4  # positions of fields of one step, which begins with its number
-_SERIES = ("loss", "grad_norm", "lr", "lr.1", "lr.2", "lr.3", "tokens", "update_ratio", "optimizer.step", "loss_scale")
-_TOKENS, _SCALE, _RATES = _SERIES.index("tokens"), _SERIES.index("loss_scale"), 4
-_FULL = _STEPS - 64
 _AT_ONCE, _LATEST = 32, 100_000_000  # number of steps that are stored together; the most ns that a step waits to be stored
 _FIRST = 4  # number of first steps that are always whole
 _PAID = 0.25  # share of the budget: if a whole step costs more, steps become light
@@ -39,14 +33,13 @@ class Light:
 
     # Each step evicts all of it from the caches, so the fields that a light step reads come first and are adjacent.
     __slots__ = ("on", "running", "thread", "most", "passes", "alarm", "loss", "marked", "mark", "marks", "zeroed", "begun", "place", "tokens",
-                 "words", "rows", "until", "due", "at", "screening", "clipped", "waiting", "listens", "scaler", "trains", "grad_enabled", "_first", "_left",
-                 "_words", "_values", "_written", "_since", "_level", "_watch", "_run", "_loop", "plain", "_rest", "_not_before", "_backward", "_entry",
-                 "_entered", "_screen", "_screened", "fronted")  # fmt: skip
+                 "words", "rows", "until", "due", "at", "screening", "clipped", "waiting", "inputs", "listens", "scaler", "trains", "grad_enabled", "_first", "_left",
+                 "_ring", "_since", "_level", "_watch", "_run", "_loop", "plain", "_rest", "_not_before", "_backward", "_entry",
+                 "_within", "_entered", "_screen", "_screened", "fronted", "reduces")  # fmt: skip
 
     def __init__(self, watch, run, loop):
         self._watch, self._run, self._loop, self.plain = watch, run, loop, False  # plain: whether the trainer is a loop that allows light steps
-        self._words = self._values = None  # addresses in the memory that the agent reads
-        self._written, self._since, self._first, self._left = 0, 0, 0, 0
+        self._ring, self._since, self._first, self._left = Ring(run), 0, 0, 0
         # Steps that are not stored yet; the number of steps that are stored together; the latest time of that, in ns.
         self.rows, self.due, self.until = [], 1, 0
         self.at, self.screening = -1, False  # index in `rows` of the next screened step; whether the step is being screened
@@ -57,10 +50,12 @@ class Light:
         self.listens = False  # whether the model's own forward is not called, so the first of its modules begins a pass
         self.thread, self.waiting, self.mark, self.marks, self.marked = None, (), 0, [0], False  # marked: the heartbeat has the mark
         self._rest, self._not_before = _REST, _FIRST
+        self.reduces = False  # whether the last sum over ranks of the pass in progress has begun
         self.fronted = watch._passes  # the Passes; if its `begun` is set, a pass has begun, and later modules of the model do not begin another
         self.on, self.zeroed, self.begun, self.clipped = False, False, False, False  # begun: the trainer has begun the step itself
-        self.trains, self.place, self.words, self.tokens = True, None, None, 0  # number of forward passes; the newest one's keywords
-        self._backward, self._entry, self._entered, self.grad_enabled = None, None, False, sys.modules["torch"].is_grad_enabled
+        self.trains, self.place, self.tokens = True, None, 0
+        self.inputs, self.words = (), None  # arguments of the newest forward pass
+        self._backward, self._entry, self._within, self._entered, self.grad_enabled = None, None, None, False, sys.modules["torch"].is_grad_enabled
 
     @property
     def step(self):
@@ -71,8 +66,8 @@ class Light:
 
     def _may(self):
         watch, run, loop = self._watch, self._run, self._loop
-        if self._words is not None and self._words[0] - self._words[_READ] > _FULL:
-            return False  # the agent has not read the steps before
+        if self._ring.full():
+            return False
         if not self.plain or run._step != NO_STEP or run._next_step < self._not_before or run._next_step <= run._looked_until:
             return False
         if not self.worth():  # the budget allows all values of each step
@@ -93,25 +88,14 @@ class Light:
             if next_one > self._run._next_step:
                 self._begin(min(next_one - self._run._next_step, _MOST))
 
-    def _open(self):
-        run = self._run
-        names = (ctypes.c_char_p * len(_SERIES))(*(name.encode() for name in _SERIES))
-        where = ctypes.c_void_p()
-        status = run._short.plumbline_steps(run._handle, names, len(_SERIES), ctypes.byref(where))
-        if status < 0:
-            run._check("steps", status)
-        if not where.value:
-            self.plain = False
-            return False
-        memory = memoryview((ctypes.c_uint64 * (_HEAD + _WORDS * _STEPS)).from_address(where.value)).cast("B")
-        self._words, self._values = memory.cast("Q"), memory.cast("d")
-        return True
-
     def _begin(self, steps):
-        if (self._words is None and not self._open()) or not Backward.lighten(self):
+        if not self._ring.open():
+            self.plain = False
+            return
+        if not Backward.lighten(self):
             return
         watch, run = self._watch, self._run
-        self._written, self._left, self._since = self._words[0], steps, self._words[0]
+        self._left, self._since = steps, self._ring.written
         self._first, self.thread = run._next_step, get_ident()
         self.loss, self.passes, self.zeroed, self.clipped = 0.0, 0, bool(watch._zeroed), False
         self._level = watch.screen.level()
@@ -119,17 +103,20 @@ class Light:
         self.waiting = watch._untrained.waiting()
         self._screened = self._screen.next(self._first)
         self._store()  # at this point no parameter has a gradient
-        self.trains, self.place, self.words, self.tokens = watch.hooked.training, watch.place, None, watch.tokens
+        self.trains, self.place, self.inputs, self.words, self.tokens = watch.hooked.training, watch.place, (), None, watch.tokens
         self.marks, self.marked = self._loop.stages.marks() or [0], False
         watch.light_begins()
         self.on = True
         watch.light = run._light = self
         if self._entry is None:
             self._entry = Entry(self, watch.hooked, watch.hook)
+            self._within = None if watch.within is None else Within(self, watch._model, watch.within)
         self.listens, self.scaler = self.fronted.listening, Scaling.scaler()
         self._entered = self.trains and not self.listens and self._entry.put()
         if not self._entered:
             watch.hook.light = self
+        if self._within is not None:
+            self._within.put()
         if self.listens:
             self.fronted.light = self
 
@@ -147,13 +134,20 @@ class Light:
         """Called for a forward pass in another mode than the steps; BeforeForward and Entry handle the others.
         Returns False if the hooks of whole steps must handle it."""
         if not self.grad_enabled():
-            self._store()
-            self._loop.stages.evaluates()
+            self.evaluates()
             return True
         if module.training is self.trains:
             return True  # the model is in eval mode
         self._watch._guarded(self.interrupted)  # a module was set to eval mode or to train mode: a whole step records this
         return False
+
+    def evaluates(self):
+        """Called for a forward pass that is not trained on."""
+        try:
+            self._store()
+            self._loop.stages.evaluates()
+        except Exception as error:
+            self.failed(error)
 
     def child(self, module, inputs, words):
         """Called for the first module of a pass of a model whose own forward is not called. Returns False if the hooks
@@ -176,8 +170,7 @@ class Light:
         place = self.place
         if place is not None:
             self.tokens += (inputs if place.__class__ is int else words)[place].numel()
-        if words:
-            self.words = words
+        self.inputs, self.words = inputs, words
         self.fronted.begun = True
 
     def backward(self, plain, ours):
@@ -216,10 +209,18 @@ class Light:
                 return plain(loss) if alone else plain(loss, **options)
             finally:
                 light.running = False
+                if light.reduces:
+                    light.reduces, light.marks[NOW] = False, light.mark
 
         backward.__doc__, backward.__name__, backward.__wrapped__ = plain.__doc__, plain.__name__, ours
         self._backward = backward
         return backward
+
+    def sums(self):
+        """Called when the last sum over ranks of a pass begins. The heartbeat shows from then on that this rank may wait
+        for others."""
+        if self.running:
+            self.reduces, self.marks[NOW] = True, monotonic_ns() << 4 | COLLECTIVE
 
     def scaled(self, loss):
         """Returns the loss before the scaler has scaled it; None if it is not known, because the trainer changed the scaled loss."""
@@ -296,7 +297,7 @@ class Light:
 
     @staticmethod
     def _rates(groups):
-        return [float(group["lr"]) for group in groups[:_RATES]]
+        return [float(group["lr"]) for group in groups[:RATES]]
 
     def scale(self):
         """Returns the scale of the step that ends."""
@@ -320,33 +321,12 @@ class Light:
         if not passes and self._watch.standstill.most:  # another function than Tensor.backward ran the pass
             self._pause()
             self.leave()
-        elif self._left <= 0 or self._written - self._words[_READ] > _FULL:
+        elif self._left <= 0 or self._ring.full():
             self.leave()
 
     def _store(self):
-        words, values, rows, losses = self._words, self._values, self.rows, []
-        for step, (ended, passes, loss, tokens, rate, norm, scale, more) in enumerate(rows, self._first):
-            at = _HEAD + self._written % _STEPS * _WORDS
-            place, given = at + _VALUES, 4
-            words[at], words[at + _ENDED], values[place + 2] = step, ended, rate if rate.__class__ is float else rate[0]
-            if passes:
-                given, values[place] = 5, loss
-                losses += [loss / passes] * passes
-            if norm is not None:
-                given, values[place + 1] = given | 2, norm
-            if rate.__class__ is not float:
-                for number, one in enumerate(rate[1:], 1):
-                    given, values[place + 2 + number] = given | 4 << number, one
-            if tokens:
-                given, values[place + _TOKENS] = given | 1 << _TOKENS, tokens
-            if scale is not None:
-                given, values[place + _SCALE] = given | 1 << _SCALE, scale
-            for number, one in enumerate(more or (), _TOKENS + 1):  # `more` are the values of a screened step
-                if one is not None:
-                    given, values[place + number] = given | 1 << number, one
-            words[at + _GIVEN] = given
-            self._written += 1
-        words[0] = self._written
+        rows = self.rows
+        losses = self._ring.store(self._first, rows)
         self._first, self._left = self._first + len(rows), self._left - len(rows)
         rows.clear()
         self.at = self._screened - self._first
@@ -367,12 +347,14 @@ class Light:
         watch.light = run._light = watch.hook.light = self.fronted.light = None
         if self._entered:
             self._entry.take()
+        if self._within is not None:
+            self._within.take()
         Backward.restore()
         loop.stages.now(NONE)
         watch.tokens, self.marks = self.tokens, [0]
-        if self.words:
-            watch._batches.keep(self.words)
-        watch.light_ended(self._written - self._since, self.zeroed, self._level)
+        watch._batches.keep(self.inputs, self.words)
+        self.inputs, self.words = (), None
+        watch.light_ended(self._ring.written - self._since, self.zeroed, self._level)
         if self.begun:
             self.begun = False
             run._begin_step(self._first)

@@ -2,6 +2,7 @@
 
 import platform
 
+from .._shards import is_fsdp
 from .budget import picked
 from .modules import Backward
 from .scaling import Scaling
@@ -17,8 +18,8 @@ def _other_passes(watch):
 
 
 def is_plain(watch):
-    """Returns whether the trainer is a plain loop: on the CPU, in one process, with one optimizer, without a
-    framework but those of which each step is known (Lightning's automatic optimization, DeepSpeed's engine)."""
+    """Returns whether the trainer is a plain loop: on the CPU, with one optimizer, without a framework but those of
+    which each step is known (Lightning's automatic optimization, DeepSpeed's engine)."""
     if not (_ORDERED and watch.budget.governed):
         return False
     one = watch.found[0] if len(watch.found) == 1 else None
@@ -26,11 +27,18 @@ def is_plain(watch):
         return False
     if one.stepping is not one.inner and not one.captured:
         return False
-    if watch._shards and one.frame is None:
-        return False
-    if watch._weights.replicas or watch._is_compiled or _other_passes(watch) or processes() > 1:
+    if not _ranks_fit(watch) or watch._is_compiled or _other_passes(watch):
         return False
     return not watch._modules.chosen and all(p.device.type == "cpu" for _, p in watch._trained)
+
+
+def _ranks_fit(watch):
+    """Returns whether the process is alone, or it is known how the processes sum: DistributedDataParallel, FSDP2,
+    DeepSpeed. Their sums need nothing of this package in a light step."""
+    known = watch._ddp is not None or bool(watch._frames)
+    if processes() == 1:
+        return known or not (watch._shards or watch._weights.replicas)
+    return known or any(map(is_fsdp, watch._model.modules()))
 
 
 def scales_otherwise(watch):
@@ -49,6 +57,8 @@ def may_be_light(watch):
         return False
     if watch._arms or watch._left or watch._averages.known or watch._is_compiled or _other_passes(watch):
         return False
+    if watch._ddp_pending or processes() != watch.world:
+        return False
     if not watch._shares.settled:
         return False
     if watch._kept is not None and watch._kept.found:
@@ -57,22 +67,18 @@ def may_be_light(watch):
 
 
 def screens_whole(watch):
-    """Returns whether a step that is screened must be a whole one: a framework's, or one whose passes are counted."""
-    return bool(watch._frames) or watch._loop.tokens.wants()
-
-
-def next_look(watch, step):
-    """Returns the next step, from `step` on, in which the budget allows to measure parameters."""
-    budget = watch.budget
-    debt = -budget.balance / max(1.0, budget.left(True)) if budget.balance < 0 else 0
-    return picked(step + int(debt), watch._looks.every)
+    """Returns whether a step that is screened must be a whole one: a framework's, one of shards or of copies within a
+    group of ranks, or one whose passes are counted."""
+    return bool(watch._frames) or bool(watch._shards) or not watch._weights.in_world or watch._loop.tokens.wants()
 
 
 def next_whole(watch, step):
     """Returns the next step in which an observation is due."""
-    steps = [next_look(watch, step), max(64, 1 << 2 * ((step - 1).bit_length() + 1 >> 1))]
+    steps = [watch._looks.next(step), max(64, 1 << 2 * ((step - 1).bit_length() + 1 >> 1))]
     if watch._routers is not None and watch._routers.routers:
         steps.append(picked(step, watch._routers.pace.every))
+    if watch.world > 1:
+        steps.append(watch.paced_sums.next(step))
     if screens_whole(watch):
         steps.append(picked(step, watch._pace.every))
     return min(steps)

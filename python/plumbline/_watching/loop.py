@@ -11,6 +11,8 @@ from threading import get_ident
 from .._gradients.leftover import few
 from .._kinds import KIND_TENSOR
 from .._library import CAPTURING, NO_STEP
+from .._metrics.logged import Logged
+from .._metrics.loggers import Loggers
 from .._screen import look
 from .graph import Tokens
 from .losses import Losses, numbered
@@ -55,6 +57,7 @@ class Loop:
         self._passes, self._updated, self._began_with = 0, False, None
         self._pass = None  # the backward pass that was counted last
         self.given_loss = None  # a framework's scale of the pass that begins: the loss that backward gets is scaled
+        self.jumped = False  # whether the loss of the newest pass is notable
         self._divided = None  # divisor of the last pass's loss: the scale of a scaler whose scale() was not called for it
 
     # ---- its watches ---------------------------------------------------------------------------
@@ -63,6 +66,9 @@ class Loop:
         if not self.watches:
             self.stages.hook()
             Scaling.add(self)
+            if self._run._logged is None:
+                self._run._logged = Logged(self._run)
+            Loggers.add(self._run._logged)
         self.watches.append(watch)
         self.losses.join(optimizers, first)
         if len(self.losses.optimizers) > 1 and self.partly not in self._run._at_step_end:
@@ -76,6 +82,7 @@ class Loop:
             return
         self.stages.remove()
         Scaling.remove(self)
+        Loggers.remove(self._run._logged)
         if self.partly in self._run._at_step_end:
             self._run._at_step_end.remove(self.partly)
         if self.own_step:  # otherwise no code would end the step
@@ -144,10 +151,13 @@ class Loop:
             self.watches[0]._guarded(self.tokens.step_ends, losses, self.backwards)
         self._repeated = self.dropped = False
         Scaling.step_ends()
+        passes = self.backwards
         self.backwards, self.micro = (self.micro, self.micro) if carry else (0, 0)
         for watch in self.watches:
             watch.record_scalars(losses)
             losses = ()  # only the first watch gets them
+        if updated and self.watches and self._run._logged is not None:
+            self.watches[0]._guarded(self._run._logged.step_ends, passes)
         if self.own_step:
             self.own_step = False
             self._run._end_step()
@@ -194,6 +204,9 @@ class Loop:
         loss, lost = self._seen(loss)
         if not self._repeated:  # the loss of a step is the one that it began with
             self.losses.waiting.append(loss)
+        if self.jumped:
+            for one in self.watches:
+                one._guarded(one._batches.is_notable)
         return lost
 
     def _not_updated(self):
@@ -253,13 +266,14 @@ class Loop:
         """Returns (the loss, whether it is NaN or infinite). On a device, does not wait for the value."""
         made_of = Scaling.source(loss) if self.given_loss is None else self.given_loss
         scale = self._divided = self._scale() if made_of is None else None
-        loss = loss if made_of is None else made_of
+        loss, self.jumped = loss if made_of is None else made_of, False
         if not (loss.is_cpu if self._knows_cpu else loss.device.type == "cpu"):
             return (loss.detach() if scale is None else loss.detach() / scale), False
         value = loss.item() if scale is None else (loss.detach() / scale).item()
         several = len(self.watches) > 1 or len(self.watches[0].optimizers) > 1
         why = self.watches[0].screen.loss(value, (self.cleared_last, *self.stepped) if several else None)
         look(self._run, why)
+        self.jumped = why is not None
         return value, why is not None and not math.isfinite(value)
 
     def cleared(self, optimizer, watch):

@@ -7,8 +7,8 @@ from threading import get_ident
 from .._compiled import is_compiling, outside
 from .._kinds import KIND_TENSOR
 from .._tensors import Unsupported, local
+from .losses import Weighted
 from .stages import Weakly, take_place
-from .weighted import Weighted
 
 _POSITIONS = ("positions", "position_ids", "pos_ids", "position")
 _MOST = 1 << 20  # most elements of a watched buffer: larger ones are tables

@@ -81,6 +81,7 @@ class Records:
         apart = self.budget.base / 1e9 if self._looks.light else 0.0  # seconds of a whole step that is made for it
         own = apart if screens_whole(self) else 0.0
         self._pace.step_ended(period, own, step, acted=self._gradients.screened == step - 1)
+        self.paced_sums.step_ended(period, apart, step, self._summed)
         if self._routers is not None:
             self._routers.pace.follow(period, apart, step)
 

@@ -30,15 +30,17 @@ class Screening:
         return why
 
     def after(self, step):
-        """Called after the update. Returns ([the update ratio, the steps of the optimizer's state], each None if it
-        is not known; why a measurement is due, or None; whether the next steps must be whole)."""
+        """Called after the update. Returns (values of the series from `update_ratio` on, each None if it is not known;
+        why a measurement is due, or None; whether the next steps must be whole)."""
         began, watch = thread_time_ns(), self._watch
-        moved = why = None
+        moved = why = one = None
         if self.norm is not None:
-            moved, why = watch.screen_moved(watch._weights.checksums())
+            sums = watch._weights.checksums()
+            moved, why = watch.screen_moved(sums)
+            one = watch._weights.checksum(sums, watch._gradients.poisoned)
         whole, made = watch.scan_light(step), watch.made_light(step)
         spent = thread_time_ns() - began
         watch.budget.screened += spent
         watch._pace.cost((self._spent + spent) / 1e9)
         watch._pace.step_ended(watch.budget.period / 1e9, 0.0, step + 1)
-        return (moved, made), why, whole or why is not None
+        return (moved, made, None, one), why, whole or why is not None

@@ -10,7 +10,7 @@ from time import monotonic_ns, perf_counter
 
 from .._data.loaded import Loaded
 
-NONE, FORWARD, BACKWARD, OPTIMIZER, DATA = range(5)  # PLUMBLINE_STAGE_*
+NONE, FORWARD, BACKWARD, OPTIMIZER, DATA, COLLECTIVE = range(6)  # PLUMBLINE_STAGE_*
 _NAMES = (None, "forward", "backward", "optimizer", "data")
 NOW, _LOST, _AT, _GAP, _FIRST = range(5)  # positions of the words of plumbline_marks_t
 _MARKS, _GAP_BIT = 4096, 8

@@ -3,6 +3,8 @@
 import os
 import sys
 
+from .._stopping import enforce
+from .._causality.first_step import WHEN, FirstStep
 from .._tensors import Unsupported
 from .._watch import Watch
 from .frames import complete, own_optimizer
@@ -10,8 +12,10 @@ from .unwrap import Model, holders, opened
 from .words import describe, processes
 
 
-def watch(run, model, optimizer, scaler, activations=None):
+def watch(run, model, optimizer, scaler, activations=None, causality=None):
     """Returns a Watch, or Unsupported."""
+    if causality not in (None, WHEN):
+        raise Unsupported(f"causality is {causality!r}; expected {WHEN!r}")
     torch = sys.modules.get("torch")
     if isinstance(model, (list, tuple)) and model and torch is not None and all(isinstance(one, torch.nn.Module) for one in model):
         model = model[0] if len(model) == 1 else torch.nn.ModuleList(model)  # the list contains the parts of a pipeline
@@ -42,6 +46,12 @@ def watch(run, model, optimizer, scaler, activations=None):
         models.leave(model.given)
         raise
     models.entered(model.given, watched)
+    if run._stopping is not None:
+        enforce(run, watched)
+    watched.causality = None
+    if causality is not None:
+        watched.causality = FirstStep(model.module, model.given)
+        watched._undo.append(watched.causality.remove)
     if processes() == 1 and os.environ.get("WORLD_SIZE", "1") == "1":  # the rank is known: the agent begins here, not in the first step
         watched.stages.adopt()
     print(f"plumbline: {describe(watched)}", file=sys.stderr)

@@ -8,6 +8,8 @@ from .._screen import Checksums, combined, look
 from .._shards import named_parameters, part
 from .._tensors import local
 
+CHECKSUM = "weights_checksum"  # the series of weights that all ranks hold copies of
+
 
 class Weights:
     """The weights of one watch. `replicas` names the ranks that hold copies of them; None if no other rank does."""
@@ -20,17 +22,22 @@ class Weights:
         self._own = [(prefix + name, p) for name, p in named_parameters(model) if name in self._ignored and ddp is None]
         self.names = [name for name, _ in self._copies]
         self.checksums = Checksums(run._library.short, [p for _, p in self._copies])
-        self._series = f"weights_checksum{prefix and '.' + prefix[:-1]}"
+        self._series = f"{CHECKSUM}{prefix and '.' + prefix[:-1]}"
         if copies is not None:
             group = describe_group(copies.group).name
             if group:  # the ranks of other groups hold other weights
                 self.replicas, self._series = f"group {group}", f"{self._series}.{group}"
+        self.in_world = copies is None or self._series == CHECKSUM  # whether light steps have a series for its checksum
         self._used_step = NO_STEP  # the last step whose weights were observed before their update
 
+    def checksum(self, sums, poisoned):
+        """Returns one checksum of the weights that ranks hold copies of, or None. sums: the result of `checksums`."""
+        return combined(sums) if self.replicas and not poisoned else None
+
     def record_checksum(self, sums, poisoned):
-        """Records one checksum of the weights that ranks hold copies of. sums: the result of `checksums`."""
-        if self.replicas and not poisoned:
-            self._run._own_scalar(self._series, combined(sums))
+        one = self.checksum(sums, poisoned)
+        if one is not None:
+            self._run._own_scalar(self._series, one)
 
     def observe_used(self, named, updates):
         """Observes the weights and the moments before their update, as the forward pass used them, to find whether the NaN of the step came from a

@@ -285,6 +285,10 @@ TEST(Stream, HeartbeatsWhileNothingHappens) {
   EXPECT_TRUE(wait_for(v1::Span::KIND_UNSPECIFIED));
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_FORWARD);
   EXPECT_TRUE(wait_for(v1::Span::KIND_OTHER));
+  // A rank that waits for others is within a collective.
+  plumbline_mark(marks.get(), PLUMBLINE_STAGE_COLLECTIVE);
+  EXPECT_TRUE(wait_for(v1::Span::KIND_COLLECTIVE));
+  plumbline_mark(marks.get(), PLUMBLINE_STAGE_NONE);
   ASSERT_EQ(run.run().StepEnd(20), PLUMBLINE_OK);
   // A wait for data between steps is not an end.
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_DATA);

@@ -365,8 +365,14 @@ std::vector<ArithmeticFamily> BiasedCollectives() {
   const Sum stored = [](const Values& x, const Recorded& c, Dice&) {
     return RoundToFormat(Exact(x), c.input, kZero);
   };
+  const Sum stored_away = [](const Values& x, const Recorded& c, Dice&) {
+    const double sum = Exact(x);
+    return RoundToFormat(sum, c.input, sum < 0 ? RoundingMode::kDown : RoundingMode::kUp);
+  };
   const std::vector<DType> half = {DType::kBF16, DType::kF16};
   return {
+      biased("stored-away-from-zero", 0, {4, 8, 64, 256}, half, false, ascending, stored_away),
+      biased("stored-away-from-zero-alike", 1, {4, 8, 64, 256}, half, false, Shuffled, stored_away),
       biased("stored-toward-zero", 0, {4, 8, 64, 256}, half, false, ascending, stored),
       biased("hops-toward-zero", 0, {8, 16, 64, 256}, half, false, ascending, chain(kZero)),
       biased("hops-toward-zero-alike", 1, {8, 16, 64, 256}, half, true, ascending, chain(kZero)),

@@ -2,6 +2,7 @@
 // 10 times as many if PLUMB_LONG is set.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -24,7 +25,8 @@ struct Draws {
 };
 using Columns = std::map<std::string, std::function<double(double, Draws&)>>;  // of done, 0 to 1
 
-v1::Level LevelOf(const Columns& columns, int points, uint64_t seed) {
+// Returns the findings of health/loss-divergence, the highest level first.
+std::vector<v1::Finding> FindingsOn(const Columns& columns, int points, uint64_t seed) {
   Draws draws{std::mt19937_64(seed)};
   v1::Batch batch;
   AddTrainer(0, 1, &batch);
@@ -36,16 +38,25 @@ v1::Level LevelOf(const Columns& columns, int points, uint64_t seed) {
       evidence.mutable_scalar()->set_value(value(static_cast<double>(step) / points, draws));
     }
   }
-  v1::Level highest = v1::LEVEL_UNSPECIFIED;
+  std::vector<v1::Finding> findings;
   auto engine =
       Engine::Create({.rules = {"health/loss-divergence"}}, [&](const v1::Verdict& verdict) {
-        if (verdict.rule() == "health/loss-divergence" && verdict.has_finding())
-          highest = std::max(highest, verdict.finding().level());
+        if (verdict.rule() != "health/loss-divergence" || !verdict.has_finding()) return;
+        findings.push_back(verdict.finding());
+        if (findings.back().details().fields().empty())
+          *findings.back().mutable_details() = verdict.details();
       });
   EXPECT_TRUE(engine.ok()) << engine.status();
   EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
   (*engine)->Finish();
-  return highest;
+  std::stable_sort(findings.begin(), findings.end(),
+                   [](const auto& a, const auto& b) { return a.level() > b.level(); });
+  return findings;
+}
+
+v1::Level LevelOf(const Columns& columns, int points, uint64_t seed) {
+  const std::vector<v1::Finding> findings = FindingsOn(columns, points, seed);
+  return findings.empty() ? v1::LEVEL_UNSPECIFIED : findings.front().level();
 }
 
 double Ramp(double done, double from, double to) {
@@ -142,6 +153,43 @@ TEST(ExplainedRises, OfStagesInAnyName) {
         EXPECT_LT(LevelOf(columns, points, seed), v1::LEVEL_ERROR) << name << " " << points;
     }
   }
+}
+
+// A learning rate that jumps in the row in which the loss rises is named; one that jumps elsewhere,
+// or falls there, is not.
+TEST(ExplainedRises, AJumpOfTheRateIsTheCause) {
+  const auto rises = [](double done, Draws& draws) {
+    return draws.Near(Falling(done) * (done < 0.6 ? 1 : 6), 0.02);
+  };
+  const auto rate = [](double at, double before, double then) {
+    return [=](double done, Draws&) { return done < at ? before : then; };
+  };
+  for (const int points : {20, 60, 200}) {
+    for (uint64_t seed = 0; seed < Seeds(); ++seed) {
+      const auto with = FindingsOn({{"loss", rises}, {"lr", rate(0.6, 1e-4, 3e-3)}}, points, seed);
+      ASSERT_FALSE(with.empty());
+      EXPECT_EQ(with.front().cause().id(), "rate-jump") << points;
+      const std::string because = with.front().details().fields().at("because").string_value();
+      EXPECT_EQ(because.find("lr rose from 0.0001 to 0.003 (30 times) in step"), 0U) << because;
+      for (const auto& other : {rate(0.2, 1e-4, 3e-3), rate(0.6, 3e-3, 1e-4)}) {
+        const auto without = FindingsOn({{"loss", rises}, {"lr", other}}, points, seed);
+        ASSERT_FALSE(without.empty());
+        EXPECT_NE(without.front().cause().id(), "rate-jump") << points;
+      }
+    }
+  }
+}
+
+// A weight that moves is stated with its values.
+TEST(ExplainedRises, AWeightIsStatedWithItsValues) {
+  const auto weight = [](double done, Draws&) { return done < 0.6 ? 0.01 : 1.0; };
+  const auto loss = [](double done, Draws& draws) {
+    return draws.Near(Falling(done), 0.02) + (done < 0.6 ? 0 : 3);
+  };
+  const auto found = FindingsOn({{"loss", loss}, {"kl_weight", weight}}, 60, 1);
+  ASSERT_FALSE(found.empty());
+  const std::string because = found.front().details().fields().at("because").string_value();
+  EXPECT_EQ(because.find("kl_weight (0.01 to 1) moves meanwhile"), 0U) << because;
 }
 
 // NaN in a companion changes nothing.

@@ -129,5 +129,67 @@ TEST(LossParts, PowerByLength) {
   }
 }
 
+// Games of few rows, as they are pasted: VITS, CycleGAN, HiFi-GAN, DCGAN. `fault` begins at 60 %: 0
+// none, 1 the discriminator is exactly 0, 2 the copy gets worse, 3 both.
+PartValues ShortGame(const std::string& kind, int fault, std::mt19937_64& random) {
+  std::uniform_real_distribution<double> uniform;
+  const auto bad = [=](int of, double t) { return (fault & of) != 0 && t >= 0.6; };
+  const auto course = [=](double begin, double end, double noise, int of, double then) {
+    return [=](double t, double z) {
+      const double level = end + (begin - end) * std::exp(-4 * t);
+      return (bad(of, t) ? then : level) * std::exp(noise * z);
+    };
+  };
+  const double s = kind == "vits" ? 0.02 + 0.08 * uniform(random) : 0.1 + 0.3 * uniform(random);
+  const double mel = 45 + 35 * uniform(random);
+  if (kind == "vits")
+    return {{"loss_disc", course(2.6, 2.3, s, 1, 0)},
+            {"loss_gen", course(2.1, 2.9, 1.5 * s, 1, 5.6)},
+            {"loss_fm", course(3, 6, 1.2 * s, 1, 12)},
+            {"loss_mel", course(mel, 0.45 * mel, s, 2, 2.2 * mel)},
+            {"loss_dur", course(2, 1.3, s, 0, 0)},
+            {"loss_kl", course(1 + 80 * uniform(random), 1.6, 1.5 * s, 0, 0)}};
+  if (kind == "cyclegan")
+    return {{"D_A", course(0.27, 0.19, s, 1, 0)},   {"G_A", course(0.35, 0.5, s, 1, 1.2)},
+            {"cycle_A", course(2.3, 0.5, s, 2, 9)}, {"idt_A", course(0.9, 0.2, s, 2, 4)},
+            {"D_B", course(0.25, 0.2, s, 0, 0)},    {"G_B", course(0.35, 0.45, s, 0, 0)},
+            {"cycle_B", course(2.1, 0.5, s, 0, 0)}, {"idt_B", course(0.8, 0.2, s, 0, 0)}};
+  if (kind == "hifigan")
+    return {{"gen_loss_total", course(35, 30, s, 1, 90)},
+            {"disc_loss_total", course(3.2, 2.8, s, 1, 0)},
+            {"mel_spec_error", course(1.05, 0.25, 0.5 * s, 2, 3)}};
+  return {{"Loss_D", course(0.9, 0.5, 2 * s, 1, 0)}, {"Loss_G", course(2.5, 4, 2 * s, 1, 27)}};
+}
+
+constexpr const char* kShortGames[] = {"vits", "cyclegan", "hifigan", "dcgan"};
+
+TEST(LossParts, HealthyGamesOfFewRowsHaveNone) {
+  for (const char* kind : kShortGames) {
+    int found = 0;
+    for (int i = 0; i < 3 * Games(); ++i) {
+      std::mt19937_64 random(900'000 + static_cast<uint64_t>(i) + OtherSeed());
+      const PartValues game = ShortGame(kind, 0, random);
+      found += FindingsOf(game, 10 + i % 21, 700'000 + static_cast<uint64_t>(i)) > 0;
+    }
+    EXPECT_EQ(found, 0) << kind;
+  }
+}
+
+TEST(LossParts, RuinedGamesOfFewRowsAreFound) {
+  for (const char* kind : kShortGames) {
+    for (const int fault : {1, 2, 3}) {
+      if (fault > 1 && std::string_view(kind) == "dcgan") continue;
+      for (const int points : {10, 12, 15, 20, 30}) {
+        int found = 0;
+        for (uint64_t i = 0; i < 20; ++i) {
+          std::mt19937_64 random(i + OtherSeed());
+          found += FindingsOf(ShortGame(kind, fault, random), points, 800'000 + i) > 0;
+        }
+        EXPECT_GE(found, 18) << kind << ", fault " << fault << ", " << points << " points";
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plumbline::rules::testing

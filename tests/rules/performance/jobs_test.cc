@@ -2,6 +2,7 @@
 // and no rank that only waits is named.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -124,6 +125,24 @@ TEST(Jobs, TheSlowRankIsNamedAndNoVictim) {
       }
       EXPECT_EQ(stragglers, 1) << seed << late;
     }
+  }
+}
+
+// One of 8 equal ranks is 120 ms late, or computes 1.6 times 180 ms: the seven others lose 120 or
+// 108 ms in each of 16 steps.
+TEST(Jobs, TheTimeLostToAStragglerIsTheWaitOfTheOthers) {
+  for (const bool late : {false, true}) {
+    JobSpec spec;
+    spec.spread = spec.jitter = spec.stray_gaps = 0;
+    (late ? spec.late_rank : spec.slow_rank) = 3;
+    const std::vector<v1::Finding> findings = Findings(JobRun(spec));
+    const auto found = std::find_if(findings.begin(), findings.end(), [](const v1::Finding& one) {
+      return one.rule() == "performance/straggler";
+    });
+    ASSERT_NE(found, findings.end()) << late;
+    const double by_hand = 7 * 16 * (late ? 0.120 : 0.6 * 0.180);
+    EXPECT_NEAR(found->lost_rank_seconds(), by_hand, 0.01 * by_hand) << late;
+    EXPECT_TRUE(found->lost_on_gpus());
   }
 }
 

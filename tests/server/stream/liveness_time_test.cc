@@ -45,6 +45,24 @@ TEST_F(LivenessTest, AFirstStepMayTakeItsTime) {
   EXPECT_TRUE(reported_.empty());
 }
 
+// The time that a crash cost is computed after the run, too.
+TEST_F(LivenessTest, ThePaceOfARunThatIsOverStaysKnown) {
+  Begin(2);
+  Train(20);
+  EXPECT_DOUBLE_EQ(live_.PaceOf("r", 0).step_seconds, 0.5);
+  live_.Forget("r");
+  EXPECT_DOUBLE_EQ(live_.PaceOf("r", 0).step_seconds, 0.5);
+  EXPECT_EQ(live_.PaceOf("r", 1).step_seconds, 0) << "another attempt";
+  EXPECT_EQ(live_.PaceOf("q", 0).step_seconds, 0) << "another run";
+  // The oldest ones are forgotten.
+  for (int i = 0; i < 4096; ++i) {
+    Begin(1, "run" + std::to_string(i));
+    Train(1);
+    live_.Forget(run_);
+  }
+  EXPECT_EQ(live_.PaceOf("r", 0).step_seconds, 0);
+}
+
 // A notebook between two cells, a loop that has ended, a user's pause.
 class BetweenStepsTest : public LivenessTest, public ::testing::WithParamInterface<uint32_t> {};
 

@@ -56,6 +56,48 @@ TEST(LostTime, OfAHangThatEndedIsTheLongestPause) {
   EXPECT_EQ(Seconds(Hang(), {&info, 400 * kSecond, {}, 45}), 8 * 45);
 }
 
+// Resolved 30 s after it was reported with 20 s: 50 s on 8 ranks, however long the run lasts then.
+TEST(LostTime, OfAHangThatWasResolvedStaysWhenTheRunIsOver) {
+  v1::RunInfo info;
+  info.set_newest_step(500);
+  v1::Incident hang = Hang();
+  hang.set_state(v1::Incident::STATE_RESOLVED);
+  hang.set_updated_unix_ns(130 * kSecond);
+  hang.set_count(1);
+  EXPECT_EQ(Seconds(hang, {&info, 4000 * kSecond}), 8 * 50);
+  EXPECT_EQ(Seconds(hang, {&info, 4000 * kSecond, {}, 45}), 8 * 50);
+  hang.set_count(2);  // healthy steps may lie between two hangs of one incident
+  EXPECT_EQ(Seconds(hang, {&info, 4000 * kSecond}), -1);
+  EXPECT_EQ(Seconds(hang, {&info, 4000 * kSecond, {}, 45}), 8 * 45);
+  hang.set_count(1);
+  hang.set_updated_unix_ns(90 * kSecond);  // a clock that was set back
+  EXPECT_EQ(Seconds(hang, {&info, 4000 * kSecond}), -1);
+}
+
+TEST(LostTime, OfAnIncidentIsThatOfItsLongestSymptomIfItsRuleMeasuredNone) {
+  const auto change = [](const char* rule, double seconds, bool on_gpus) {
+    IncidentTable::Change one;
+    one.incident = IncidentOf(rule);
+    one.status.set_lost_rank_seconds(seconds);
+    one.status.set_lost_on_gpus(on_gpus);
+    return one;
+  };
+  auto root = change("performance/data-stall", 0, false);
+  const auto idle = change("performance/idle-comb", 40, false);
+  const auto straggler = change("performance/straggler", 90, true);
+  const auto stall = change("health/loss-stall", 0, false);
+  EXPECT_EQ(LostBy(root, {}, {}), std::nullopt);
+  EXPECT_EQ(LostBy(root, {&stall}, {}), std::nullopt);
+  const auto lost = LostBy(root, {&idle, &straggler, &stall}, {});
+  ASSERT_TRUE(lost.has_value());
+  EXPECT_EQ(lost->rank_seconds, 90) << "the symptoms overlap in time, so they are not added";
+  EXPECT_TRUE(lost->on_gpus);
+  EXPECT_EQ(lost->of, "measured in the steps of the finding (performance/straggler)");
+  EXPECT_FALSE(LostBy(root, {&idle}, {})->on_gpus);
+  root.status.set_lost_rank_seconds(7);
+  EXPECT_EQ(LostBy(root, {&straggler}, {})->rank_seconds, 7) << "its own measurement";
+}
+
 TEST(LostTime, OfACrashIsThatOfRepeatedSteps) {
   v1::RunInfo info;
   info.set_world_size(16);

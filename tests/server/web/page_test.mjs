@@ -10,6 +10,7 @@ import { axeSource, bin, endAll, eventually, feed, json, open, patient, settled,
 import { lifeTests } from './page_life.mjs';
 import { plotTests } from './page_plots.mjs';
 import { runTests } from './page_runs.mjs';
+import { smallTests } from './page_small.mjs';
 
 const shots = process.env.PLUMB_PAGE_SHOTS ?? '';
 if (shots) mkdirSync(shots, { recursive: true });
@@ -502,6 +503,7 @@ async function main() {
 
   await runTests(test, browser, server);
   await plotTests(test, browser, server, { leak, hostile: evil.run });
+  await smallTests(test, browser, server, { leak });
   await lifeTests(test, browser, server, { leak, run: 'dense-1b-baseline-12' });
 
   await test('a server that is gone and comes back', async () => {

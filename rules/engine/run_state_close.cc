@@ -1,11 +1,100 @@
-// Evidence that arrives after its step was closed, and the ranks over which a host closes steps.
+// When a step of a run is complete and how it is closed, evidence that arrives after that, and the
+// ranks over which a host closes steps.
 #include <algorithm>
 #include <iterator>
+#include <limits>
+#include <vector>
 
 #include "rules/engine/refused.h"
 #include "rules/engine/run_state.h"
 
 namespace plumbline::rules {
+
+bool RunState::FarBack(const Group& group, int64_t step) const {
+  return group.newest_step > step && group.newest_step - step >= options_.window_steps;
+}
+
+bool RunState::Ready(const Group& group, int64_t step) const {
+  // A group without progress reports (lone dumps) is closed only at the end.
+  if (!group.progress.any()) return false;
+  const bool far_back = !options_.hosted && FarBack(group, step);
+  // Unseen ranks are all alike, so only seen ranks are examined one by one.
+  if (group.progress.awaits_unseen(group.world_size) && !far_back) return false;
+  return group.progress.Covered(step, far_back);
+}
+
+void RunState::CloseReady(const GroupKey& key, Group& group, const OnClose& on_close) {
+  while (!group.steps.open.empty() && Ready(group, group.steps.open.begin()->first))
+    CloseOldest(key, group, on_close);
+}
+
+StepEnd RunState::EndOf(const GroupKey& key, const Group& group, int64_t step) const {
+  return {summary_.run, key.first, key.second, step, group.world_size};
+}
+
+void RunState::CloseOldest(const GroupKey& key, Group& group, const OnClose& on_close) {
+  auto node = steps_.TakeOldest(group.steps);
+  OpenStep& open = node.mapped();
+  group.closed = node.key();
+  const StepEnd end = EndOf(key, group, node.key());
+  PassStep(end, group, &open, rows_.PlanOf(end, &group.plans, open), on_close);
+  steps_.Reuse(std::move(node));
+}
+
+void RunState::PassStep(const StepEnd& end, const Group& group, OpenStep* open, RowPlan* plan,
+                        const OnClose& on_close) {
+  if (plan != nullptr) {
+    rows_.Close(end, *open, plan, group.progress, resumed_, on_close);
+  } else {
+    const SiteStep common = SiteStepOf(end);
+    const std::vector<HeldItem> held = ItemsInOrder(*open, &made_);
+    if (!held.empty()) PassSites(common, held, group.progress, sets_, on_close);
+    if (on_close.series) PassSeries(common, open, sets_, resumed_, on_close);
+  }
+  on_close.step(end);
+}
+
+void RunState::CloseAll(const OnClose& on_close) {
+  // The map is ordered by (attempt, role), not by arrival.
+  for (auto& [key, group] : groups_) {
+    while (!group.steps.open.empty()) CloseOldest(key, group, on_close);
+    CloseLate(key, group, true, on_close);
+  }
+  ReportLate(on_close);
+}
+
+int64_t RunState::closed_step() const {
+  int64_t closed = -1;
+  for (const auto& [key, group] : groups_) {
+    if (key.first != newest_attempt_ && groups_.size() > 1) continue;
+    closed = std::max(closed, group.closed);
+    if (group.progress.awaits_unseen(group.world_size)) continue;  // its evidence may still arrive
+    const int64_t slowest = group.progress.slowest();
+    const bool all_done = slowest == std::numeric_limits<int64_t>::max();
+    closed = std::max(closed, all_done ? group.newest_step : slowest);
+  }
+  return closed;
+}
+
+// Closes the oldest steps of the group that holds the most bytes, until at most `bytes` are open.
+void RunState::MakeRoom(uint64_t bytes, const OnClose& on_close) {
+  while (steps_.bytes() > bytes) {
+    const auto largest = std::max_element(
+        groups_.begin(), groups_.end(),
+        [](const auto& a, const auto& b) { return a.second.steps.bytes < b.second.steps.bytes; });
+    auto& [key, group] = *largest;
+    if (!group.steps.late.empty()) {
+      CloseLate(key, group, true, on_close);
+      continue;
+    }
+    ++closed_for_room_;
+    CloseOldest(key, group, on_close);
+    group.progress.CloseOver(group.closed, LateCause::kNoRoom);
+  }
+}
+
+// ---- evidence after that
+// -------------------------------------------------------------------------------
 
 // Finds what processes send with their goodbye for a step that they never ended: the rest of a
 // loop's times, an open span. No step misses it, so it is not late.

@@ -1,0 +1,1 @@
+"""Numbers that the trainer logs, next to those that the watch measures (health/metric-truth)."""
