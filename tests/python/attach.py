@@ -44,7 +44,8 @@ def of_trainer(stderr):
     """Returns the lines that are not Plumbline's: without those that begin with its name, and without the report at the end."""
     lines = stderr.splitlines()
     end = next((k for k, line in enumerate(lines) if line.startswith("plumb: run: the record in ")), None)
-    return [line for line in lines[:end] if not line.startswith(("plumbline: ", "plumb: "))]
+    # Lines of two ranks may be written into each other, which leaves empty ones.
+    return [line for line in lines[:end] if line and not line.startswith(("plumbline: ", "plumb: "))]
 
 
 def audit(tmp_path, record="rec"):

@@ -58,7 +58,8 @@ def test_healthy_ones_are_silent_and_unchanged(tmp_path, kind, seed):
 def test_an_unused_layer_that_drifts_is_named(tmp_path, seed):
     reported = {(f["rule"], f["site"]["layer"]) for f in found(tmp_path, "unused:drifts", seed)}
     assert ("precision/replica-divergence", "never.weight") in reported
-    assert {rule for rule, _ in reported} == {"precision/replica-divergence", "health/no-gradient"}  # the latter is a note, because the layer never
+    rules = {rule for rule, _ in reported if not rule.startswith("performance/")}  # the machine may be busy
+    assert rules == {"precision/replica-divergence", "health/no-gradient"}  # the latter is a note, because the layer never
                                                                                                      # runs
 
 
