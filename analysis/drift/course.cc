@@ -17,6 +17,7 @@ constexpr size_t kFewestOfStretch = 4, kFewestToBound = 8, kMostStretches = 16;
 constexpr double kEndsBelow = 0.25;
 constexpr double kStretchErrors = 5;
 
+// Returns the mean k3 over the tokens of the steps.
 double PooledK3(std::span<const DriftPoint> points) {
   double tokens = 0, sum = 0;
   for (const DriftPoint& p : points) {
@@ -26,6 +27,8 @@ double PooledK3(std::span<const DriftPoint> points) {
   return tokens > 0 ? sum / tokens : 0;
 }
 
+// Returns a lower limit of the mean k3: five standard errors below it, by the scatter of steps or
+// of tokens, whichever is larger; 0 if the steps are too few.
 double LeastOf(std::span<const DriftPoint> points, double mean) {
   if (points.size() < kFewestToBound) return 0;
   const auto n = static_cast<double>(points.size());
@@ -58,7 +61,9 @@ std::vector<DriftStretch> CutStretches(std::span<const DriftPoint> points) {
   return stretches;
 }
 
-// Sets `ended` and `end_step`.
+// Sets `ended` and `end_step`: the newest healthy steps are more than any healthy stretch between
+// bad steps before, and at least kFewestToBound. A step is bad above the geometric mean of the
+// worst and the newest k3.
 void FindDriftEnd(std::span<const DriftPoint> points, DriftCourse& course) {
   constexpr double kLeast = 1e-6;
   const double now = std::max(course.newest.k3, kLeast);

@@ -43,6 +43,7 @@ void LoggedMetric::Take(int64_t step, double logged, int64_t since,
 MetricVerdict LoggedMetric::Judge(bool may_stand) const {
   if (points_.size() < kFewest) return {};
   if (!(HalfUnit() <= kCoarseFrom * points_.back().logged)) return At(0, MetricState::kCoarse);
+  // The readings are tried in their order; a right one is preferred to a clip, a clip to a factor.
   MetricVerdict out;
   for (size_t r = 0; r < kReadings; ++r)
     if (IsEqual(r)) return At(r, MetricState::kEqual);
@@ -55,6 +56,7 @@ MetricVerdict LoggedMetric::Judge(bool may_stand) const {
     known |= IsKnown(r);
     moved |= IsKnown(r) && Moved(r);
   }
+  // No reading explains the values.
   if (!known) return {};
   return At(0, moved ? MetricState::kUnrelated : MetricState::kAlike);
 }
@@ -125,6 +127,7 @@ bool LoggedMetric::IsClipped(size_t reading, MetricVerdict* out) const {
   return true;
 }
 
+// The factor is the median ratio. A point without a measured value (NaN) is not counted as apart.
 bool LoggedMetric::IsFactor(size_t reading, bool may_stand, MetricVerdict* out) const {
   if (!IsKnown(reading) || !(may_stand || Moved(reading))) return false;
   std::vector<double> logs;
@@ -133,22 +136,14 @@ bool LoggedMetric::IsFactor(size_t reading, bool may_stand, MetricVerdict* out) 
   const auto middle = logs.begin() + static_cast<std::ptrdiff_t>(logs.size() / 2);
   std::nth_element(logs.begin(), middle, logs.end());
   const double factor = std::exp(*middle);
-  size_t apart = 0;
-  double spread = 0;
-  for (const Point& p : points_) {
-    const double expected = factor * p.measured[reading];
-    if (std::isnan(expected)) continue;
-    const double distance = std::fabs(p.logged - expected);
-    if (distance <= RoomFor(p.logged)) {
-      spread = std::max(spread, distance / expected);
-    } else {
-      ++apart;
-    }
-  }
-  if (kOneIn * apart > points_.size() || !(std::fabs(std::log(factor)) > kFactorFrom)) return false;
+  const auto apart = std::count_if(points_.begin(), points_.end(), [&](const Point& p) {
+    return std::fabs(p.logged - factor * p.measured[reading]) > RoomFor(p.logged);
+  });
+  if (kOneIn * static_cast<size_t>(apart) > points_.size() ||
+      !(std::fabs(std::log(factor)) > kFactorFrom))
+    return false;
   *out = At(reading, MetricState::kFactor);
   out->factor = factor;
-  out->spread = spread;
   return true;
 }
 

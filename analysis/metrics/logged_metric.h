@@ -30,7 +30,6 @@ struct MetricVerdict {
   MetricState state = MetricState::kFew;
   Reading reading = Reading::kStep;
   double factor = 1;                // kFactor: the median of logged / measured
-  double spread = 0;                // kFactor: the largest distance of a ratio from it, relative
   double limit = 0;                 // kClipped: the constant
   size_t points = 0;                // logged values that the verdict rests on
   int64_t first = 0, last = 0;      // steps of the first and of the newest point
