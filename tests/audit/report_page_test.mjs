@@ -67,7 +67,7 @@ async function main() {
   // What a reader checks on the page, and what to do first.
   const expected = {
     leak: ['a later token took the place of an earlier token', 'Drop by position instead of by score', 'drop_tokens=False', 'got a place, same sequence', 'Token '],
-    drift: ['difference between trainer and rollout', 'temperature of 0.8', 'fitted: +0.2', 'Each dot is a token'],
+    drift: ['difference between trainer and rollout', 'temperature of 0.8', 'fitted: +0.199', 'Each dot is a token'],
     comb: ['the gaps of the GPU, and the host under them', 'idle for', 'under it: enumerate(DataLoader)', 'share of each step in which the GPU is idle'],
     hang: ['which ranks wait for which', 'py-spy dump --pid PID', 'PID: the process of a named rank', '4 ranks: 0–3', '3 ranks: 4, 6–7', 'rank 5'],
     nan: ['The loss is NaN', 'around step 311', 'Go back to the last checkpoint'],

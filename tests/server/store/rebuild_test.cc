@@ -26,10 +26,11 @@ class RebuildTest : public testing::Test {
   void Start() {
     server_ = std::make_unique<Plumbd>(std::vector<std::string>{
         "--data", folder_.File("data"), "--grace", "60", "--config",
-        folder_.Write("plumbd.toml",
-                      "[journal]\nsync = \"never\"\nsegment_bytes = 4096\ncommit_bytes = 1\n"
-                      "keep_bytes = 60000\n[checkpoint]\nseconds = 0.05\nbytes = 4096\n"
-                      "[ingest]\nack_seconds = 0.02\n")});
+        folder_.Write(
+            "plumbd.toml",
+            "[journal]\nsync = \"never\"\npack = false\nsegment_bytes = 4096\ncommit_bytes = 1\n"
+            "keep_bytes = 60000\n[checkpoint]\nseconds = 0.05\nbytes = 4096\n"
+            "[ingest]\nack_seconds = 0.02\n")});
     ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
   }
   // Sends steps of two ranks of run "run" whose values are their numbers.
@@ -55,6 +56,20 @@ class RebuildTest : public testing::Test {
     }
     ASSERT_TRUE(agent.Acknowledged(next_ - 1));
     ASSERT_TRUE(Eventually([&] { return Values().count(last) == 1; }));
+  }
+  // Retention follows checkpoints, which follow data. Returns the last step; one after 20,000
+  // fails.
+  int64_t TrainUntilEntriesAreRemoved() {
+    int64_t last = 1000;
+    Train(1, last);
+    for (; fs::exists(folder_.File("data/journal/00000000000000000001.plj")); last += 100) {
+      if (last > 20'000) {
+        ADD_FAILURE() << "no entry was removed";
+        break;
+      }
+      Train(last + 1, last + 100);
+    }
+    return last;
   }
   // Returns the values of rank 1, by step.
   std::map<int64_t, double> Values() {
@@ -115,19 +130,20 @@ class RebuildTest : public testing::Test {
 
 TEST_F(RebuildTest, OneThatIsGoneGetsBackWhatTheJournalStillHas) {
   Start();
-  Train(1, 1000);
+  int64_t last = TrainUntilEntriesAreRemoved();
   Stop();
   RemoveStore();
   Start();
   ASSERT_TRUE(Rebuilt());
   const int64_t lost = LostThrough();
   EXPECT_GT(lost, 0);
-  EXPECT_LT(lost, 990);
-  Train(1001, 1100);
-  ExpectValues(lost + 1, 1100);
+  EXPECT_LT(lost, last - 10);
+  Train(last + 1, last + 100);
+  last += 100;
+  ExpectValues(lost + 1, last);
   Stop();
   Start();  // it stays so
-  ExpectValues(lost + 1, 1100);
+  ExpectValues(lost + 1, last);
   EXPECT_EQ(LostThrough(), lost);
   EXPECT_THAT(server_->process().errors(), testing::Not(HasSubstr("are read again")));
 }
@@ -151,10 +167,9 @@ TEST_F(RebuildTest, AnOlderCopyGetsWhatItLacks) {
 
 TEST_F(RebuildTest, OneThatWasKilledMeanwhileGoesOn) {
   Start();
-  Train(1, 1000);
+  int64_t last = TrainUntilEntriesAreRemoved();
   Stop();
   RemoveStore();
-  int64_t last = 1000;
   for (const int wait : {0, 20, 60, 150}) {
     Start();
     std::this_thread::sleep_for(std::chrono::milliseconds(wait));
