@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <set>
 #include <string>
 #include <thread>
 
@@ -144,7 +143,6 @@ int RunWatch(const WatchOptions& options) {
   bool answered = false;
   bool greeted = false;
   uint64_t open = 0;
-  std::set<uint64_t> open_ids;
   QuietLines quiet(options.once || options.format == "json" ? 0 : options.status_seconds);
   bool reader_gone = false;
   absl::Status known;  // status of the run, if none of its incidents was open
@@ -171,16 +169,7 @@ int RunWatch(const WatchOptions& options) {
         ReportTheAwaitedRanks(client, options.run);
       }
       pause = kFirstPause;
-      if (event.has_incident()) {
-        const bool is_open = event.incident().state() == v1::Incident::STATE_OPEN &&
-                             event.kind() != v1::IncidentEvent::KIND_LEFT;
-        if (is_open) {
-          open_ids.insert(event.incident().id());
-        } else {
-          open_ids.erase(event.incident().id());
-        }
-      }
-      quiet.Heard(open_ids.size());
+      quiet.Heard(printer.Open());
       // If the connection breaks after this event, the next watch continues here.
       request.set_after_position(event.position());
       request.set_book(event.book());

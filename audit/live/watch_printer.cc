@@ -7,6 +7,7 @@
 #include "audit/live/output.h"
 #include "audit/render/finding_json.h"
 #include "audit/render/finding_text.h"
+#include "rules/causes.h"
 #include "rules/words/words.h"
 
 namespace plumbline::audit {
@@ -116,9 +117,10 @@ std::string IncidentJson(const v1::Incident& incident, const v1::IncidentStatus&
   return absl::StrCat(json, "],\"finding\":", FindingJson(incident.finding()), "}");
 }
 
-std::string EventJson(const v1::IncidentEvent& event) {
+std::string EventJson(const v1::IncidentEvent& event, const std::string& symptom_of) {
   std::string line = absl::StrCat("{\"event\":\"", KindName(event.kind()), "\"");
   if (event.missed() > 0) absl::StrAppend(&line, ",\"missed\":", event.missed());
+  if (!symptom_of.empty()) absl::StrAppend(&line, ",\"symptom_of\":", JsonString(symptom_of));
   if (event.has_incident())
     absl::StrAppend(&line, ",\"incident\":", IncidentJson(event.incident(), event.status()));
   return line + "}\n";
@@ -152,15 +154,75 @@ std::string WatchPrinter::Left(const v1::IncidentEvent& event) {
                   incident.updated_unix_ns());
 }
 
+void WatchPrinter::Keep(const v1::IncidentEvent& event) {
+  if (!event.has_incident()) return;
+  const std::string& fingerprint = FingerprintOf(event.incident(), event.status());
+  if (event.kind() == v1::IncidentEvent::KIND_RESOLVED ||
+      event.kind() == v1::IncidentEvent::KIND_MERGED ||
+      event.kind() == v1::IncidentEvent::KIND_LEFT) {
+    kept_.erase(fingerprint);
+    return;
+  }
+  kept_[fingerprint] = {event.incident().id(), event.incident().state() == v1::Incident::STATE_OPEN,
+                        event.incident().finding()};
+}
+
+WatchPrinter::Kin WatchPrinter::KinOf(const std::string& fingerprint) const {
+  Kin kin;
+  const auto self = kept_.find(fingerprint);
+  if (self == kept_.end()) return kin;
+  std::vector<const std::string*> names;
+  std::vector<const v1::Finding*> of_run;
+  size_t at = 0;
+  for (const auto& [name, kept] : kept_) {
+    if (kept.finding.site().run() != self->second.finding.site().run()) continue;
+    if (name == fingerprint) at = names.size();
+    names.push_back(&name);
+    of_run.push_back(&kept.finding);
+  }
+  const std::vector<size_t> roots = rules::RootsOf(of_run);
+  if (roots[at] != at) kin.root = *names[roots[at]];
+  for (size_t i = 0; i < roots.size(); ++i) {
+    if (i != at && roots[i] == at) kin.symptoms.push_back(SymptomText(*of_run[i]));
+  }
+  return kin;
+}
+
+size_t WatchPrinter::Open() const {
+  std::vector<const v1::Finding*> open;
+  for (const auto& [name, kept] : kept_) {
+    if (kept.open) open.push_back(&kept.finding);
+  }
+  const std::vector<size_t> roots = rules::RootsOf(open);
+  size_t count = 0;
+  for (size_t i = 0; i < roots.size(); ++i) count += roots[i] == i ? 1 : 0;
+  return count;
+}
+
 std::string WatchPrinter::Event(const v1::IncidentEvent& event) {
+  Keep(event);
   if (event.kind() == v1::IncidentEvent::KIND_LEFT) return Left(event);
   if (Repeated(event)) return "";
-  if (format_ == Format::kJson) return EventJson(event);
+  if (format_ == Format::kJson) {
+    return EventJson(event, event.has_incident()
+                                ? KinOf(FingerprintOf(event.incident(), event.status())).root
+                                : "");
+  }
   return event.has_incident() ? Text(event) : "";
 }
 
 std::string WatchPrinter::Block(const v1::IncidentEvent& event) const {
-  return RenderIncident(event.incident().finding(), SitesOf(event.status()), style_);
+  const v1::Finding& finding = event.incident().finding();
+  Kin kin = KinOf(FingerprintOf(event.incident(), event.status()));
+  if (!kin.root.empty()) {
+    return Inked(style_, Ink::kDim,
+                 absl::StrCat("a symptom of incident ", kept_.at(kin.root).id, ": ",
+                              Printable(SymptomText(finding)))) +
+           "\n";
+  }
+  IncidentSites sites = SitesOf(event.status());
+  sites.symptoms = std::move(kin.symptoms);
+  return RenderIncident(finding, sites, style_);
 }
 
 std::string WatchPrinter::Text(const v1::IncidentEvent& event) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "audit/render/finding_text.h"
 #include "audit/render/text_util.h"
@@ -21,9 +22,12 @@ class WatchPrinter {
   // Returns the text to print, or "" if the event has no news for a person. An incident is printed
   // whole when it opens and when its level, strength or cause changes. It is printed in one line
   // when its state changes, each time its number of sites has doubled, and each time it was seen
-  // ten times as often. JSON prints every event. An event that was printed already (a server may
-  // repeat it after a restart) is never printed again.
+  // ten times as often. A symptom of an incident that was printed (rules/causes.h) is one line.
+  // JSON prints every event, with "symptom_of" if it is a symptom. An event that was printed
+  // already (a server may repeat it after a restart) is never printed again.
   std::string Event(const v1::IncidentEvent& event);
+  // Returns how many open incidents there are, without the symptoms of others.
+  size_t Open() const;
 
  private:
   struct Shown {
@@ -39,10 +43,22 @@ class WatchPrinter {
     int64_t opened_unix_ns = 0;
     uint64_t revision = 0;
   };
+  struct Kept {
+    uint64_t id = 0;
+    bool open = false;
+    v1::Finding finding;
+  };
+  // The incident that another one is a symptom of, and the symptoms of an incident, one line each.
+  struct Kin {
+    std::string root;  // its fingerprint; "" if the incident is no symptom
+    std::vector<std::string> symptoms;
+  };
 
   bool Repeated(const v1::IncidentEvent& event);
   std::string Left(const v1::IncidentEvent& event);
   std::string Text(const v1::IncidentEvent& event);
+  void Keep(const v1::IncidentEvent& event);
+  Kin KinOf(const std::string& fingerprint) const;
   std::string Block(const v1::IncidentEvent& event) const;
   std::string Headline(const std::string& what, int64_t unix_ns) const;
 
@@ -50,12 +66,14 @@ class WatchPrinter {
   const TextStyle style_;
   std::map<std::string, Shown> shown_;  // by fingerprint
   std::map<std::string, Seen> seen_;    // of every event, by fingerprint
+  std::map<std::string, Kept> kept_;    // incidents that are not resolved, by fingerprint
 };
 
 // Returns "2026-11-21 12:03:41", in local time.
 std::string TimeText(int64_t unix_ns);
-// Returns one event as one line of JSON that ends with a newline.
-std::string EventJson(const v1::IncidentEvent& event);
+// Returns one event as one line of JSON that ends with a newline. `symptom_of` is the fingerprint
+// of the incident that this one is a symptom of, or "".
+std::string EventJson(const v1::IncidentEvent& event, const std::string& symptom_of = "");
 // Returns an incident on one line: {"id":…,"state":…,"count":…,"fingerprint":…,"cause":…,"sites":…,
 // "opened":…,"updated":…,"findings":[…] (the first 64),"finding":{…}, the one that is displayed}.
 // If a person set the state, also their name and reason.

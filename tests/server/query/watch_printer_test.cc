@@ -43,6 +43,59 @@ TEST(WatchPrinter, PrintsAnIncidentWholeWhenItOpens) {
   }
 }
 
+v1::IncidentEvent NonFinite(uint64_t id, const char* rule, const char* title, int64_t step) {
+  v1::IncidentEvent event = Event(v1::IncidentEvent::KIND_OPENED, 1);
+  event.mutable_incident()->set_id(id);
+  v1::Finding& finding = *event.mutable_incident()->mutable_finding();
+  finding.set_rule(rule);
+  finding.set_level(v1::LEVEL_ERROR);
+  finding.set_title(title);
+  finding.set_fingerprint(rule);
+  finding.mutable_site()->set_step_first(step);
+  finding.mutable_site()->set_step_last(step);
+  return event;
+}
+
+TEST(WatchPrinter, PrintsASymptomInOneLineOfItsRoot) {
+  const auto weight = NonFinite(3, "precision/non-finite", "a weight is NaN", 60);
+  const auto loss = NonFinite(4, "health/loss-non-finite", "the loss is NaN", 61);
+  WatchPrinter printer = Plain();
+  printer.Event(weight);
+  EXPECT_EQ(printer.Open(), 1u);
+  const std::string symptom = printer.Event(loss);
+  EXPECT_THAT(symptom,
+              HasSubstr("a symptom of incident 3: the loss is NaN: health/loss-non-finite"));
+  EXPECT_EQ(std::count(symptom.begin(), symptom.end(), '\n'), 3);  // time, line, empty line
+  EXPECT_EQ(printer.Open(), 1u);
+
+  WatchPrinter reversed = Plain();
+  EXPECT_THAT(reversed.Event(loss), Not(HasSubstr("symptom")));
+  EXPECT_THAT(reversed.Event(weight), HasSubstr("the loss is NaN: health/loss-non-finite"));
+
+  WatchPrinter json(WatchPrinter::Format::kJson, {});
+  json.Event(weight);
+  const auto line = nlohmann::json::parse(json.Event(loss));
+  EXPECT_EQ(line["symptom_of"], "precision/non-finite");
+}
+
+TEST(WatchPrinter, IncidentsOfOtherRunsAndResolvedOnesHaveNoSymptoms) {
+  const auto loss = NonFinite(4, "health/loss-non-finite", "the loss is NaN", 61);
+  auto weight = NonFinite(3, "precision/non-finite", "a weight is NaN", 60);
+  auto elsewhere = weight;
+  elsewhere.mutable_incident()->mutable_finding()->mutable_site()->set_run("other");
+  WatchPrinter printer = Plain();
+  printer.Event(elsewhere);
+  EXPECT_THAT(printer.Event(loss), Not(HasSubstr("symptom")));
+  EXPECT_EQ(printer.Open(), 2u);
+
+  WatchPrinter later = Plain();
+  later.Event(weight);
+  weight.set_kind(v1::IncidentEvent::KIND_RESOLVED);
+  later.Event(weight);
+  EXPECT_EQ(later.Open(), 0u);
+  EXPECT_THAT(later.Event(loss), Not(HasSubstr("symptom")));
+}
+
 TEST(WatchPrinter, PrintsAllOfAFindingIfVerbose) {
   TextStyle style;
   style.verbose = true;
