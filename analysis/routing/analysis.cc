@@ -49,9 +49,9 @@ void NameByCapacity(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
   if (clean && !a.rival() && !a.rank_major_possible)
     return Name(a, "fifo-capacity", "first-come", 1);
   const bool one_capacity = !clean && a.saturation.contradiction.empty();
+  a.queue_share = a.first_come.exact_orders.empty() ? BestQueueShare(a.c, a.saturation, queues) : 1;
   if (one_capacity && leak != nullptr) return NameByReplay(a, *leak);
-  a.explained_share =
-      a.first_come.exact_orders.empty() ? BestQueueShare(a.c, a.saturation, queues) : 1;
+  a.explained_share = a.queue_share;
   for (const RankedReplay& replay : a.ranked)
     a.explained_share = std::max(a.explained_share, replay.share);
   if (!one_capacity || !a.pairs_speak(kHintBits) || a.patterns.any()) return;

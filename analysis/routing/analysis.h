@@ -60,6 +60,7 @@ struct RoutingAnalysis {
   std::string policy = "unknown";
   std::string cause = "unknown";
   double explained_share = 0;
+  double queue_share = 0;     // of the known choices, given by the best queue in time order
   std::string flatten_order;  // "seq-major", "batch-major" or empty
   bool flatten_contradicts = false;
   std::vector<std::string> assumptions;

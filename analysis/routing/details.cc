@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -60,6 +62,25 @@ void PutQueue(google::protobuf::Struct& s, const RoutingCase& c, const RefusalPa
   PutNumbers(s, "position", position);
   PutNumbers(s, "score", score);
   PutNumbers(s, "kept", kept);
+}
+
+// Adds the share of the choices that each policy gives as recorded: of the queue in time order, and
+// of the best replay of each kind. A replay that a sample of the choices refutes has the sample's
+// share.
+void PutPolicies(google::protobuf::Struct& s, const RoutingAnalysis& a) {
+  auto& list = *(*s.mutable_fields())["policies"].mutable_list_value();
+  const auto add = [&](const std::string& name, double share, bool exact) {
+    google::protobuf::Struct& one = *list.add_values()->mutable_struct_value();
+    Put(one, "policy", name);
+    Put(one, "share", share);
+    (*one.mutable_fields())["exact"].set_bool_value(exact);
+  };
+  std::set<std::pair<RankedReplay::Priority, bool>> seen;
+  for (const RankedReplay& replay : a.ranked) {
+    if (seen.emplace(replay.priority, replay.rank_first).second)
+      add(replay.Describe(), replay.share, replay.exact);
+  }
+  add("first come first served in time order", a.queue_share, a.first_come.best.fits);
 }
 
 double BinaryEntropy(double p) {
@@ -145,6 +166,7 @@ google::protobuf::Struct Witness(const RoutingAnalysis& a, const RefusalPair& pa
   PutToken(PutStruct(s, "refused"), a.c, pair.refused, refused);
   PutToken(PutStruct(s, "admitted"), a.c, pair.admitted, admitted);
   if (a.c.ordered()) PutQueue(PutStruct(s, "queue"), a.c, pair, key);
+  if (a.leak() != nullptr) PutPolicies(s, a);
   return s;
 }
 

@@ -67,6 +67,21 @@ function drawPair(width: number, refused: Token, admitted: Token): SVGElement {
   return picture(width, bottom + 46, `Token ${refused.row} with score ${refused.score} was refused, token ${admitted.row} with score ${admitted.score} was admitted`, ...parts);
 }
 
+// The share of the choices that each policy gives as recorded: only one gives all.
+function policiesTable(policies: Value | undefined): HTMLElement | null {
+  const rows = (Array.isArray(policies) ? policies : []).flatMap((one) => {
+    if (!isFields(one) || !isNumber(one.share)) return [];
+    return [{ name: textOf(one.policy), share: one.share, exact: one.exact === true }];
+  });
+  if (rows.length < 2) return null;
+  rows.sort((a, b) => Number(b.exact) - Number(a.exact) || b.share - a.share);
+  return h('div', { class: 'scrollx mt12' }, h('table', { class: 'padrow' }, h('caption', { class: 'sr' }, 'The policies'),
+    h('thead', {}, h('tr', {}, h('th', {}, 'Policy'), h('th', { class: 'num' }, 'Choices as recorded'), h('th', { class: 'hide-s' }, h('span', { class: 'sr' }, 'share')))),
+    h('tbody', {}, ...rows.map((one) => h('tr', { class: one.exact ? 'hit' : '' }, h('td', {}, one.exact ? h('b', {}, clean(one.name)) : clean(one.name)),
+      h('td', { class: 'num' }, one.exact ? 'all' : `${num(Number(Math.min(99.9, 100 * one.share).toPrecision(3)))} %`),
+      h('td', { class: 'hide-s third' }, h('progress', { class: one.exact ? 'ink' : 'grey', max: 1, value: one.share, 'aria-label': one.exact ? 'all' : `${num(Number((100 * one.share).toPrecision(3)))} %` })))))));
+}
+
 function pairWitness(finding: Finding): Drawn | null {
   const refused = tokenOf(finding.witness.refused);
   const admitted = tokenOf(finding.witness.admitted);
@@ -86,7 +101,8 @@ function pairWitness(finding: Finding): Drawn | null {
         ` chose the same expert with ${num(admitted.score)} and got the place.`),
       h('div', { class: 'scrollx mt12' }, h('table', {}, h('caption', { class: 'sr' }, 'The pair'),
         h('thead', {}, h('tr', {}, ...['Token', 'Sequence', 'Position', 'Score', 'Expert', 'Outcome'].map((t, i) => h('th', { class: i === 1 ? 'hide-s' : '' }, t)))),
-        h('tbody', {}, row(refused, 'refused'), row(admitted, 'admitted'))))),
+        h('tbody', {}, row(refused, 'refused'), row(admitted, 'admitted')))),
+      policiesTable(finding.witness.policies)),
   };
 }
 
