@@ -198,7 +198,7 @@ void AnalyseRefusals(RoutingAnalysis& a) {
                      [&] { a.patterns = FindCleanPatterns(a.c, a.saturation, queues); }});
   }
   if (!explained && a.saturation.contradiction.empty())
-    a.library_ties = ReplayTopOfMask(a.c, a.saturation);
+    a.library_ties = ReplayTopOfMask(a.c, a.saturation, queues);
   NameByCapacity(a, queues);
   if (a.library_ties.bits >= kProofBits) Name(a, "tie-order-capacity", "tie-order", 1);
   InferFlatten(a, queues);

@@ -6,12 +6,22 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/statistics/context_sums.h"
+
 namespace plumbline::analysis {
+namespace {
+
+constexpr size_t kMostScored = 1 << 18;  // choices
+
+}  // namespace
 
 double KeptByScoreDeviations(const RoutingCase& c, const Saturation& s) {
   std::map<std::pair<size_t, int16_t>, std::vector<std::pair<double, bool>>> groups;
+  // A hash draws the tokens of a large call, because a stride could pick one sequence.
+  const uint64_t share = c.choices.size() / kMostScored + 1;
   for (const Choice& choice : c.choices) {
     if (choice.rank < 0 || !c.judged(choice.token)) continue;
+    if (ContextKeyOf(static_cast<uint64_t>(choice.token) + 1) / 2 % share != 0) continue;
     const size_t cell = CellOfToken(c, choice.token, choice.expert);
     const double score = c.scores.At(choice.token, choice.expert);
     if (s.cells[cell].refused == 0 || !std::isfinite(score)) continue;

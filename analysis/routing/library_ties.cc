@@ -35,15 +35,16 @@ class MaskReplay {
 
   // Returns true if the selection over this queue gives every refusal.
   bool Fits(const std::vector<int32_t>& order) {
+    if (cells_.size() == 0 || !FirstFits(order)) return false;
     std::vector<std::vector<int32_t>> rows(static_cast<size_t>(c_.pools));
     for (const int32_t t : order)
       rows[static_cast<size_t>(c_.pool[static_cast<size_t>(t)])].push_back(t);
-    for (size_t i = 0; i < cells_.size(); ++i) {
+    for (size_t i = 1; i < cells_.size(); ++i) {
       const Cell& cell = s_.cells[cells_.cell[i]];
       if (cell.kept < 1 || !CellFits(i, cell.kept, rows[static_cast<size_t>(cell.pool)]))
         return false;
     }
-    return cells_.size() > 0;
+    return true;
   }
 
   LibraryTies Result() const {
@@ -58,6 +59,16 @@ class MaskReplay {
   }
 
  private:
+  // The first cell refutes almost every queue, so only its pool's rows are collected for it.
+  bool FirstFits(const std::vector<int32_t>& order) {
+    const Cell& cell = s_.cells[cells_.cell[0]];
+    std::vector<int32_t> rows;
+    for (const int32_t t : order) {
+      if (c_.pool[static_cast<size_t>(t)] == cell.pool) rows.push_back(t);
+    }
+    return cell.kept >= 1 && CellFits(0, cell.kept, rows);
+  }
+
   bool CellFits(size_t i, int64_t kept, const std::vector<int32_t>& rows) {
     constexpr uint8_t kRefused = 1, kKept = 2;
     const auto set = [&](bool clear) {
@@ -91,9 +102,9 @@ class MaskReplay {
 
 }  // namespace
 
-LibraryTies ReplayTopOfMask(const RoutingCase& c, const Saturation& s) {
+LibraryTies ReplayTopOfMask(const RoutingCase& c, const Saturation& s,
+                            const std::vector<TimeQueue>& queues) {
   MaskReplay replay(c, s);
-  const std::vector<TimeQueue> queues = TimeQueues(c);
   const bool fits = std::any_of(queues.begin(), queues.end(),
                                 [&](const TimeQueue& queue) { return replay.Fits(queue.order); });
   if (!fits) return {};

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "analysis/routing/call/call.h"
+#include "analysis/routing/policies/queue.h"
 
 namespace plumbline::analysis {
 
@@ -15,6 +17,7 @@ struct LibraryTies {
 
 // torch.topk on a CPU: a partial sort if 64 C <= T, otherwise a selection (nth_element) of pairs of
 // value and row. Requires c.ordered() and no contradiction of the saturation.
-LibraryTies ReplayTopOfMask(const RoutingCase& c, const Saturation& s);
+LibraryTies ReplayTopOfMask(const RoutingCase& c, const Saturation& s,
+                            const std::vector<TimeQueue>& queues);
 
 }  // namespace plumbline::analysis

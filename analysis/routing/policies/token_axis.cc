@@ -124,27 +124,44 @@ double LargestScore(const RoutingCase& c, const AxisRows& rows, int32_t e) {
   return most;
 }
 
-// Compares expert e with the first one.
-Contrast Compare(const RoutingCase& c, const AxisRows& rows, Statistic statistic, int32_t e) {
-  Contrast out;
-  const double most = statistic == Statistic::kExponential
-                          ? std::max(LargestScore(c, rows, 0), LargestScore(c, rows, e))
-                          : 0;
-  double mean = 0, squares = 0, count = 0, rounding = 0;
+// The scores of two experts, by row. One pass over the rows reads them: a row is a cache line or
+// more.
+struct TwoColumns {
+  DType dtype;
+  std::vector<double> first, second;
+  double most = -HUGE_VAL;
+};
+
+// Returns the scores of the first expert and of expert e.
+TwoColumns ColumnsOf(const RoutingCase& c, const AxisRows& rows, int32_t e) {
+  TwoColumns out{c.scores.dtype(), {}, {}};
+  out.first.reserve(rows.size());
+  out.second.reserve(rows.size());
   for (const int32_t t : rows) {
-    double value[2];
-    const int32_t experts[2] = {0, e};
-    for (int i = 0; i < 2; ++i) {
-      const double x = c.scores.At(t, experts[i]);
-      value[i] = ValueOf(statistic, x, most);
-      const double slope = statistic == Statistic::kValue    ? 1
-                           : statistic == Statistic::kSquare ? 2 * std::fabs(x)
-                                                             : value[i];
-      const double ulp = slope * UlpOf(x, c.scores.dtype());
-      rounding += ulp * ulp / 12;
-      out.size += std::fabs(value[i]) / 2;
-    }
-    const double d = value[1] - value[0];
+    const double x = c.scores.At(t, 0), y = c.scores.At(t, e);
+    out.first.push_back(x);
+    out.second.push_back(y);
+    out.most = std::max(out.most, std::max(x, y));
+  }
+  return out;
+}
+
+Contrast Compare(const TwoColumns& columns, Statistic statistic) {
+  Contrast out;
+  double mean = 0, squares = 0, count = 0, rounding = 0;
+  const auto value_of = [&](double x) {
+    const double value = ValueOf(statistic, x, columns.most);
+    const double slope = statistic == Statistic::kValue    ? 1
+                         : statistic == Statistic::kSquare ? 2 * std::fabs(x)
+                                                           : value;
+    const double ulp = slope * UlpOf(x, columns.dtype);
+    rounding += ulp * ulp / 12;
+    out.size += std::fabs(value) / 2;
+    return value;
+  };
+  for (size_t i = 0; i < columns.first.size(); ++i) {
+    const double first = value_of(columns.first[i]);
+    const double d = value_of(columns.second[i]) - first;
     out.difference += d;
     const double step = d - mean;
     mean += step / ++count;
@@ -157,8 +174,9 @@ Contrast Compare(const RoutingCase& c, const AxisRows& rows, Statistic statistic
 
 // A quick test that almost all unequal ones fail.
 bool MayBeEqual(const RoutingCase& c, const AxisRows& rows) {
+  const TwoColumns columns = ColumnsOf(c, rows, 1);
   return std::any_of(std::begin(kStatistics), std::end(kStatistics), [&](Statistic statistic) {
-    const Contrast contrast = Compare(c, rows, statistic, 1);
+    const Contrast contrast = Compare(columns, statistic);
     return std::fabs(contrast.difference) <= contrast.Tolerance(kErrors[std::size(kErrors) - 1]);
   });
 }
@@ -170,7 +188,7 @@ double EqualBits(const RoutingCase& c, const std::vector<AxisRows>& groups, Stat
   size_t seen = 0;
   for (const AxisRows& rows : groups) {
     for (int32_t e = 1; e < c.experts; ++e) {
-      const Contrast contrast = Compare(c, rows, statistic, e);
+      const Contrast contrast = Compare(ColumnsOf(c, rows, e), statistic);
       bool equal = false;
       for (size_t i = 0; i < std::size(kErrors); ++i) {
         const double tolerance = contrast.Tolerance(kErrors[i]);
