@@ -32,7 +32,7 @@ std::string Encode(std::map<std::string, uint64_t> ahead) {
 }  // namespace
 
 void Judge::PersistReports(Archive& archive) {
-  const uint32_t version = archive.Version(2, 1);
+  const uint32_t version = archive.Version(3, 1);
   // Pointers, because Section cannot know the lock with which it is called.
   auto* runs = &runs_;
   auto* reports = &reports_;
@@ -46,6 +46,13 @@ void Judge::PersistReports(Archive& archive) {
     if (archive.reading() && archive.ok()) incident_table_->Restore(state);
   });
   if (version >= 2) archive.Section("edits", [&] { archive(*edits); });
+  if (version < 3) return;
+  archive.Section("paces", [&] {
+    Liveness::Paces paces;
+    if (!archive.reading()) paces = liveness_.AllPaces();
+    archive(paces);
+    if (archive.reading() && archive.ok()) liveness_.Restore(std::move(paces));
+  });
 }
 
 v1::RunLabels Judge::LabelsOf(const std::string& run) const {

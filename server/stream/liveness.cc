@@ -11,6 +11,8 @@
 namespace plumbline::server {
 namespace {
 
+constexpr size_t kMostPaces = 4096;
+
 using Nanos = Liveness::Nanos;
 
 constexpr size_t kStepsOfMedian = 33;  // whose median is taken
@@ -163,13 +165,14 @@ void Liveness::Forget(const std::string& run) {
   }
   const auto first = groups_.lower_bound(Key(run, 0, INT_MIN));
   const auto last = groups_.upper_bound(Key(run, UINT32_MAX, INT_MAX));
-  constexpr size_t kMostPaces = 4096;
-  for (auto group = first; group != last; ++group) {
-    if (std::get<2>(group->first) != v1::ROLE_TRAINER) continue;
-    over_.emplace_back(group->first, PaceOf(group->second));
-    if (over_.size() > kMostPaces) over_.pop_front();
-  }
+  for (auto group = first; group != last; ++group) KeepPace(group->first, group->second);
   groups_.erase(first, last);
+}
+
+void Liveness::KeepPace(const Key& key, const Group& group) {
+  if (std::get<2>(key) != v1::ROLE_TRAINER) return;
+  over_.emplace_back(key, PaceOf(group));
+  if (over_.size() > kMostPaces) over_.pop_front();
 }
 
 // Measures how long a step takes, while steps progress.
@@ -357,10 +360,31 @@ void Liveness::SetLimits(const Group& group, v1::RanksHung* out) const {
 Liveness::Pace Liveness::PaceOf(const std::string& run, uint32_t attempt) const {
   const MutexLock lock(mutex_);
   const Key key(run, attempt, v1::ROLE_TRAINER);
-  if (const auto group = groups_.find(key); group != groups_.end()) return PaceOf(group->second);
+  if (const auto group = groups_.find(key); group != groups_.end()) {
+    // After a restart of the server the first steps give no median.
+    if (const Pace pace = PaceOf(group->second); pace.step_seconds > 0) return pace;
+  }
   const auto over =
       std::find_if(over_.rbegin(), over_.rend(), [&](const auto& one) { return one.first == key; });
   return over == over_.rend() ? Pace() : over->second;
+}
+
+Liveness::Paces Liveness::AllPaces() const {
+  const MutexLock lock(mutex_);
+  Paces paces = over_;
+  for (const auto& [key, group] : groups_) {
+    const Pace pace = PaceOf(group);
+    if (std::get<2>(key) == v1::ROLE_TRAINER && pace.step_seconds > 0)
+      paces.emplace_back(key, pace);
+  }
+  while (paces.size() > kMostPaces) paces.pop_front();
+  return paces;
+}
+
+void Liveness::Restore(Paces paces) {
+  const MutexLock lock(mutex_);
+  over_ = std::move(paces);
+  while (over_.size() > kMostPaces) over_.pop_front();
 }
 
 Liveness::Pace Liveness::PaceOf(const Group& group) {

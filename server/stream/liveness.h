@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "absl/hash/hash.h"
+#include "base/archive.h"
 #include "base/mutex.h"
 #include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/ingest.pb.h"
@@ -73,8 +74,13 @@ class Liveness {
   struct Pace {
     double step_seconds = 0;   // a median step
     double longest_pause = 0;  // seconds, that the attempt recovered from
+    void Persist(Archive& archive) { archive(step_seconds, longest_pause); }
   };
   Pace PaceOf(const std::string& run, uint32_t attempt) const;
+  // Returns the known paces, for a checkpoint; Restore takes those of an earlier process.
+  using Paces = std::deque<std::pair<std::tuple<std::string, uint32_t, int>, Pace>>;
+  Paces AllPaces() const;
+  void Restore(Paces paces);
 
   static constexpr std::chrono::seconds kSilent{5};  // several heartbeats
 
@@ -135,6 +141,7 @@ class Liveness {
   void SetLimits(const Group& group, v1::RanksHung* out) const;
   static double MedianStep(const Group& group);
   static Pace PaceOf(const Group& group);
+  void KeepPace(const Key& key, const Group& group) PLUMB_REQUIRES(mutex_);
   // Reports a run that stopped between two steps (liveness_between.cc).
   void LookBetween(const Key& key, const Members& members, Time now,
                    std::vector<v1::StepsStopped>* out) const PLUMB_REQUIRES(mutex_);
@@ -154,7 +161,7 @@ class Liveness {
   std::unordered_map<std::string, std::set<uint64_t>, absl::Hash<std::string>> by_run_
       PLUMB_GUARDED_BY(mutex_);
   std::map<Key, Group> groups_ PLUMB_GUARDED_BY(mutex_);
-  std::deque<std::pair<Key, Pace>> over_ PLUMB_GUARDED_BY(mutex_);  // newest last
+  Paces over_ PLUMB_GUARDED_BY(mutex_);  // newest last
 };
 
 }  // namespace plumbline::server

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "analysis/processes/hang_verdict.h"
+#include "base/archive.h"
 #include "tests/server/stream/liveness_run.h"
 
 namespace plumbline::server {
@@ -43,6 +44,29 @@ TEST_F(LivenessTest, AFirstStepMayTakeItsTime) {
   Train(1, {1});
   Pass(milliseconds(600000));
   EXPECT_TRUE(reported_.empty());
+}
+
+// Paces are in the server's checkpoint, of runs that are over and of others.
+TEST_F(LivenessTest, PacesOutliveARestartOfTheServer) {
+  Begin(2);
+  Train(20);
+  live_.Forget("r");
+  Begin(2, "open");
+  Train(20);
+  Archive out;
+  Liveness::Paces paces = live_.AllPaces();
+  out(paces);
+  const std::string bytes = out.Take();
+  Archive in(bytes);
+  Liveness::Paces read;
+  in(read);
+  in.End();
+  ASSERT_TRUE(in.ok()) << in.error();
+  Liveness later(std::chrono::seconds(10));
+  later.Restore(std::move(read));
+  EXPECT_DOUBLE_EQ(later.PaceOf("r", 0).step_seconds, 0.5);
+  EXPECT_DOUBLE_EQ(later.PaceOf("open", 0).step_seconds, 0.5);
+  EXPECT_EQ(later.PaceOf("r", 1).step_seconds, 0);
 }
 
 // The time that a crash cost is computed after the run, too.
