@@ -46,6 +46,13 @@ constexpr std::string_view kStorm[] = {"health/loss-scale", "health/loss-non-fin
 constexpr std::string_view kStormCauses[] = {"overflow-storm", "no-labels", "no-gradient",
                                              "few-digits"};
 constexpr int64_t kAnySteps = int64_t{1} << 53;
+// If nothing is trained, the gradient is zero and the loss stays flat.
+constexpr std::string_view kUntrained[] = {"health/no-gradient",      "health/no-gradient",
+                                           "health/unchanged-tensor", "health/gradient-vanish",
+                                           "health/not-learning",     "health/not-learning"};
+constexpr std::string_view kUntrainedCauses[] = {
+    "no-step",     "not-in-optimizer",        "adapters-not-trained",
+    "no-gradient", "flat-from-the-beginning", "no-update"};
 // If a rank died, the others wait for it.
 constexpr std::string_view kEnd[] = {"health/run-died", "performance/hang",
                                      "health/hang-between-steps"};
@@ -58,6 +65,7 @@ constexpr Family kFamilies[] = {
     {kData, 64, 64, true, kDataCauses},
     {kEnd, 4, 4, false},
     {kStorm, kAnySteps, 16, true, kStormCauses, true},
+    {kUntrained, kAnySteps, kAnySteps, true, kUntrainedCauses},
 };
 
 // Returns the place of the finding's rule in the family; its size if it is in another family.

@@ -62,8 +62,12 @@ bool LiesWithin(const std::string& inner, const std::string& outer) {
   return inner == outer || (inner.starts_with(outer) && inner[outer.size()] == '/');
 }
 
+bool OfOneFolder(const Logger& a, const Logger& b) {
+  return LiesWithin(a.folder, b.folder) || LiesWithin(b.folder, a.folder);
+}
+
 bool OfOneRun(const Logger& a, const Logger& b) {
-  return a.format != b.format && (LiesWithin(a.folder, b.folder) || LiesWithin(b.folder, a.folder));
+  return a.format != b.format && OfOneFolder(a, b);
 }
 
 // Returns the last finite value before a NaN. If the finding has none, returns NaN.
@@ -135,9 +139,7 @@ void FindConsequences(const std::map<std::string, Logger>& checkpoints,
     for (const v1::Finding* loss : findings) {
       const auto logger = loggers.find(loss->site().run());
       if (logger == loggers.end() || !IsLostLoss(*loss)) continue;
-      if (LiesWithin(kept->second.folder, logger->second.folder) ||
-          LiesWithin(logger->second.folder, kept->second.folder))
-        losses.push_back(loss);
+      if (OfOneFolder(kept->second, logger->second)) losses.push_back(loss);
     }
     if (losses.empty()) continue;
     const bool follows = std::any_of(losses.begin(), losses.end(), [&](const v1::Finding* loss) {
@@ -149,6 +151,38 @@ void FindConsequences(const std::map<std::string, Logger>& checkpoints,
       if (!follows) repeats->fingerprints.insert(loss->fingerprint());
     }
   }
+}
+
+bool HasCause(const v1::Finding& f, std::string_view rule, std::string_view cause) {
+  return f.rule() == rule && f.cause().id() == cause;
+}
+
+// Adapters that are not trained leave the loss flat and have no gradient.
+void FindUntrained(const std::map<std::string, Logger>& checkpoints,
+                   const std::map<std::string, Logger>& loggers,
+                   const std::vector<const v1::Finding*>& findings, Repeats* repeats,
+                   std::vector<std::string>* notes) {
+  std::set<std::string> rules;
+  for (const v1::Finding* weight : findings) {
+    const auto kept = checkpoints.find(weight->site().run());
+    if (kept == checkpoints.end() ||
+        !HasCause(*weight, "health/unchanged-tensor", "adapters-not-trained"))
+      continue;
+    for (const v1::Finding* f : findings) {
+      const auto logger = loggers.find(f->site().run());
+      if (logger == loggers.end() || !OfOneFolder(logger->second, kept->second)) continue;
+      if (!HasCause(*f, "health/gradient-vanish", "no-gradient") &&
+          !HasCause(*f, "health/not-learning", "flat-from-the-beginning") &&
+          !HasCause(*f, "health/not-learning", "no-update"))
+        continue;
+      repeats->fingerprints.insert(f->fingerprint());
+      rules.insert(f->rule());
+    }
+  }
+  std::string names;
+  for (const std::string& rule : rules) names += (names.empty() ? "" : ", ") + rule;
+  if (!names.empty())
+    notes->push_back(names + " not repeated: the adapters of the checkpoints are not trained");
 }
 
 std::string NoteOnRepeats(size_t count, const std::set<std::string>& paths) {
@@ -171,7 +205,9 @@ Repeats FindRepeats(const std::deque<InputReport>& inputs,
   Repeats repeats;
   const std::map<std::string, Logger> loggers = LoggersOf(inputs);
   std::vector<std::string> notes;
-  FindConsequences(CheckpointsOf(inputs), loggers, findings, &repeats, &notes);
+  const std::map<std::string, Logger> checkpoints = CheckpointsOf(inputs);
+  FindConsequences(checkpoints, loggers, findings, &repeats, &notes);
+  FindUntrained(checkpoints, loggers, findings, &repeats, &notes);
   struct Kept {
     const v1::Finding* finding;
     const Logger* logger;

@@ -22,7 +22,8 @@ struct Repeats {
 // similar measured values, in files of two formats, one of them in the folder of the other or below
 // it. The one whose format Readers() lists first is kept. A checkpoint of one step belongs to its
 // run's folder. If a checkpoint's weights and a loss of that folder are both non-finite, they are
-// one finding: the earlier is kept.
+// one finding: the earlier is kept. If the adapters of checkpoints are not trained, a flat loss and
+// a gradient of zero of that folder are no findings of their own.
 Repeats FindRepeats(const std::deque<InputReport>& inputs,
                     const std::vector<const v1::Finding*>& findings, const SeriesRoles& roles);
 

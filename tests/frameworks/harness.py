@@ -37,7 +37,7 @@ class Case:
     `opens`: False, the case opens its own run, and leaves the record in "record".
     `budgeted`: it runs at the default budget, so the machine's pace decides what is measured: the table does not count that.
     `others`: more may be found than `finds`, which follows from what the case plants. `states`: a regular expression for the line that watch prints. `reads`: the case returns no results; it writes files of this format,
-    and an audit of its folder must read `steps` records of them, or more. `records`: {kind of evidence: the steps that have it}.
+    and an audit of its folder must read `steps` records of them, or more, and note `notes`, a regular expression. What it finds is one incident. `records`: {kind of evidence: the steps that have it}.
     """
 
     train: object
@@ -49,6 +49,7 @@ class Case:
     budgeted: bool = False
     states: str = r"plumbline: watching [1-9]"
     reads: str = None
+    notes: str = ""
     records: dict = dataclasses.field(default_factory=dict)
 
     @property
@@ -270,6 +271,10 @@ def check_files(one, folder):
     records = sum(i["records"] for i in inputs)
     require(records >= one.steps, f"{records} records are read, expected at least {one.steps}")
     check_findings(one, report)
+    # What other files of the run repeat is left out of the text, which is what a user reads.
+    text = subprocess.run([BUILD / "bin/plumb", "audit", "--quiet", "."], cwd=folder, capture_output=True, text=True, check=False).stdout
+    require(re.search(one.notes, text), f"the report has nothing like {one.notes!r}: {text}")
+    require(len(report["incidents"]) <= 1, f"one fault has {len(report['incidents'])} incidents: {text}")
     return f"{records} records"
 
 

@@ -211,9 +211,27 @@ def its_tensorboard_files():
     train(None, llama(), report_to=["tensorboard"])
 
 
-@case(reads="checkpoint", steps=2 * 21)  # tensors of two checkpoints
+@case(reads="checkpoint", steps=2 * 21, level="warning", notes="optimizer state: 21 of 21 parameters named")  # tensors of two checkpoints
 def its_folder():
     train(None, llama(), save_strategy="steps", save_steps=10)
+
+
+class Poisoned(Trainer):
+    def compute_loss(self, *arguments, **options):
+        return super().compute_loss(*arguments, **options) * (float("nan") if self.state.global_step == 14 else 1)
+
+
+@case(reads="checkpoint", steps=2 * 21, finds={"health/loss-non-finite": 15}, notes="precision/non-finite of step 20 is not repeated")
+def its_folder_with_a_loss_that_is_nan():
+    """State, event files and the weights of a checkpoint show one fault."""
+    options = {"save_strategy": "steps", "save_steps": 10, "max_grad_norm": 0.0, "logging_nan_inf_filter": False, "report_to": ["tensorboard"]}
+    fit(llama(), None, kind=Poisoned, **options)
+
+
+@case(reads="checkpoint", steps=6 * 8, level="warning", finds={"health/unchanged-tensor": 10}, notes="health/gradient-vanish.* not repeated: the adapters")
+def its_folder_of_adapters_that_are_not_trained():
+    """The loss is flat, and the gradient norm is 0: the same fault."""
+    fit(adapted(True, False), None, rows(240), kind=Unreached, learning_rate=1e-3, save_strategy="steps", save_steps=10, max_steps=60)
 
 
 def resume(callbacks, without=(), steps=20, **options):

@@ -9,6 +9,7 @@
 
 #include "audit/readers/checkpoint/master_check.h"
 #include "audit/readers/checkpoint/optimizer_names.h"
+#include "base/dtype.h"
 
 namespace plumbline::audit {
 namespace {
@@ -82,16 +83,23 @@ class Assembly {
     shares_.push_back(std::move(share));
   }
 
+  // The states of random generators (rng_state.pth) are tensors of bytes, and no model.
+  static bool HasOrderedModel(const Share& share) {
+    if (!share.contents.ordered) return false;
+    const std::vector<const NamedTensor*> model = Of(share, Part::kModel);
+    return std::any_of(model.begin(), model.end(),
+                       [](const NamedTensor* tensor) { return IsFloating(tensor->place.dtype); });
+  }
+  const Share* OrderedModel() const {
+    const auto found = std::find_if(shares_.begin(), shares_.end(), HasOrderedModel);
+    return found == shares_.end() ? nullptr : &*found;
+  }
+
   // Names optimizer state. If its file has no model, uses the model of another file.
   void NameOptimizers() {
-    const Share* model = nullptr;
-    for (const Share& share : shares_) {
-      if (share.contents.ordered && !Of(share, Part::kModel).empty() && model == nullptr)
-        model = &share;
-    }
+    const Share* model = OrderedModel();
     for (Share& share : shares_) {
-      const bool own = share.contents.ordered && !Of(share, Part::kModel).empty();
-      const Share* from = own ? &share : model;
+      const Share* from = HasOrderedModel(share) ? &share : model;
       const std::vector<const NamedTensor*> state = Of(share, Part::kOptimizer);
       if (state.empty() || share.contents.groups.empty()) continue;
       std::map<int64_t, std::string> names;
@@ -128,11 +136,7 @@ class Assembly {
   // Names averages that are a list (diffusers' and torch_ema's shadow_params), by the order of the
   // parameters, like optimizer state.
   void NameAverages() {
-    const Share* model = nullptr;
-    for (const Share& share : shares_) {
-      if (share.contents.ordered && !Of(share, Part::kModel).empty() && model == nullptr)
-        model = &share;
-    }
+    const Share* model = OrderedModel();
     for (Share& share : shares_) {
       const Share* from = Of(share, Part::kModel).empty() ? model : &share;
       if (from == nullptr) continue;
