@@ -95,6 +95,32 @@ TEST(EvaluationBars, KeepsWhatIsNotFinite) {
   EXPECT_TRUE(std::isnan(read.Values("val/loss")[1]));
 }
 
+// All batches of an evaluation are NaN: two values, the first one and the end. An evaluation before
+// the training counts its own batches.
+TEST(EvaluationBars, ManyNaNsAndOneBeforeTheTraining) {
+  std::string log = "\n";
+  for (int i = 1; i <= 5; ++i) log += Bar("Evaluating: ", i, 5, 3.5) + "\n";
+  for (int i = 1; i <= 100; ++i) log += Bar("Epoch 0: ", i, 100, 2.5) + "\n";
+  for (int i = 1; i <= 50; ++i) log += Bar("Evaluating: ", i, 50, std::nan("")) + "\n";
+  const PointsRead read = ReadPoints(TrainerLogFormat(), log);
+  EXPECT_EQ(read.Steps("val/loss"), (Steps{1, 2, 3, 4, 5, 100, 100}));
+  EXPECT_NE(read.Problems().find("1 bars of evaluations"), std::string::npos) << read.Problems();
+}
+
+// A bar without a series of the training moves no step of it.
+TEST(EvaluationBars, OtherBars) {
+  std::string log;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (int i = 1; i <= 100; ++i) log += Bar("", i, 100, 2.5) + "\n";
+    for (int i = 1; i <= 10; ++i)
+      absl::StrAppend(&log, "Sampling: ", 10 * i, "%|##| ", i, "/10 [00:01<00:10, nfe=20]\n");
+  }
+  const PointsRead read = ReadPoints(TrainerLogFormat(), log);
+  EXPECT_EQ(read.Steps("loss").back(), 300);
+  EXPECT_EQ(read.Steps("nfe").front(), 100);
+  EXPECT_EQ(read.Steps("nfe").back(), 300);
+}
+
 // Without a bar of training, an evaluation counts its own batches.
 TEST(EvaluationBars, Alone) {
   std::string log;

@@ -308,6 +308,7 @@ TEST(LogSteps, ShapesOfTools) {
        "20 total_loss 2.500000\n20 loss_cls 0.500000\n20 loss_cls nan\n"},
       {"Epoch: 1, Train Loss: 2.5\nValidation Loss: 2.75, Validation Acc: 52.5%\n",
        "1 Train Loss 2.500000\n1 Validation Loss 2.750000\n1 Validation Acc 0.525000\n"},
+      {"step 100 loss 2.5\n  => Val loss: 2.75\n", "100 loss 2.500000\n100 Val loss 2.750000\n"},
       {"Epoch: 1, Train Loss: 2.5\nTest Accuracy = 0.5\n",
        "1 Train Loss 2.500000\n1 Test Accuracy 0.500000\n"},
       {"Época 1/30: pérdida de entrenamiento: 2,5, pérdida de validación: 2,75\n"

@@ -224,7 +224,7 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
     }
     if (record->how == LogRecord::Step::kBar && TakeEvaluationBar(record->prefix, record))
       return !record->values.empty();
-    bar_trained_ |= !record->values.empty() && !record->evaluation;
+    TakeOtherBar(record);
     if (!record->values.empty()) return true;
   }
   // Other output that is printed while a bar is shown follows the bar on the same line.
@@ -237,6 +237,19 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
   return next->kind == LogMark::Kind::kStep
              ? ParseStep(rest, ended, record)
              : ParseDictionary(rest.substr(next->begin), ended, record);
+}
+
+// Takes a bar that has no series of the training, and another total: "Generating: 100%|###| 10/10
+// [..., nfe=20]". It belongs to the training's step before it.
+void LogParser::TakeOtherBar(LogRecord* record) {
+  if (record->values.empty() || record->evaluation || record->how != LogRecord::Step::kBar) return;
+  if (HasTraining(*record)) {
+    bar_trained_ = true;
+    bar_total_ = record->mark.total;
+  } else if (bar_trained_ && record->mark.total != bar_total_) {
+    record->how = LogRecord::Step::kEpoch;
+    record->mark.step = std::max<int64_t>(0, epoch_);
+  }
 }
 
 // Takes "global_step=140.0" from a bar of one epoch (NeMo, Lightning).

@@ -59,6 +59,7 @@ struct LogRecord {
   std::string_view first_refused;
   bool summary = false;           // the record is a summary of the whole run
   bool evaluation_batch = false;  // the record is of a batch within an evaluation, which is ignored
+  bool evaluation_bar = false;    // the record is of an evaluation's bar, at the step before it
   bool evaluated = false;  // the record is the end of an evaluation's bar, at the step before it
 
   void Clear() {
@@ -67,7 +68,7 @@ struct LogRecord {
     axes.clear();
     lists = 0;
     axis = line = first_list = prefix = first_refused = {};
-    evaluation = cut = evaluation_batch = evaluated = summary = false;
+    evaluation = cut = evaluation_batch = evaluation_bar = evaluated = summary = false;
     refused = 0;
     how = Step::kStated;
   }
@@ -124,7 +125,8 @@ class LogParser {
   void TakeNamedBefore(std::string_view rest, bool ended, LogRecord* record);
   static void NameOptimum(std::string_view line, LogRecord* record);
   static void TakeEpochOfBar(LogRecord* record);
-  bool TakeEvaluationBar(std::string_view description, LogRecord* record) const;
+  bool TakeEvaluationBar(std::string_view description, LogRecord* record);
+  void TakeOtherBar(LogRecord* record);
   bool IsOtherKerasBar(std::string_view line);
   bool ParseDictionary(std::string_view text, bool ended, LogRecord* record);
   static void TakeAxes(LogRecord* record);
@@ -190,12 +192,14 @@ class LogParser {
   std::string prefix_above_;
   bool sides_ = false;  // below "Training |  Validation"
   LogHeading sides_heading_;
-  static constexpr int kNearAbove = 2;          // number of lines
-  int64_t above_ = -1;                          // the step of a line above that has nothing else
-  bool from_above_ = false;                     // the record's step is above_
-  int above_lines_ = 0;                         // number of lines since above_
-  int64_t shown_ = -1, shown_total_ = 0;        // step and total of the bar of the training
-  bool bar_trained_ = false;                    // a bar of the training had values
+  static constexpr int kNearAbove = 2;    // number of lines
+  int64_t above_ = -1;                    // the step of a line above that has nothing else
+  bool from_above_ = false;               // the record's step is above_
+  int above_lines_ = 0;                   // number of lines since above_
+  int64_t shown_ = -1, shown_total_ = 0;  // step and total of the bar of the training
+  int64_t bar_total_ = -1;                // total of the newest bar of the training that had values
+  bool lost_in_bar_ = false;  // a batch of the evaluation was not finite, and is recorded
+  bool bar_trained_ = false;  // a bar of the training had values
   int64_t keras_total_ = 0, keras_epoch_ = -1;  // batches of the epoch's first bar, and that epoch
   // A line above has the step, and its values continue below it.
   bool continued_ = false;

@@ -232,9 +232,10 @@ bool LogParser::OpensEvaluation(std::string_view line, LogRecord* record) {
 }
 
 // Takes a bar of an evaluation, "Evaluating: 100%|###| 50/50 [..., loss=2.5]", below one of the
-// training: its end belongs to the training's step before it. Values within it are ignored unless
-// they are not finite. Returns false for another bar, and if no training precedes it.
-bool LogParser::TakeEvaluationBar(std::string_view description, LogRecord* record) const {
+// training: its end belongs to the training's step before it. Of the values within it, the first
+// one that is not finite is recorded. Returns false for another bar, and if no training precedes
+// it.
+bool LogParser::TakeEvaluationBar(std::string_view description, LogRecord* record) {
   const bool test = !record->evaluation && DescribesTest(description);
   const bool trained = bar_trained_ || newest_ >= 0;
   if (!(record->evaluation || test) || record->values.empty()) return false;
@@ -245,10 +246,12 @@ bool LogParser::TakeEvaluationBar(std::string_view description, LogRecord* recor
   const bool ends = record->mark.total <= 0 || record->mark.step >= record->mark.total;
   record->how = trained || shown_ < 0 ? LogRecord::Step::kEpoch : LogRecord::Step::kRollout;
   record->mark.step = std::max<int64_t>(0, trained || shown_ < 0 ? epoch_ : shown_);
-  record->evaluated = true;
-  if (ends || AnyNonFinite(record->values)) return true;
+  record->evaluation_bar = true;
+  record->evaluated = ends;
+  const bool lost = !ends && !lost_in_bar_ && AnyNonFinite(record->values);
+  lost_in_bar_ = !ends && (lost_in_bar_ || lost);
+  if (ends || lost) return true;
   record->evaluation_batch = true;
-  record->evaluated = false;
   record->values.clear();
   return true;
 }

@@ -10,6 +10,7 @@
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/trainer_log/log_counter.h"
+#include "audit/readers/trainer_log/log_counts.h"
 #include "audit/readers/trainer_log/log_lead.h"
 #include "audit/readers/trainer_log/log_line.h"
 
@@ -345,7 +346,8 @@ static size_t EvaluationAt(std::string_view line) {
   for (size_t at = 0; at < std::min(kFar, line.size()); ++at) {
     if (!kFirst[line[at]]) continue;
     const std::string_view before = line.substr(0, at);
-    const bool begins = at == 0 || before.ends_with("] ") || before.ends_with("- ");
+    const bool begins = before.ends_with("] ") || before.ends_with("- ") ||
+                        std::none_of(before.begin(), before.end(), IsPartOfName);
     if (begins && NamesEvaluation(line, at)) return at;
   }
   return std::string_view::npos;

@@ -226,7 +226,8 @@ class TrainerLogFile : public TextPointFile {
     notes_.unnamed += record_.mark.unnamed ? 1 : 0;
     notes_.evaluations += record_.evaluated ? 1 : 0;
     const bool several = axes_.any();
-    const bool mean = record_.how == LogRecord::Step::kEpoch && last_step_ >= 0;
+    const bool mean =
+        record_.how == LogRecord::Step::kEpoch && last_step_ >= 0 && !record_.evaluation_bar;
     held_training_ = HasLoss(record_);
     for (size_t i = 0; i < columns_.size(); ++i) {
       if (mean && IsOfSteps(columns_[i])) columns_[i] = MeanOf(sink, record_.values[i]);
