@@ -303,7 +303,7 @@ class CsvFile : public TextPointFile {
 
   size_t BeginRow(const Row& row) {
     values_.clear();
-    axes_.BeginRow();
+    if (axes_.on()) axes_.BeginRow();
     long_.Begin();
     clients_.Begin();
     step_.reset();

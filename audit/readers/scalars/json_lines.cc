@@ -240,7 +240,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     loss_.reset();
     labelled_.reset();
     names_.Begin();
-    axes_.BeginRow();
+    if (axes_.on()) axes_.BeginRow();
     ++object_;
   }
 
@@ -252,7 +252,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
       if (choice_.wanted().empty()) axes_.Look(name, value);
     } else if (name == step_name_) {
       if (IsWhole(value)) step_ = static_cast<int64_t>(value);
-    } else if (!axes_.Take(name, value)) {
+    } else if (!axes_.on() || !axes_.Take(name, value)) {
       if (name == epoch_name_ && IsWhole(value)) epoch_ = static_cast<int64_t>(value);
       if (steps_of_rows_.IsRank(name)) {
         steps_of_rows_.Rank(value);
