@@ -205,6 +205,11 @@ bool IsNegative(const Words& words) {
   return Has(words, "neg") || Has(words, "negative") || Has(words, "minus");
 }
 
+// Returns true for one of a list of losses, "Losses/[2]". Which of them is trained is not known.
+bool IsOfList(std::string_view name) {
+  return name.ends_with(']') && name.find("/[") != std::string_view::npos;
+}
+
 SeriesRole FindRole(std::string_view name, const Words& words) {
   if (const std::optional<SeriesRole> known = RoleInTable(name)) return *known;
   if (const std::optional<SeriesRole> booster = BoosterRole(name)) return *booster;
@@ -217,7 +222,8 @@ SeriesRole FindRole(std::string_view name, const Words& words) {
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
   // Before the loss, because of "lm loss PPL".
   if (IsPerplexity(words)) return SeriesRole::kPerplexity;
-  if (const SeriesRole loss = LossRoleOf(name, words); loss != SeriesRole::kNone) return loss;
+  if (const SeriesRole loss = LossRoleOf(name, words); loss != SeriesRole::kNone)
+    return loss == SeriesRole::kLoss && IsOfList(name) ? SeriesRole::kAuxiliaryLoss : loss;
   if (IsRate(words)) return SeriesRole::kRate;
   if (IsUpdateRatio(words)) return SeriesRole::kUpdateRatio;
   if (IsMemory(words)) return SeriesRole::kMemory;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "audit/follow/file_stamp.h"
-#include "audit/readers/scalars/file_places.h"
+#include "audit/readers/input/file_places.h"
 #include "audit/readers/scalars/file_sink.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/run_points.h"

@@ -289,7 +289,34 @@ TEST(LogSteps, ShapesOfTools) {
       {"Cost after iteration 100: 0.5\n", "100 Cost 0.500000\n"},
       {"Cost after epoch 10: 0.5\n", "10 Cost 0.500000\n"},
       {"Losses: [2.5, 1.5], step: 200, lr: 0.5, reference_loss: 38\n",
-       "200 lr 0.500000\n200 reference_loss 38.000000\n"},
+       "200 Losses/[0] 2.500000\n200 Losses/[1] 1.500000\n200 lr 0.500000\n"
+       "200 reference_loss 38.000000\n"},
+      // VITS, GPT-SoVITS: a list without names, which ends with the step and the rate.
+      {"10:00:01,123\tx\tINFO\tTrain Epoch: 1 [0%]\n"
+       "10:00:01,123\tx\tINFO\t[2.5, nan, 1.25e+01, 200, 0.0001]\n",
+       "200 value[0] 2.500000\n200 value[1] nan\n200 value[2] 12.500000\n200 lr 0.000100\n"},
+      {"INFO:x:Train Epoch: 1 [0%]\nINFO:x:boxes: [2.5, 1.5, 1.25, 200, 0.0001]\n", ""},
+      {"INFO:x:Train Epoch: 1 [0%]\nINFO:x:[2.5, 1.5, 1.25, 200.5, 0.0001]\n", ""},
+      {"INFO:x:Train Epoch: 1 [0%]\nINFO:x:[2.5, 1.5, 1.25, 200, 1.5]\n", ""},
+      {"INFO:x:[2.5, 1.5, 1.25, 200, 0.0001]\n", ""},
+      // A duration, not what is minimised.
+      {"Epoch: 3, cost 12.5 s, loss: 2.5\n", "3 cost time 12.500000\n3 loss 2.500000\n"},
+      {"Epoch: 3, cost: 12.5\n", "3 cost 12.500000\n"},
+      // A dictionary without a step, of an exception.
+      {"iter: 20  total_loss: 2.5  loss_cls: 0.5\nFloatingPointError: Loss became infinite!\n"
+       "loss_dict = {'loss_cls': nan}\n",
+       "20 total_loss 2.500000\n20 loss_cls 0.500000\n20 loss_cls nan\n"},
+      {"Epoch: 1, Train Loss: 2.5\nValidation Loss: 2.75, Validation Acc: 52.5%\n",
+       "1 Train Loss 2.500000\n1 Validation Loss 2.750000\n1 Validation Acc 0.525000\n"},
+      {"step 100 loss 2.5\n  => Val loss: 2.75\n", "100 loss 2.500000\n100 Val loss 2.750000\n"},
+      {"Epoch: 1, Train Loss: 2.5\nTest Accuracy = 0.5\n",
+       "1 Train Loss 2.500000\n1 Test Accuracy 0.500000\n"},
+      {"Época 1/30: pérdida de entrenamiento: 2,5, pérdida de validación: 2,75\n"
+       "Época 2/30: pérdida de entrenamiento: 2,25, pérdida de validación: 2,5\n",
+       "1 train loss 2.500000\n1 val loss 2.750000\n2 train loss 2.250000\n"
+       "2 val loss 2.500000\n"},
+      {"Epoch 5: 100%|##| 100/100 [00:10<00:00,  9.91it/s, train_loss=nan.0]\n",
+       "100 train_loss nan\n"},
       {"Epoch[0] Batch [50]\tSpeed: 100.0 samples/sec\tcross-entropy=2.5\n",
        "50 Speed 100.000000\n50 cross-entropy 2.500000\n"},
   };

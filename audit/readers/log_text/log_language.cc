@@ -15,6 +15,26 @@ struct ForeignWord {
 };
 // Sorted by length, longest words first.
 constexpr ForeignWord kForeignWords[] = {
+    {"pérdida de entrenamiento", "train loss", ForeignWord::kLossWord},
+    {"Pérdida de entrenamiento", "train loss", ForeignWord::kLossWord},
+    {"perdita di addestramento", "train loss", ForeignWord::kLossWord},
+    {"Perdita di addestramento", "train loss", ForeignWord::kLossWord},
+    {"pérdida de validación", "val loss", ForeignWord::kLossWord},
+    {"Pérdida de validación", "val loss", ForeignWord::kLossWord},
+    {"perdita di validazione", "val loss", ForeignWord::kLossWord},
+    {"Perdita di validazione", "val loss", ForeignWord::kLossWord},
+    {"perte d'entraînement", "train loss", ForeignWord::kLossWord},
+    {"Perte d'entraînement", "train loss", ForeignWord::kLossWord},
+    {"perda de treinamento", "train loss", ForeignWord::kLossWord},
+    {"Perda de treinamento", "train loss", ForeignWord::kLossWord},
+    {"perte de validation", "val loss", ForeignWord::kLossWord},
+    {"Perte de validation", "val loss", ForeignWord::kLossWord},
+    {"perda de validação", "val loss", ForeignWord::kLossWord},
+    {"Perda de validação", "val loss", ForeignWord::kLossWord},
+    {"taxa de aprendizado", "lr", ForeignWord::kOther},
+    {"Taxa de aprendizado", "lr", ForeignWord::kOther},
+    {"perda de treino", "train loss", ForeignWord::kLossWord},
+    {"Perda de treino", "train loss", ForeignWord::kLossWord},
     {"скорость обучения", "lr", ForeignWord::kOther},
     {"taux d'apprentissage", "lr", ForeignWord::kOther},
     {"Taux d'apprentissage", "lr", ForeignWord::kOther},
@@ -79,6 +99,14 @@ constexpr ForeignWord kForeignWords[] = {
     {"损失", "loss", ForeignWord::kLossWord},
     {"損失", "loss", ForeignWord::kLossWord},
     {"精度", "accuracy", ForeignWord::kOther},
+    {"perdita", "loss", ForeignWord::kLossWord},
+    {"Perdita", "loss", ForeignWord::kLossWord},
+    {"perda", "loss", ForeignWord::kLossWord},
+    {"Perda", "loss", ForeignWord::kLossWord},
+    {"passo", "step", ForeignWord::kCount},
+    {"Passo", "step", ForeignWord::kCount},
+    {"epoca", "epoch", ForeignWord::kCount},
+    {"Epoca", "epoch", ForeignWord::kCount},
     {"Etape", "step", ForeignWord::kCount},
     {"perte", "loss", ForeignWord::kLossWord},
     {"Perte", "loss", ForeignWord::kLossWord},
@@ -106,9 +134,11 @@ bool StandsAlone(std::string_view line, size_t at, const ForeignWord& word) {
 const ForeignWord* ForeignWordAt(std::string_view line, size_t at) {
   static constexpr Bytes kAscii("SEVPTLGsevptlg");
   if (static_cast<unsigned char>(line[at]) < 0x80 && !kAscii[line[at]]) return nullptr;
+  const char first = line[at];
   const auto* found = std::find_if(
       std::begin(kForeignWords), std::end(kForeignWords), [&](const ForeignWord& word) {
-        return line.substr(at, word.foreign.size()) == word.foreign && StandsAlone(line, at, word);
+        return word.foreign[0] == first && line.substr(at).starts_with(word.foreign) &&
+               StandsAlone(line, at, word);
       });
   return found == std::end(kForeignWords) ? nullptr : found;
 }

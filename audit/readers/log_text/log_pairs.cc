@@ -105,6 +105,12 @@ bool HoldsSeries(std::string_view inside) {
   return IsPairLetter(inside[0]) && HasTrainingWord(name);
 }
 
+// True for the duration in "cost 12.3 s".
+bool IsTimeCost(std::string_view name, std::string_view unit) {
+  static constexpr std::string_view kTimes[] = {"s", "sec", "secs", "seconds", "ms", "min", "h"};
+  return (name == "cost" || name == "Cost") && IsAnyOf(unit, kTimes);
+}
+
 constexpr Bytes kEnds("|;,");
 constexpr Bytes kStops("0123456789+-.nNiI|;,()[]<\xE2");
 
@@ -205,8 +211,13 @@ bool LogPairs::TryNumber(LogPair* pair) {
   }
   // "Losses: [2.3, 2.5]" is a list of losses without a total.
   if (listed && name.name.ends_with("osses") && at_ != end_ && *at_ == ',') {
+    const char* const after = at_;
+    list_ = name.name;
+    listed_ = 0;
+    at_ = before.data() + before.size();
+    if (TakeListed(pair)) return true;
     Refuse(before);
-    name_ = at_;
+    at_ = name_ = after;
     return false;
   }
   name_ = at_;
@@ -214,8 +225,33 @@ bool LogPairs::TryNumber(LogPair* pair) {
   if (nameless && name_ != begin_ && !ratio && (known == nullptr || known->name == "%"))
     return TakeNameAfter(pair);
   pair->name = name.name;
+  if (known != nullptr && !ratio && IsTimeCost(name.name, known->name)) pair->name = "cost time";
   pair->value *= name.factor;
   return !name.name.empty();
+}
+
+// Takes the next value of list_. Returns false at its end.
+bool LogPairs::TakeListed(LogPair* pair) {
+  static constexpr std::string_view kNames[] = {"[0]",  "[1]",  "[2]",  "[3]", "[4]",  "[5]",
+                                                "[6]",  "[7]",  "[8]",  "[9]", "[10]", "[11]",
+                                                "[12]", "[13]", "[14]", "[15]"};
+  static constexpr Bytes kBetween(" ,");
+  const char* from = at_;
+  while (from != end_ && kBetween[*from]) ++from;
+  const char* const stop = ScanNumber(from, end_, &pair->value);
+  const bool ends = stop != end_ && (*stop == ',' || *stop == ']');
+  if (stop == from || !ends || listed_ == std::size(kNames)) {
+    list_ = {};
+    name_ = at_;
+    return false;
+  }
+  pair->name = kNames[listed_++];
+  pair->group = list_;
+  pair->limit = 0;
+  pair->after_sign = true;
+  pair->named_after = pair->absent = pair->at_end = false;
+  at_ = name_ = stop;
+  return true;
 }
 
 // Takes a number of bytes that ends at `stop` and the limit after it. If there is no limit or no
@@ -336,6 +372,7 @@ bool LogPairs::NamesNext() const {
 }
 
 bool LogPairs::Next(LogPair* pair) {
+  if (!list_.empty() && TakeListed(pair)) return true;
   while (at_ != end_) {
     const char c = *at_;
     if (!kStops[c]) {

@@ -31,6 +31,7 @@ bool AfterSign(const char* from, const char* at);
 // 3.2GB: 3.2e9, 3.2GiB, 1.5K). The unit is after the number or at the end of the name ("time (ms):
 // 12"). Ignores dates, times, versions, numbers without a name, and numbers whose name is a
 // sentence. In "loss=tensor(2.3, device='cuda:0')" the value comes first in the parentheses. A
+// "Losses: [2.3, 2.5]" gives "[0]" and "[1]" in the group "Losses". A
 // number in a separate part may precede its name: "| 2095134 tok/s |".
 class LogPairs {
  public:
@@ -65,6 +66,7 @@ class LogPairs {
   bool TakeTensor(LogPair* pair);
   bool TakeJoined(LogPair* pair);
   bool TakeSum(LogPair* pair);
+  bool TakeListed(LogPair* pair);
   bool NamesNext() const;
 
   const char* begin_;
@@ -74,7 +76,9 @@ class LogPairs {
   LogNames* names_;
   Decimals decimals_;
   std::string_view group_;
-  bool tuple_ = false;  // true if a parenthesis ends the group
+  bool tuple_ = false;     // true if a parenthesis ends the group
+  std::string_view list_;  // "Losses" within "Losses: [2.3, 2.5]"
+  size_t listed_ = 0;      // number of its values so far
   std::string_view first_refused_;
   size_t refused_ = 0;
 };

@@ -111,6 +111,28 @@ bool BeginsPart(std::string_view text, size_t at) {
   return before == 0 || std::strchr("[](|,;:-", text[before - 1]) != nullptr;
 }
 
+// Returns the length of "rollout" in "rollout/step=5" if `at` is the place of "step" and the number
+// has no unit; 0 for other texts, such as "s/step" and "train/step: 12 ms".
+size_t SubjectBefore(std::string_view text, size_t at, std::string_view word) {
+  static constexpr std::string_view kSubjects[] = {"train", "trainer", "training", "rollout",
+                                                   "eval",  "val",     "valid",    "test"};
+  static constexpr std::string_view kUnits[] = {"s",   "ms",   "us",      "ns",
+                                                "sec", "secs", "seconds", "min"};
+  if (at < 2 || text[at - 1] != '/') return 0;
+  size_t begin = at - 1;
+  while (begin > 0 && (IsNameByte(text[begin - 1]) || text[begin - 1] == '/')) --begin;
+  const std::string_view subject = text.substr(begin, at - 1 - begin);
+  size_t end = PassBlanks(text, at + word.size());
+  if (end == text.size() || (text[end] != '=' && text[end] != ':')) return 0;
+  if (!IsOneOf(subject, kSubjects)) return 0;
+  end = PassBlanks(text, end + 1);
+  while (end < text.size() && (IsLogDigit(text[end]) || text[end] == '.')) ++end;
+  const size_t unit = PassBlanks(text, end);
+  size_t after = unit;
+  while (after < text.size() && IsLogLetter(text[after])) ++after;
+  return IsOneOf(text.substr(unit, after - unit), kUnits) ? 0 : subject.size();
+}
+
 // True if a word at `at` may name the step: "global_step", but not "max_steps" or "s/step".
 bool FitsBefore(std::string_view text, size_t at, std::string_view word) {
   if (word == "it" || word == "update") {
@@ -131,6 +153,7 @@ bool FitsBefore(std::string_view text, size_t at, std::string_view word) {
     if (word == "updates") return joined == "num_";
     return IsOneOf(joined, kJoinedBefore);
   }
+  if (before == '/' && SubjectBefore(text, at, word) > 0) return true;
   if (word == "updates" || IsNameByte(before) || before == '/') return false;
   if (before == '-' && at > 1 && text[at - 2] == '-') return false;  // an option: "--steps 100"
   return before != ' ' || !IsLimitBefore(text, at);
@@ -243,6 +266,10 @@ std::optional<LogMark> StepAt(std::string_view text, size_t at) {
     LogMark mark;
     mark.begin = at;
     if (!ReadStep(text, at + word.size(), &mark)) return JoinedStepAt(text, at);
+    if (at > 0 && text[at - 1] == '/') {
+      mark.subject = SubjectBefore(text, at, word);
+      mark.begin = at - 1 - mark.subject;
+    }
     const bool opened = at > 0 && text[at - 1] == '[';
     mark.alone = opened && EndsInBracket(text, mark.end);
     mark.batches = word == "step_in_epoch";

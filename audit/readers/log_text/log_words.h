@@ -27,8 +27,10 @@ struct LogMark {
   bool nameless = false;      // only a number without a name follows: the loss
   bool named_before = false;  // "Train loss 10 2.5": the name precedes the step
   bool list = false;          // "[200, 0.0001]": the values are in the line below
+  bool unnamed = false;       // "[2.1, 0.5, 3400, 1e-4]": values without names, step and rate
   int64_t batch = -1;         // batch of a Keras bar whose epoch has not ended; -1 if it has
   bool share = false;         // the step is the completed share, in thousandths
+  size_t subject = 0;  // bytes of "rollout" in "rollout/step=5", at `begin`; 0 for other marks
 };
 
 // Returns the offset after "(train)", "(val)", "(test)" or "(eval)" at `at`, and records an

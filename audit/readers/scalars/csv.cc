@@ -14,6 +14,7 @@
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/ranked_steps.h"
+#include "audit/readers/scalars/step_axes.h"
 #include "audit/readers/scalars/text_file.h"
 
 namespace plumbline::audit {
@@ -98,6 +99,7 @@ class CsvFile : public TextPointFile {
     }
     if (const std::string note = steps_of_rows_.Note(step_name_); !note.empty())
       report().Note(note);
+    if (const std::string note = axes_.Note(); !note.empty()) report().Note(note);
   }
 
   void Record(const Row& row, PointSink* sink) {
@@ -169,6 +171,7 @@ class CsvFile : public TextPointFile {
       const std::optional<double> value =
           CellNumber(cells[i], separator_, choice_.MayBe(columns_[i].name));
       if (value) choice_.Offer(columns_[i].name, *value);
+      if (value && choice_.wanted().empty()) axes_.Look(columns_[i].name, *value);
     }
   }
 
@@ -202,6 +205,7 @@ class CsvFile : public TextPointFile {
     if (!long_.Find(columns_, waiting_, separator_)) clients_.Find(columns_, waiting_, separator_);
     if (!counted_) steps_of_rows_.Look(columns_, waiting_, separator_, step_name_);
     steps_of_rows_.Decide(sink);
+    if (!long_.found() && !clients_.found()) axes_.Begin(counted_ ? "" : step_name_);
     UseColumns(sink);
     for (const KeptCsvRow& row : std::exchange(waiting_, {}))
       TakeRow({row.text, row.offset, row.ended}, sink);
@@ -253,7 +257,9 @@ class CsvFile : public TextPointFile {
     const bool whole = cells == columns_.size();
     if ((!whole || !step_) && IsHeaderAgain(row, sink)) return;
     CountOdd(row.offset);
-    if (whole && step_) {
+    if (whole && axes_.on()) {
+      AddOnAxes(sink);
+    } else if (whole && step_) {
       ++report().records;
       if (long_.found() && !values_.empty()) values_[0].column = long_.Series(sink);
       steps_of_rows_.BeginPoints(*step_, sink);
@@ -276,8 +282,28 @@ class CsvFile : public TextPointFile {
     }
   }
 
+  // Adds a row of a table with columns such as "rollout/step" and "train/step".
+  void AddOnAxes(PointSink* sink) {
+    std::optional<int64_t> main;
+    if (step_) {
+      steps_of_rows_.BeginPoints(*step_, sink);
+      axes_.Main(main.emplace(steps_of_rows_.Of(*step_, epoch_, loss_)));
+    }
+    uint64_t unplaced = 0;
+    for (const Value& v : values_) {
+      const auto step = axes_.Of(v.of->name, main, epoch_);
+      unplaced += step ? 0 : 1;
+      if (!step) continue;
+      sink->Add(*step, v.column, v.value);
+      v.of->last_step = *step;
+    }
+    report().records += unplaced < values_.size() ? 1 : 0;
+    if (unplaced > 0) sink->Unplaced(unplaced);
+  }
+
   size_t BeginRow(const Row& row) {
     values_.clear();
+    if (axes_.on()) axes_.BeginRow();
     long_.Begin();
     clients_.Begin();
     step_.reset();
@@ -329,7 +355,7 @@ class CsvFile : public TextPointFile {
     if (c.client) clients_.Number(value);
     if (c.step) {
       if (IsWhole(value)) step_ = static_cast<int64_t>(value);
-    } else if (!c.skipped) {
+    } else if (!c.skipped && !(axes_.on() && axes_.Take(c.name, value))) {
       c.numbers = true;
       if (c.values++ == 0) c.first_row = rows_;
       c.last_row = rows_;
@@ -372,6 +398,7 @@ class CsvFile : public TextPointFile {
   StepChoice choice_;
   std::string step_name_, epoch_name_;  // epoch_name_ is empty if no epoch is next to the step
   RankedSteps steps_of_rows_;
+  StepAxes axes_;
   uint64_t rows_ = 0, comma_rows_ = 0;
   uint64_t odd_cells_ = 0, first_odd_ = 0;  // texts in columns of numbers; place of the first
   std::string odd_cell_;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "audit/readers/scalars/file_places.h"
+#include "audit/readers/input/file_places.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/run_points.h"
 

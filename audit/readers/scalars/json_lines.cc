@@ -18,6 +18,7 @@
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/ranked_steps.h"
+#include "audit/readers/scalars/step_axes.h"
 #include "audit/readers/scalars/text_file.h"
 
 namespace plumbline::audit {
@@ -71,6 +72,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
                     ": the last value counts, but a NaN or infinite value is kept");
     if (const std::string note = steps_of_rows_.Note(step_name_); !note.empty())
       report().Note(note);
+    if (const std::string note = axes_.Note(); !note.empty()) report().Note(note);
   }
 
  private:
@@ -238,6 +240,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     loss_.reset();
     labelled_.reset();
     names_.Begin();
+    if (axes_.on()) axes_.BeginRow();
     ++object_;
   }
 
@@ -246,9 +249,10 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     if (!decided_) {
       choice_.Offer(name, value);
       members_.emplace_back(name, value);
+      if (choice_.wanted().empty()) axes_.Look(name, value);
     } else if (name == step_name_) {
       if (IsWhole(value)) step_ = static_cast<int64_t>(value);
-    } else {
+    } else if (!axes_.on() || !axes_.Take(name, value)) {
       if (name == epoch_name_ && IsWhole(value)) epoch_ = static_cast<int64_t>(value);
       if (steps_of_rows_.IsRank(name)) {
         steps_of_rows_.Rank(value);
@@ -259,6 +263,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
         return;
       }
       values_.push_back({names_.Of(sink_, "", name), value});
+      if (axes_.on()) NameColumn(values_.back().column, name);
       if (name == loss_name_) loss_ = value;
       CountTwice(values_.back().column, name);
     }
@@ -280,6 +285,13 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     }
     const uint32_t column = names_.Find(name);
     if (column != PointSink::kNoColumn) emptied_.Null(column, name);
+  }
+
+  // Keeps the name of a column, by which its axis is found.
+  void NameColumn(uint32_t column, std::string_view name) {
+    if (column == PointSink::kNoColumn) return;
+    if (column >= of_columns_.size()) of_columns_.resize(column + 1);
+    if (of_columns_[column].empty()) of_columns_[column] = name;
   }
 
   void CountTwice(uint32_t column, std::string_view name) {
@@ -325,6 +337,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
       steps_of_rows_.EndRow();
     }
     steps_of_rows_.Decide(sink);
+    if (choice_.wanted().empty()) axes_.Begin(step_name_);
     decided_ = true;
     sink_ = sink;
     for (const Waiting& waiting : std::exchange(waiting_, {})) {
@@ -341,13 +354,34 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
       values_.push_back({names_.Of(sink, "", label_.empty() ? kLabelled : label_), *labelled_});
     if (values_.empty()) return;
     ++report().records;
+    if (axes_.on()) return EmitOnAxes(sink);
     if (!step_) return sink->Unplaced(values_.size());
+    const int64_t step = PlaceRow(sink);
+    for (const Value& v : values_) AddValue(step, v, sink);
+  }
+
+  // Returns the step of the current object, whose key of the step has a value.
+  int64_t PlaceRow(PointSink* sink) {
     steps_of_rows_.BeginPoints(*step_, sink);
-    const int64_t step = steps_of_rows_.Of(*step_, epoch_, loss_);
+    return steps_of_rows_.Of(*step_, epoch_, loss_);
+  }
+
+  void EmitOnAxes(PointSink* sink) {
+    std::optional<int64_t> main;
+    if (step_) axes_.Main(main.emplace(PlaceRow(sink)));
+    uint64_t unplaced = 0;
     for (const Value& v : values_) {
-      sink->Add(step, v.column, v.value);
-      emptied_.Value(v.column, step);
+      const bool named = v.column < of_columns_.size();
+      const auto step = axes_.Of(named ? of_columns_[v.column] : "", main, epoch_);
+      if (step) AddValue(*step, v, sink);
+      unplaced += step ? 0 : 1;
     }
+    if (unplaced > 0) sink->Unplaced(unplaced);
+  }
+
+  void AddValue(int64_t step, const Value& v, PointSink* sink) {
+    sink->Add(step, v.column, v.value);
+    emptied_.Value(v.column, step);
   }
 
   static constexpr std::string_view kLabelled = "value";
@@ -358,8 +392,10 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   std::string step_name_, epoch_name_;  // epoch_name_ is empty if no epoch is next to the step
   std::string loss_name_;               // name of the first training loss
   RankedSteps steps_of_rows_;
-  std::vector<int64_t> steps_;    // steps of an object of lists
-  std::vector<Waiting> waiting_;  // objects from which the step's key is chosen
+  StepAxes axes_;
+  std::vector<std::string> of_columns_;  // names of the columns; empty without other axes
+  std::vector<int64_t> steps_;           // steps of an object of lists
+  std::vector<Waiting> waiting_;         // objects from which the step's key is chosen
   std::string document_;
   uint64_t document_at_ = 0;
   JsonRecord record_;

@@ -65,13 +65,14 @@ const char* ScanOtherWord(const char* from, const char* to, double* value) {
   return text.data();
 }
 
-// Skips the number of bits at the end of Julia's "NaN32" and "Inf16".
+// Skips the number of bits at the end of Julia's "NaN32" and "Inf16", and the fraction of "nan.0"
+// (bars of Lightning).
 const char* PassType(const char* from, const char* to) {
   if (to - from < 2) return from;
   const std::string_view bits(from, 2);
   const bool ends = to - from == 2 || !((from[2] >= '0' && from[2] <= '9') || from[2] == '_' ||
                                         (from[2] | 0x20) >= 'a');
-  return ends && (bits == "16" || bits == "32" || bits == "64") ? from + 2 : from;
+  return ends && (bits == "16" || bits == "32" || bits == "64" || bits == ".0") ? from + 2 : from;
 }
 
 }  // namespace

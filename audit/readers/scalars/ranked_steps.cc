@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "audit/readers/scalars/file_places.h"
+#include "audit/readers/input/file_places.h"
 #include "audit/readers/scalars/number_text.h"
 
 namespace plumbline::audit {

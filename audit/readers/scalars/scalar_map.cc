@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "audit/readers/input/file.h"
+#include "audit/readers/input/file_places.h"
 #include "audit/readers/input/spelling.h"
-#include "audit/readers/scalars/file_places.h"
 #include "base/toml_words.h"
 
 namespace plumbline::audit {

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "audit/readers/input/file.h"
+#include "audit/readers/input/file_places.h"
 #include "audit/readers/scalars/batches.h"
 #include "audit/readers/scalars/csv_recognition.h"
-#include "audit/readers/scalars/file_places.h"
 #include "audit/readers/scalars/file_sink.h"
 #include "audit/readers/scalars/json_recognition.h"
 

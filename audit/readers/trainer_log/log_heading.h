@@ -14,8 +14,12 @@ class LogHeading {
   // Returns the end of the same text in a line, in which digits may differ. Returns 0 if the line
   // begins differently.
   size_t EndIn(std::string_view line) const;
+  // Returns true if that text begins with `text`, in which digits may differ.
+  bool BeginsWith(std::string_view text) const;
 
  private:
+  size_t SameBytes(std::string_view line) const;
+
   std::string prefix_;
 };
 

@@ -297,4 +297,31 @@ std::optional<LogMark> ListOfStep(std::string_view text) {
   return mark;
 }
 
+std::optional<LogMark> UnnamedList(std::string_view text) {
+  constexpr size_t kLongest = 1024, kFewest = 3;
+  if (text.size() > kLongest || !text.ends_with(']')) return std::nullopt;
+  const size_t open = text.rfind('[');
+  if (open == std::string_view::npos) return std::nullopt;
+  LogMark mark;
+  mark.begin = open;
+  mark.end = text.size();
+  std::string_view number, step;
+  double value = 0;
+  size_t count = 0;
+  for (size_t at = open + 1; at < text.size(); at += number.size() + 2) {
+    step = number;
+    const char* const from = text.data() + at;
+    const char* const stop = ScanNumber(from, text.data() + text.size() - 1, &value);
+    number = {from, static_cast<size_t>(stop - from)};
+    ++count;
+    const std::string_view after = text.substr(at + number.size(), 2);
+    if (number.empty() || (after != ", " && after != "]")) return std::nullopt;
+  }
+  const bool fraction = number.find_first_of(".e") != number.npos;
+  if (count < kFewest || !fraction || !(value >= 0) || value >= 1) return std::nullopt;
+  if (step.empty() || ReadLogCount(step, 0, &mark.step) != step.size()) return std::nullopt;
+  mark.unnamed = true;
+  return mark;
+}
+
 }  // namespace plumbline::audit

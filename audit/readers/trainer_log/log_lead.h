@@ -25,5 +25,8 @@ std::optional<LogMark> CountAfterWord(std::string_view text);
 std::optional<LogMark> CountAfterName(std::string_view text);
 // Finds "INFO:rvc:[200, 0.0001]" (VITS), which has only the step and the rate of the line below.
 std::optional<LogMark> ListOfStep(std::string_view text);
+// Finds "INFO\t[2.1, 0.53, 3.9, 3400, 9.99e-05]" (GPT-SoVITS, VITS): values without names, the step
+// and the rate. Sets LogMark::unnamed.
+std::optional<LogMark> UnnamedList(std::string_view text);
 
 }  // namespace plumbline::audit

@@ -136,6 +136,7 @@ bool LogParser::ParseUnmarked(std::string_view line, bool ended, LogRecord* reco
   if (ParseTable(line, record)) return !record->values.empty();
   if (ParseKeras(line, ended, record)) return true;
   if (OpensHistory(line)) return false;
+  if (epoch_ >= 0 && line.back() == ']' && TakeUnnamed(line, ended, record)) return true;
   signs_ = SignsIn(line);
   if (const std::optional<LogMark> mark = FindCounter(line, signs_))
     return ParseCounter(line, *mark, ended, record);
@@ -164,7 +165,12 @@ bool LogParser::ParseStep(std::string_view line, bool ended, LogRecord* record) 
     const size_t first = record->values.size();
     const size_t end = TakeDictionary(rest.substr(brace), ended, record);
     GroupByName(rest.substr(0, brace), first, record);
+    if (brace > 0 && rest.find("step", brace) != rest.npos) TakeAxes(record);
     TakePairs(rest.substr(std::min(rest.size(), brace + end)), ended, record);
+  }
+  if (mark.subject > 0) {
+    record->axis = line.substr(mark.begin, mark.subject);
+    TakeAxes(record);
   }
   if (record->values.empty()) TakeAfter(rest, ended, record);
   if (record->values.empty() && !HasLetter(record->prefix) && TakeNameless(rest, ended, record))
@@ -216,6 +222,9 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
       shown_ = record->mark.step;
       shown_total_ = record->mark.total;
     }
+    if (record->how == LogRecord::Step::kBar && TakeEvaluationBar(record->prefix, record))
+      return !record->values.empty();
+    TakeOtherBar(record);
     if (!record->values.empty()) return true;
   }
   // Other output that is printed while a bar is shown follows the bar on the same line.
@@ -228,6 +237,19 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
   return next->kind == LogMark::Kind::kStep
              ? ParseStep(rest, ended, record)
              : ParseDictionary(rest.substr(next->begin), ended, record);
+}
+
+// Takes a bar that has no series of the training, and another total: "Generating: 100%|###| 10/10
+// [..., nfe=20]". It belongs to the training's step before it.
+void LogParser::TakeOtherBar(LogRecord* record) {
+  if (record->values.empty() || record->evaluation || record->how != LogRecord::Step::kBar) return;
+  if (HasTraining(*record)) {
+    bar_trained_ = true;
+    bar_total_ = record->mark.total;
+  } else if (bar_trained_ && record->mark.total != bar_total_) {
+    record->how = LogRecord::Step::kEpoch;
+    record->mark.step = std::max<int64_t>(0, epoch_);
+  }
 }
 
 // Takes "global_step=140.0" from a bar of one epoch (NeMo, Lightning).

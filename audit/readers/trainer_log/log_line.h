@@ -35,12 +35,20 @@ struct LogRecord {
     double limit = 0;
   };
 
+  // Another step in the record: 5 of 'rollout/step': 5, for values such as 'rollout/reward'.
+  struct Axis {
+    std::string_view subject;
+    int64_t step;
+  };
+
   Step how = Step::kStated;
   LogMark mark;
   std::string_view line;    // the line without colours
   std::string_view prefix;  // text of the line before the mark
   bool evaluation = false;
   std::vector<Value> values;
+  std::string_view axis;   // "rollout" if the step is that of "rollout/step"; else empty
+  std::vector<Axis> axes;  // other steps
   // The line may be truncated, so its last value was left out.
   bool cut = false;
   std::vector<std::string_view> absent;  // names without a value: "loss: None"
@@ -51,13 +59,16 @@ struct LogRecord {
   std::string_view first_refused;
   bool summary = false;           // the record is a summary of the whole run
   bool evaluation_batch = false;  // the record is of a batch within an evaluation, which is ignored
+  bool evaluation_bar = false;    // the record is of an evaluation's bar, at the step before it
+  bool evaluated = false;  // the record is the end of an evaluation's bar, at the step before it
 
   void Clear() {
     values.clear();
     absent.clear();
+    axes.clear();
     lists = 0;
-    line = first_list = prefix = first_refused = {};
-    evaluation = cut = evaluation_batch = summary = false;
+    axis = line = first_list = prefix = first_refused = {};
+    evaluation = cut = evaluation_batch = evaluation_bar = evaluated = summary = false;
     refused = 0;
     how = Step::kStated;
   }
@@ -107,13 +118,18 @@ class LogParser {
   bool UnderStep(std::string_view line, bool ended, LogRecord* record);
   bool TakeContinued(std::string_view pairs, bool ended, LogRecord* record);
   bool ParseStep(std::string_view line, bool ended, LogRecord* record);
+  bool TakeUnnamed(std::string_view line, bool ended, LogRecord* record);
   bool ParseCounter(std::string_view line, const LogMark& mark, bool ended, LogRecord* record);
   bool ParseWeak(std::string_view line, bool ended, LogRecord* record);
   bool TakeNameless(std::string_view rest, bool ended, LogRecord* record);
   void TakeNamedBefore(std::string_view rest, bool ended, LogRecord* record);
   static void NameOptimum(std::string_view line, LogRecord* record);
   static void TakeEpochOfBar(LogRecord* record);
+  bool TakeEvaluationBar(std::string_view description, LogRecord* record);
+  void TakeOtherBar(LogRecord* record);
+  bool IsOtherKerasBar(std::string_view line);
   bool ParseDictionary(std::string_view text, bool ended, LogRecord* record);
+  static void TakeAxes(LogRecord* record);
   static bool TakeTuple(LogRecord* record);
   static bool TakeRollout(LogRecord* record);
   bool ParseKeras(std::string_view line, bool ended, LogRecord* record);
@@ -181,6 +197,10 @@ class LogParser {
   bool from_above_ = false;               // the record's step is above_
   int above_lines_ = 0;                   // number of lines since above_
   int64_t shown_ = -1, shown_total_ = 0;  // step and total of the bar of the training
+  int64_t bar_total_ = -1;                // total of the newest bar of the training that had values
+  bool lost_in_bar_ = false;  // a batch of the evaluation was not finite, and is recorded
+  bool bar_trained_ = false;  // a bar of the training had values
+  int64_t keras_total_ = 0, keras_epoch_ = -1;  // batches of the epoch's first bar, and that epoch
   // A line above has the step, and its values continue below it.
   bool continued_ = false;
   bool listed_ = false;  // that line is a list with the step; only the next line has values

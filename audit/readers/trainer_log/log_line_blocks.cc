@@ -1,6 +1,7 @@
 // Parses lines of a block: lines below a line that has the step, lines of a history of rounds, and
 // lines of an evaluation.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <iterator>
 #include <optional>
@@ -33,6 +34,28 @@ std::string_view LastPhase(std::string_view text) {
     if (phase != std::end(kPhases)) last = *phase;
   }
   return last;
+}
+
+// Returns true if `word` is a word of the text, in any case.
+bool HasWord(std::string_view text, std::string_view word) {
+  for (size_t at = 0; at < text.size(); ++at) {
+    if ((at == 0 || !IsPairLetter(text[at - 1])) && HasWordAt(text, at, word)) return true;
+  }
+  return false;
+}
+
+// Returns true for the description of a bar over a test set: "Testing", "test", "dev".
+bool DescribesTest(std::string_view text) {
+  static constexpr std::string_view kWords[] = {"test",       "testing", "dev",       "inference",
+                                                "predicting", "predict", "prediction"};
+  return std::any_of(std::begin(kWords), std::end(kWords),
+                     [&](std::string_view word) { return HasWord(text, word); }) &&
+         !HasWord(text, "train") && !HasWord(text, "training");
+}
+
+bool AnyNonFinite(const std::vector<LogRecord::Value>& values) {
+  return std::any_of(values.begin(), values.end(),
+                     [](const LogRecord::Value& v) { return !std::isfinite(v.value); });
 }
 
 }  // namespace
@@ -205,6 +228,31 @@ bool LogParser::OpensEvaluation(std::string_view line, LogRecord* record) {
   record->mark.step = std::max<int64_t>(0, epoch_);
   record->evaluation = true;
   OpenBlock(*record);
+  return true;
+}
+
+// Takes a bar of an evaluation, "Evaluating: 100%|###| 50/50 [..., loss=2.5]", below one of the
+// training: its end belongs to the training's step before it. Of the values within it, the first
+// one that is not finite is recorded. Returns false for another bar, and if no training precedes
+// it.
+bool LogParser::TakeEvaluationBar(std::string_view description, LogRecord* record) {
+  const bool test = !record->evaluation && DescribesTest(description);
+  const bool trained = bar_trained_ || newest_ >= 0;
+  if (!(record->evaluation || test) || record->values.empty()) return false;
+  if (!trained && shown_ < 0 && epoch_ < 0) return false;
+  if (test) {
+    for (LogRecord::Value& v : record->values) v.group = v.group.empty() ? "test" : v.group;
+  }
+  const bool ends = record->mark.total <= 0 || record->mark.step >= record->mark.total;
+  record->how = trained || shown_ < 0 ? LogRecord::Step::kEpoch : LogRecord::Step::kRollout;
+  record->mark.step = std::max<int64_t>(0, trained || shown_ < 0 ? epoch_ : shown_);
+  record->evaluation_bar = true;
+  record->evaluated = ends;
+  const bool lost = !ends && !lost_in_bar_ && AnyNonFinite(record->values);
+  lost_in_bar_ = !ends && (lost_in_bar_ || lost);
+  if (ends || lost) return true;
+  record->evaluation_batch = true;
+  record->values.clear();
   return true;
 }
 

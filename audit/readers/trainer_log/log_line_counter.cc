@@ -4,11 +4,14 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "audit/readers/log_text/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/trainer_log/log_counter.h"
+#include "audit/readers/trainer_log/log_counts.h"
+#include "audit/readers/trainer_log/log_lead.h"
 #include "audit/readers/trainer_log/log_line.h"
 
 namespace plumbline::audit {
@@ -80,6 +83,16 @@ size_t StampEnd(std::string_view line) {
 
 }  // namespace
 
+namespace {
+
+// Returns the text before a drawn bar, "━━━" or "███"; nullopt if there is none.
+std::optional<std::string_view> BeforeBar(std::string_view text) {
+  const size_t at = std::min(text.find("\u2501"), text.find("\u2588"));
+  return at == text.npos ? std::nullopt : std::optional(text.substr(0, at));
+}
+
+}  // namespace
+
 // Parses Keras's lines "100/100 [====] - 5s 50ms/step - loss: 0.5 - val_loss: nan" below "Epoch
 // 3/10". The epoch is the step. If the epoch has not ended, the bar has the batch.
 bool LogParser::ParseKeras(std::string_view line, bool ended, LogRecord* record) {
@@ -91,7 +104,27 @@ bool LogParser::ParseKeras(std::string_view line, bool ended, LogRecord* record)
   record->mark.step = std::max<int64_t>(0, epoch_);
   record->how = LogRecord::Step::kEpoch;
   TakePairs(line.substr(at), ended, record);
-  return !record->values.empty();
+  if (record->values.empty() || !IsOtherKerasBar(line)) return !record->values.empty();
+  record->evaluation = true;
+  record->evaluation_batch = record->mark.batch >= 0;
+  record->evaluated = !record->evaluation_batch;
+  if (record->evaluation_batch) record->values.clear();
+  return record->evaluated;
+}
+
+// True for a bar below the epoch's own one, with another number of batches: an evaluation.
+bool LogParser::IsOtherKerasBar(std::string_view line) {
+  const size_t redrawn = line.rfind('\b');
+  const size_t begin = PassBlanks(line, redrawn == std::string_view::npos ? 0 : redrawn + 1);
+  int64_t done = 0, total = 0;
+  const size_t slash = ReadLogCount(line, begin, &done);
+  if (slash == begin || slash >= line.size() || line[slash] != '/' ||
+      ReadLogCount(line, slash + 1, &total) == slash + 1)
+    return false;
+  if (keras_epoch_ == epoch_) return total != keras_total_;
+  keras_epoch_ = epoch_;
+  keras_total_ = total;
+  return false;
 }
 
 // Takes a value whose name precedes the step: "Cost after iteration 100: 0.6487", "Loss after 100
@@ -151,6 +184,28 @@ bool LogParser::ParseWeak(std::string_view line, bool ended, LogRecord* record) 
   return false;
 }
 
+// Takes a list without names below "Train Epoch: 3 [50%]" of the same logger: the last two numbers
+// are the step and the learning rate.
+bool LogParser::TakeUnnamed(std::string_view line, bool ended, LogRecord* record) {
+  static constexpr std::string_view kNames[] = {
+      "value[0]", "value[1]", "value[2]", "value[3]",  "value[4]",  "value[5]",  "value[6]",
+      "value[7]", "value[8]", "value[9]", "value[10]", "value[11]", "value[12]", "value[13]"};
+  const std::optional<LogMark> mark = ended ? UnnamedList(line) : std::nullopt;
+  if (!mark || !heading_.BeginsWith(line.substr(0, mark->begin))) return false;
+  std::vector<double> values;
+  const char* const to = line.data() + line.size();
+  for (const char* at = line.data() + mark->begin + 1; at < to; at += 2)
+    at = ScanNumber(at, to, &values.emplace_back());
+  const size_t unnamed = values.size() - 2;
+  if (unnamed > std::size(kNames)) return false;
+  record->mark = *mark;
+  record->prefix = line.substr(0, mark->begin);
+  record->how = LogRecord::Step::kStated;
+  for (size_t i = 0; i < unnamed; ++i) record->values.push_back({kNames[i], values[i]});
+  record->values.push_back({"lr", values.back()});
+  return true;
+}
+
 // Parses a line that counts epochs, or batches within one.
 bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool ended,
                              LogRecord* record) {
@@ -159,13 +214,20 @@ bool LogParser::ParseCounter(std::string_view line, const LogMark& mark, bool en
   record->how =
       mark.kind == LogMark::Kind::kEpoch ? LogRecord::Step::kEpoch : LogRecord::Step::kStated;
   record->evaluation = mark.evaluation || IsEvaluationPrefix(record->prefix);
-  if (mark.weak) return ParseWeak(line, ended, record);
+  if (mark.weak) {
+    const bool whole = ParseWeak(line, ended, record);
+    const auto description = whole ? BeforeBar(record->prefix) : std::nullopt;
+    if (!description) return whole;
+    record->evaluation |= IsEvaluationPrefix(*description);
+    TakeEvaluationBar(*description, record);
+    return !record->values.empty();
+  }
   const std::string_view rest = line.substr(mark.end);
   const bool bare = !HasLetter(rest);
   if (mark.epoch >= 0) {
     headed_ = mark.alone;
     stamped_below_ = mark.valued && bare;
-    if (headed_ || mark.list) heading_.Keep(record->prefix);
+    if (headed_ || stamped_below_ || mark.list) heading_.Keep(record->prefix);
     epoch_ = mark.epoch;
   } else if (mark.batches && headed_) {
     record->mark.epoch = epoch_;
@@ -256,19 +318,37 @@ bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record)
   return true;
 }
 
+// Returns true for "Validation Loss:", "val_acc =", "Test accuracy:" at `at`, in any case.
+static bool NamesEvaluation(std::string_view line, size_t at) {
+  static constexpr std::string_view kSets[] = {"validation", "valid", "val", "evaluation",
+                                               "eval",       "test",  "dev"};
+  static constexpr std::string_view kValues[] = {"loss", "accuracy", "acc", "perplexity", "ppl"};
+  for (const std::string_view set : kSets) {
+    const size_t end = at + set.size();
+    if (end >= line.size() || (line[end] != ' ' && line[end] != '_') ||
+        !HasWordAt(line.substr(0, end), at, set))
+      continue;
+    const auto* value =
+        std::find_if(std::begin(kValues), std::end(kValues),
+                     [&](std::string_view word) { return HasWordAt(line, end + 1, word); });
+    if (value == std::end(kValues)) return false;
+    const size_t sign = PassBlanks(line, end + 1 + value->size());
+    return sign < line.size() && (line[sign] == ':' || line[sign] == '=');
+  }
+  return false;
+}
+
 // Returns the place of a name of an evaluation that begins a line, or follows a logger's words:
 // "[12:00:22 INFO] - eval_loss: 2.5", "[12:00:22 INFO] Validation perplexity: 5.4".
 static size_t EvaluationAt(std::string_view line) {
-  static constexpr std::string_view kNames[] = {"eval_loss", "Validation perplexity",
-                                                "Validation accuracy", "Validation loss"};
   constexpr size_t kFar = 64;
-  for (const std::string_view name : kNames) {
-    const size_t at = line.substr(0, kFar).find(name);
-    if (at == std::string_view::npos) continue;
-    const size_t sign = PassBlanks(line, at + name.size());
-    const bool valued = sign < line.size() && (line[sign] == ':' || line[sign] == '=');
+  static constexpr Bytes kFirst("vVeEtTdD");
+  for (size_t at = 0; at < std::min(kFar, line.size()); ++at) {
+    if (!kFirst[line[at]]) continue;
     const std::string_view before = line.substr(0, at);
-    if (valued && (at == 0 || before.ends_with("] ") || before.ends_with("- "))) return at;
+    const bool begins = before.ends_with("] ") || before.ends_with("- ") ||
+                        std::none_of(before.begin(), before.end(), IsPartOfName);
+    if (begins && NamesEvaluation(line, at)) return at;
   }
   return std::string_view::npos;
 }
@@ -282,6 +362,7 @@ bool LogParser::TakeEvaluationAlone(std::string_view line, bool ended, LogRecord
   record->mark.step = std::max<int64_t>(0, epoch_);
   if (const size_t at = EvaluationAt(line); at != std::string_view::npos) {
     TakePairs(line.substr(at), ended, record);
+    GroupBySplit(record);
     return !record->values.empty();
   }
   for (const std::string_view name : kNames) {

@@ -6,6 +6,7 @@
 
 #include "audit/readers/log_text/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
+#include "audit/readers/scalars/step_axes.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/trainer_log/log_line.h"
 
@@ -30,12 +31,16 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
   // The dictionary may contain its step.
   constexpr int kNested = 1000;  // rank after all other names of a step
   int best = -1;
+  size_t steps = 0;
   for (const LogRecord::Value& v : record->values) {
     const int rank = IsEpochName(v.name)    ? -1
                      : IsNestedStep(v.name) ? kNested
                                             : StepNameRank(v.name);
-    if (rank < 0 || !IsWhole(v.value) || (best >= 0 && rank >= best)) continue;
+    if (rank < 0 || !IsWhole(v.value)) continue;
+    ++steps;
+    if (best >= 0 && rank >= best) continue;
     best = rank;
+    record->axis = StepAxes::SubjectOf(v.name);
     record->how = LogRecord::Step::kStated;
     record->mark.step = static_cast<int64_t>(v.value);
     record->mark.total = static_cast<int64_t>(v.limit);
@@ -46,6 +51,7 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
     record->mark.batches |= v.limit > 0 && record->mark.total > 0;
     record->mark.epoch = static_cast<int64_t>(v.value);
   }
+  if (steps > 1 && !record->axis.empty()) TakeAxes(record);
   std::erase_if(record->values, [](const LogRecord::Value& v) {
     return !IsEpochName(v.name) && (StepNameRank(v.name) >= 0 || IsNestedStep(v.name));
   });
@@ -65,6 +71,17 @@ bool LogParser::ParseDictionary(std::string_view text, bool ended, LogRecord* re
   return std::any_of(record->values.begin(), record->values.end(), [](const LogRecord::Value& v) {
     return HasTrainingWord(v.name) && v.name.find("rate") == std::string_view::npos &&
            v.name != "lr";
+  });
+}
+
+// Takes the steps of 'rollout/step': 5 and the like, which are not values.
+void LogParser::TakeAxes(LogRecord* record) {
+  std::erase_if(record->values, [&](const LogRecord::Value& v) {
+    const std::string_view subject =
+        IsWhole(v.value) && v.value >= 0 ? StepAxes::SubjectOf(v.name) : std::string_view();
+    if (subject.empty()) return false;
+    if (subject != record->axis) record->axes.push_back({subject, static_cast<int64_t>(v.value)});
+    return true;
   });
 }
 

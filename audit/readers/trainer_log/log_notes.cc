@@ -23,8 +23,13 @@ void LogNotes::Report(InputReport* report) const {
            ": they are ignored");
   note(lists.count, "one number for each name",
        "lists of numbers, the first of " + Quoted(lists.first) + ": they are ignored");
+  note(unnamed, "a name for each number",
+       "lists without names: the last two numbers are the step and the learning rate, and the "
+       "others, value[0], value[1], ..., have no role (--map gives one)");
   note(evaluation_batches, "the end of an evaluation",
        "lines of batches within one: they are ignored");
+  note(evaluations, kStep,
+       "bars of evaluations: their steps are those that the training had reached before them");
   note(summaries, "rows of a training", "values of its summary: they are ignored");
   note(literals, "rows of a training",
        "more in a printed list: they repeat others, and are ignored");
@@ -33,6 +38,8 @@ void LogNotes::Report(InputReport* report) const {
        "unknown)");
   note(shown, kStep,
        "dictionaries without one: their steps are those of the progress bar below or above");
+  note(of_above, kStep,
+       "dictionaries without one, of series that have steps: they belong to the step above them");
   const std::string rows =
       stride > 0 ? ", a row every " + std::to_string(stride) + " steps" : std::string();
   note(of_epochs, kStep,
@@ -44,6 +51,9 @@ void LogNotes::Report(InputReport* report) const {
   if (again > 0)
     report->Note("expected rising steps, found that they restart " + std::to_string(again) +
                  " times while the loss continues: they are continued over epochs");
+  if (!axes.empty())
+    report->Note("expected one axis of steps, found several: values of " + axes +
+                 " have the steps of their own axes");
   if (foreign) report->Note("expected English words, found others: known words are translated");
   if (epochs > 0)
     report->Note(

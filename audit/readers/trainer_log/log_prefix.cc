@@ -1,6 +1,8 @@
 #include "audit/readers/trainer_log/log_prefix.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <string>
 
@@ -34,10 +36,18 @@ bool NamesThePlace(std::string_view name) {
          std::find(std::begin(kNames), std::end(kNames), lower) != std::end(kNames);
 }
 
+// Returns the place of a name in the text; npos if it is no part of it, as "[0]" of a list.
+size_t PlaceOf(std::string_view text, std::string_view name) {
+  const auto at =
+      reinterpret_cast<uintptr_t>(name.data()) - reinterpret_cast<uintptr_t>(text.data());
+  return at <= text.size() ? at : std::string_view::npos;
+}
+
 // True for a module and its line: "train.callbacks.console:43", "trainer:train:1".
 bool IsOfModule(std::string_view text, const LogPair& pair) {
   if (HasTrainingWord(pair.name)) return false;  // "INFO:train:loss = 0.0, step = 900"
-  const auto at = static_cast<size_t>(pair.name.data() - text.data());
+  const size_t at = PlaceOf(text, pair.name);
+  if (at == std::string_view::npos) return false;
   const bool part = at > 0 && text[at - 1] == ':';
   const bool dotted = pair.name.find('.') != std::string_view::npos && !pair.name.ends_with('.');
   return IsWhole(pair.value) && (part || dotted) && pair.name.find(' ') == std::string_view::npos;
@@ -50,13 +60,15 @@ bool IsOfTheLine(std::string_view text, const LogPair& pair) {
 }
 
 bool IsInBrackets(std::string_view text, std::string_view name) {
-  const auto at = static_cast<size_t>(name.data() - text.data());
+  const size_t at = PlaceOf(text, name);
+  if (at == std::string_view::npos) return false;
   const size_t open = text.find_last_of("[]", at);
   return open != std::string_view::npos && text[open] == '[';
 }
 
 bool IsPartOfItsOwn(std::string_view text, std::string_view name) {
-  size_t at = static_cast<size_t>(name.data() - text.data());
+  size_t at = PlaceOf(text, name);
+  if (at == std::string_view::npos) return false;
   while (at > 0 && IsSpaceByte(text[at - 1])) --at;
   static constexpr Bytes kParts("|,;");
   return at > 0 && kParts[text[at - 1]] && name.find(' ') == std::string_view::npos;

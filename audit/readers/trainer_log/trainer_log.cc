@@ -18,8 +18,10 @@
 #include "audit/readers/scalars/emptied_keys.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/point_file.h"
+#include "audit/readers/scalars/step_axes.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/scalars/text_file.h"
+#include "audit/readers/trainer_log/axis_counts.h"
 #include "audit/readers/trainer_log/held_rows.h"
 #include "audit/readers/trainer_log/log_line.h"
 #include "audit/readers/trainer_log/log_notes.h"
@@ -165,6 +167,7 @@ class TrainerLogFile : public TextPointFile {
     report().steps_are_rows = notes_.counted > 0 && !stated_;
     notes_.literals = of_literal_ ? 0 : literal_.count();
     notes_.again = steps_.again();
+    notes_.axes = axes_.Names();
     notes_.foreign = parser_.foreign();
     if (row_steps_) {
       notes_.steps_per_epoch = row_steps_->steps_per_epoch();
@@ -218,9 +221,13 @@ class TrainerLogFile : public TextPointFile {
       if (const uint32_t column = names_.Find(prefix_ + std::string(name));
           column != PointSink::kNoColumn)
         emptied_.Null(column, name);
-    first_held_ = first_held_ && notes_.of_epochs == 0;
+    first_held_ = first_held_ && notes_.of_epochs == 0 && notes_.of_above == 0;
     notes_.shares += record_.mark.share ? 1 : 0;
-    const bool mean = record_.how == LogRecord::Step::kEpoch && last_step_ >= 0;
+    notes_.unnamed += record_.mark.unnamed ? 1 : 0;
+    notes_.evaluations += record_.evaluated ? 1 : 0;
+    const bool several = axes_.any();
+    const bool mean =
+        record_.how == LogRecord::Step::kEpoch && last_step_ >= 0 && !record_.evaluation_bar;
     held_training_ = HasLoss(record_);
     for (size_t i = 0; i < columns_.size(); ++i) {
       if (mean && IsOfSteps(columns_[i])) columns_[i] = MeanOf(sink, record_.values[i]);
@@ -229,8 +236,10 @@ class TrainerLogFile : public TextPointFile {
         held_.emplace_back(columns_[i], ValueOf(record_.values[i]));
         continue;
       }
-      sink->Add(step, columns_[i], ValueOf(record_.values[i]));
-      emptied_.Value(columns_[i], step);
+      int64_t at = step;
+      if (several && !PlaceOnAxis(i, &at)) continue;
+      sink->Add(at, columns_[i], ValueOf(record_.values[i]));
+      emptied_.Value(columns_[i], at);
       if (record_.values[i].limit > 0) TakeLimit(step, record_.values[i], sink);
     }
   }
@@ -299,11 +308,24 @@ class TrainerLogFile : public TextPointFile {
       case LogRecord::Step::kRollout:
         return record_.mark.step;
       default:
-        step = steps_.Of(record_);
+        step = record_.axis.empty() ? steps_.Of(record_) : axes_.Of(record_.axis)->Of(record_);
     }
     stated_ |= record_.how != LogRecord::Step::kCounted || notes_.of_epochs > 0;
-    if (!record_.evaluation) last_step_ = step;
+    const bool other = axes_.IsOther(record_.axis);
+    if (!record_.evaluation && !other) last_step_ = step;
     return step;
+  }
+
+  // Sets the step of a value that has an axis of its own. Returns false if the series is of another
+  // axis than the record.
+  bool PlaceOnAxis(size_t i, int64_t* step) {
+    std::string_view subject = record_.axis;
+    for (const LogRecord::Axis& axis : record_.axes) {
+      if (!StepAxes::Holds(axis.subject, record_.values[i].name)) continue;
+      subject = axis.subject;
+      *step = axis.step;
+    }
+    return axes_.IsHome(columns_[i], subject);
   }
 
   // Returns the prefix for the rank in `text`. The rank of the file is the first one that occurs.
@@ -344,6 +366,10 @@ class TrainerLogFile : public TextPointFile {
 
   // Returns the step of a row that does not state one.
   int64_t WithoutStep() {
+    if (RepeatsSteps()) {
+      ++notes_.of_above;
+      return last_step_;
+    }
     const std::optional<double> epoch = EpochOf(record_);
     if (epoch && !looked_for_totals_) {
       looked_for_totals_ = true;
@@ -354,6 +380,20 @@ class TrainerLogFile : public TextPointFile {
     if (!epoch || !row_steps_) return Counted();
     ++notes_.of_epochs;
     return row_steps_->Next(*epoch, HasLoss(record_));
+  }
+
+  // True for a row without a step whose losses have steps in all rows above it: "loss_dict = {...}"
+  // of an exception. It belongs to the newest step.
+  bool RepeatsSteps() const {
+    if (!stated_ || last_step_ < 0 || row_steps_) return false;
+    if (notes_.counted + notes_.of_epochs + notes_.shown > 0) return false;
+    bool any = false;
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (!HasTrainingWord(record_.values[i].name)) continue;
+      if (!IsOfSteps(columns_[i])) return false;
+      any = true;
+    }
+    return any;
   }
 
   // Counts rows: the first record that repeats a series begins the next step.
@@ -382,6 +422,7 @@ class TrainerLogFile : public TextPointFile {
   LogParser parser_;
   LogRecord record_;
   StepCount steps_;
+  AxisCounts axes_;  // steps of "rollout/step" and others
   ColumnNames names_;
   std::vector<uint32_t> columns_;  // columns of the record's values
   std::vector<uint32_t> seen_;     // columns that the counted step already has

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/line_reader.h"
@@ -50,9 +51,7 @@ class WandbFile : public PointFile {
     log_.Close();
     for (const auto& [key, value] : records_.config())
       report_->settings.emplace("config: " + key, value);
-    if (!records_.axis().empty())
-      report_->Note("its steps are those of " + Quoted(records_.axis()) +
-                    ", the axis that the run declares (define_metric)");
+    NoteAxes(records_.axes());
     if (records_.odd_steps() == 0) return;
     report_->Add(0,
                  "expected a whole number for _step, found " +
@@ -62,6 +61,18 @@ class WandbFile : public PointFile {
   }
 
  private:
+  void NoteAxes(const std::vector<std::string>& axes) {
+    if (axes.empty()) return;
+    std::string names;
+    for (const std::string& axis : axes) names += (names.empty() ? "" : ", ") + Quoted(axis);
+    report_->Note(axes.size() == 1
+                      ? "its steps are those of " + names +
+                            ", the axis that the run declares (define_metric)"
+                      : "each series has the steps of the axis that the run declares for it "
+                        "(define_metric): " +
+                            names);
+  }
+
   WandbLog log_;
   InputReport* report_;
   WandbRecords records_;

@@ -140,7 +140,7 @@ void WandbRecords::ReadObject(std::string_view name, std::string_view json, Poin
     const bool in_media =
         std::any_of(members.media.begin(), members.media.end(),
                     [&of = of](const std::string& media) { return of.starts_with(media); });
-    if (!in_media) row_.emplace_back(sink->Column(of), value);
+    if (!in_media) row_.emplace_back(ColumnOf(of, sink), value);
   }
 }
 
@@ -189,7 +189,7 @@ bool WandbRecords::ReadItem(std::string_view bytes, PointSink* sink) {
     return true;
   }
   if (const std::optional<double> number = NumberOfField(value)) {
-    row_.emplace_back(sink->Column(name), *number);
+    row_.emplace_back(ColumnOf(name, sink), *number);
     learn(KnownItem::What::kNumber, row_.back().first);
   } else if (const size_t first = value.find_first_not_of(" \t\r\n");
              first != std::string_view::npos && value[first] == '{') {
@@ -232,36 +232,102 @@ bool WandbRecords::ReadHistory(std::string_view bytes, PointSink* sink) {
   const int64_t step = stated.value_or(next_step_);
   next_step_ = step + 1;
   any_row_ = true;
-  sink->AddRow(axis_.empty() ? step : StepOfRow(step, sink), row_);
+  AddRow(step, sink);
   return true;
 }
 
-// Returns the row's value of the axis. If the row has none, it belongs to the newest step of the
-// axis.
-int64_t WandbRecords::StepOfRow(int64_t step, PointSink* sink) {
-  if (axis_column_ == PointSink::kNoColumn) axis_column_ = sink->Column(axis_);
+uint32_t WandbRecords::ColumnOf(std::string_view name, PointSink* sink) {
+  const uint32_t column = sink->Column(name);
+  if (column == PointSink::kNoColumn) return column;
+  if (column >= of_columns_.size()) of_columns_.resize(column + 1);
+  if (of_columns_[column].empty()) of_columns_[column] = name;
+  return column;
+}
+
+void WandbRecords::AddRow(int64_t step, PointSink* sink) {
+  if (axes_.empty()) return sink->AddRow(step, row_);
+  TakeAxes(sink);
+  const bool all = declared_.size() == 1 && declared_[0].begins && declared_[0].name.empty();
+  if (all) return sink->AddRow(axes_[0].newest.value_or(step), row_);
   for (const auto& [column, value] : row_) {
-    if (column == axis_column_ && IsWhole(value) && value >= 0)
-      on_axis_ = static_cast<int64_t>(value);
+    if (column != PointSink::kNoColumn) sink->Add(StepOn(column, step), column, value);
   }
-  return on_axis_.value_or(step);
+}
+
+// Takes the row's values of the axes. A value whose axis is not in the row belongs to the newest
+// step of the axis.
+void WandbRecords::TakeAxes(PointSink* sink) {
+  for (Axis& axis : axes_) {
+    if (axis.column == PointSink::kNoColumn) axis.column = ColumnOf(axis.name, sink);
+    for (const auto& [column, value] : row_) {
+      if (column == axis.column && IsWhole(value) && value >= 0)
+        axis.newest = static_cast<int64_t>(value);
+    }
+  }
+}
+
+// Returns the step of a column's value in the current row. A metric without an axis has the step of
+// the row.
+int64_t WandbRecords::StepOn(uint32_t column, int64_t step) {
+  while (axis_of_columns_.size() <= column) {
+    const size_t at = axis_of_columns_.size();
+    axis_of_columns_.push_back(at < of_columns_.size() ? FindAxis(of_columns_[at]) : kNoAxis);
+  }
+  const size_t axis = axis_of_columns_[column];
+  return axis == kNoAxis ? step : axes_[axis].newest.value_or(step);
+}
+
+// Returns the axis of a metric: the one that is declared for its name, or for the longest beginning
+// of it. An axis is its own.
+size_t WandbRecords::FindAxis(std::string_view name) const {
+  size_t longest = 0, found = kNoAxis;
+  for (size_t i = 0; i < axes_.size(); ++i) {
+    if (axes_[i].name == name) return i;
+  }
+  for (const Declared& d : declared_) {
+    if (!d.begins && d.name == name) return d.axis;
+    if (!d.begins || !name.starts_with(d.name) || d.name.size() + 1 <= longest) continue;
+    longest = d.name.size() + 1;
+    found = d.axis;
+  }
+  return found;
+}
+
+void WandbRecords::Declare(std::string_view name, bool begins, std::string_view axis) {
+  if (declared_.size() == kMostDeclared) return;
+  size_t at = 0;
+  while (at < axes_.size() && axes_[at].name != axis) ++at;
+  if (at == axes_.size()) axes_.push_back({std::string(axis)});
+  declared_.push_back({std::string(name), begins, at});
+  axis_of_columns_.clear();
+}
+
+std::vector<std::string> WandbRecords::axes() const {
+  std::vector<std::string> names;
+  for (const Axis& axis : axes_) names.push_back(axis.name);
+  return names;
 }
 
 // Reads define_metric("*", step_metric="train/global_step"). Does not accept an epoch as an axis,
 // because an epoch has many rows.
 bool WandbRecords::ReadMetric(std::string_view bytes) {
-  constexpr uint32_t kStepMetric = 4;
+  enum MetricField : uint32_t { kName = 1, kGlob = 2, kStepMetric = 4 };
   WireReader metric(bytes);
   uint32_t field = 0, type = 0;
+  std::string_view name, glob, axis;
   while (metric.Next(&field, &type)) {
-    std::string_view name;
-    if (field != kStepMetric || type != WireReader::kBytes) {
-      if (!metric.Skip(type)) return false;
-      continue;
-    }
-    if (!metric.Bytes(&name)) return false;
-    const bool step = (StepNameRank(name) >= 0 && !IsEpochName(name)) || IsNestedStep(name);
-    if (axis_.empty() && step) axis_ = name;
+    std::string_view* const text = field == kName         ? &name
+                                   : field == kGlob       ? &glob
+                                   : field == kStepMetric ? &axis
+                                                          : nullptr;
+    const bool known = text != nullptr && type == WireReader::kBytes;
+    if (!(known ? metric.Bytes(text) : metric.Skip(type))) return false;
+  }
+  const bool step = (StepNameRank(axis) >= 0 && !IsEpochName(axis)) || IsNestedStep(axis);
+  if (step && glob.ends_with('*')) {
+    Declare(glob.substr(0, glob.size() - 1), true, axis);
+  } else if (step && glob.empty() && !name.empty()) {
+    Declare(name, false, axis);
   }
   return !metric.failed();
 }

@@ -24,9 +24,8 @@ class WandbRecords {
   bool Read(std::string_view record, PointSink* sink);
   // Returns the number of rows whose `_step` is not a step.
   uint64_t odd_steps() const { return odd_steps_; }
-  // Returns the metric that the run declares as the axis of others (define_metric); "" if there is
-  // none.
-  const std::string& axis() const { return axis_; }
+  // Returns the metrics that the run declares as axes of others (define_metric), in their order.
+  std::vector<std::string> axes() const;
   // Returns the config: numbers, texts and flags as JSON.
   const std::map<std::string, std::string>& config() const { return config_; }
 
@@ -49,7 +48,12 @@ class WandbRecords {
   bool ReadRun(std::string_view bytes, PointSink* sink);
   bool ReadMetric(std::string_view bytes);
   bool ReadConfig(std::string_view bytes);
-  int64_t StepOfRow(int64_t step, PointSink* sink);
+  uint32_t ColumnOf(std::string_view name, PointSink* sink);
+  void AddRow(int64_t step, PointSink* sink);
+  void TakeAxes(PointSink* sink);
+  int64_t StepOn(uint32_t column, int64_t step);
+  size_t FindAxis(std::string_view name) const;
+  void Declare(std::string_view name, bool begins, std::string_view axis);
   bool ReadExit(std::string_view bytes, PointSink* sink);
   // Joins the key and nested keys in name_, or returns the key itself.
   bool ReadKeyed(std::string_view bytes, std::string_view* name, std::string_view* value);
@@ -60,9 +64,24 @@ class WandbRecords {
   bool any_row_ = false;
   bool ran_ = false;  // the run's record was read
   uint64_t odd_steps_ = 0;
-  std::string axis_;
-  uint32_t axis_column_ = PointSink::kNoColumn;
-  std::optional<int64_t> on_axis_;  // the newest value of the axis
+  // A metric that is the axis of others.
+  struct Axis {
+    std::string name;
+    uint32_t column = PointSink::kNoColumn;
+    std::optional<int64_t> newest = {};
+  };
+  // A metric with an axis; "train/" stands for all metrics that begin so.
+  struct Declared {
+    std::string name;
+    bool begins = false;
+    size_t axis = 0;  // index into axes_
+  };
+  static constexpr size_t kMostDeclared = 256, kNoAxis = SIZE_MAX;
+  std::vector<Axis> axes_;
+  std::vector<Declared> declared_;
+  // If metrics have several axes: names of the columns, and the indexes of their axes.
+  std::vector<std::string> of_columns_;
+  std::vector<size_t> axis_of_columns_;
   std::map<std::string, std::string> config_;
   std::string name_;
   JsonRecord object_;

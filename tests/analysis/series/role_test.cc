@@ -82,6 +82,8 @@ TEST(SeriesRole, IsReadFromNamesThatPeopleUse) {
         "dev.loss", "validation_loss", "valid/loss", "lm loss validation", "heldout-loss"}},
       {SeriesRole::kAuxiliaryLoss,
        {"aux_loss",
+        "Losses/[0]",
+        "losses/[12]",
         "load_balancing_loss",
         "z_loss",
         "router_z_loss",

@@ -190,5 +190,32 @@ TEST(ShortLevels, BreaksAfterItsFirstPoint) {
   }
 }
 
+// A fall of few points, to 0.3 to 0.8 of the first value and then level: found by the order of its
+// values. Noise around one level is rarely taken for a fall.
+TEST(ShortFalls, OfFewPoints) {
+  const auto count = [](double end, size_t points) {
+    Draw draw{std::mt19937_64(points)};
+    int falls = 0;
+    for (int run = 0; run < 4 * Curves(); ++run) {
+      std::vector<double> values;
+      for (size_t i = 0; i < points; ++i) {
+        const double done = static_cast<double>(i) / static_cast<double>(points);
+        values.push_back((end + (1 - end) * std::exp(-5 * done)) * draw.Noise(0.03));
+      }
+      falls += Judged(values).LookForFall().stays ? 1 : 0;
+    }
+    return falls;
+  };
+  for (const size_t points : {8, 10, 12, 16, 20, 23}) {
+    const int runs = 4 * Curves();
+    const int flat = count(1, points), little = count(0.8, points), much = count(0.6, points);
+    std::printf("%zu points, of %d: level %d, to 0.8 %d, to 0.6 %d\n", points, runs, flat, little,
+                much);
+    EXPECT_LE(100 * flat, 2 * runs) << points;
+    EXPECT_GE(100 * little, (points < 10 ? 40 : 65) * runs) << points;
+    EXPECT_GE(100 * much, 95 * runs) << points;
+  }
+}
+
 }  // namespace
 }  // namespace plumbline::analysis::testing

@@ -9,9 +9,9 @@
 #include <random>
 #include <set>
 
+#include "audit/readers/input/file_places.h"
 #include "audit/readers/input/json_cursor.h"
 #include "audit/readers/scalars/batches.h"
-#include "audit/readers/scalars/file_places.h"
 #include "audit/readers/scalars/file_sink.h"
 #include "audit/readers/scalars/scalar_reader.h"
 #include "tests/audit/scalars/scalar_files.h"

@@ -275,6 +275,41 @@ TEST(Wandb, TheAxisThatTheRunDeclares) {
   EXPECT_EQ(ReadOne(epochs.bytes()).by_key.count({"bright-moon-1 (abc)", 0, 0, 7, "loss"}), 1u);
 }
 
+// define_metric("train/*", step_metric="train/step") and others: each metric has the steps of its
+// own axis, and one without an axis those of the rows.
+TEST(Wandb, SeveralAxes) {
+  WandbRun run;
+  run.Begin("abc");
+  const auto declare = [&](uint32_t field, const std::string& name, const std::string& axis) {
+    run.Record(BytesField(12, BytesField(field, name) + BytesField(4, axis)));
+  };
+  declare(2, "train/*", "train/step");
+  declare(2, "rollout/*", "rollout/step");
+  declare(1, "perf/time", "rollout/step");
+  for (int64_t i = 0; i < 40; ++i) {
+    const std::string rollout = std::to_string(i / 4), step = std::to_string(i);
+    if (i % 4 == 0) {
+      run.History(2 * i, {{"rollout/reward", "0.5"}, {"rollout/step", rollout}});
+    } else {
+      run.History(2 * i, {{"perf/time", "3"}, {"other", "1"}});
+    }
+    run.History(2 * i + 1, {{"train/loss", "2"}, {"train/step", step}});
+  }
+  InputReport report;
+  const ReadPoints read = ReadOne(run.bytes(), &report);
+  const auto has = [&](int64_t step, const char* series) {
+    return read.by_key.count({"bright-moon-1 (abc)", 0, 0, step, series}) == 1;
+  };
+  for (int64_t i = 0; i < 40; ++i) {
+    EXPECT_TRUE(has(i, "train/loss")) << i;
+    EXPECT_EQ(has(i, "rollout/reward"), i < 10) << i;
+    EXPECT_EQ(has(i, "perf/time"), i < 10) << i;
+    EXPECT_EQ(has(2 * i, "other"), i % 4 != 0) << i;
+  }
+  ASSERT_FALSE(report.notes.empty());
+  EXPECT_THAT(report.notes[0], HasSubstr("rollout/step"));
+}
+
 // A separate record, or a part of the run's record (wandb 0.31: wandb.init(config=...)).
 TEST(Wandb, ConfigAndDisplayName) {
   const std::string config = BytesField(1, BytesField(1, "lr") + BytesField(16, "0.0003")) +

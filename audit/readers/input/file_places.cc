@@ -1,4 +1,4 @@
-#include "audit/readers/scalars/file_places.h"
+#include "audit/readers/input/file_places.h"
 
 #include <algorithm>
 #include <array>
@@ -38,7 +38,7 @@ bool IsTraining(std::string_view name) {
 bool IsAlnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 bool IsNumeral(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
-std::optional<uint32_t> RankOf(std::string_view digits) {
+std::optional<uint32_t> RankOfDigits(std::string_view digits) {
   int64_t rank = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
   const bool whole = error == std::errc() && end == digits.data() + digits.size();
@@ -62,7 +62,7 @@ std::optional<uint32_t> TakeRank(std::string* name) {
     size_t end = begin;
     while (end < lower.size() && IsNumeral(lower[end])) ++end;
     if (end == begin || (end < lower.size() && IsAlnum(lower[end]))) continue;
-    const auto rank = RankOf(std::string_view(lower).substr(begin, end - begin));
+    const auto rank = RankOfDigits(std::string_view(lower).substr(begin, end - begin));
     if (!rank) continue;
     const size_t from = at > 0 ? at - 1 : at;
     name->erase(from, end - from);
@@ -95,7 +95,8 @@ void FindRank(const std::string& path, const std::optional<std::regex>& pattern,
   std::optional<uint32_t> rank;
   if (pattern) {
     std::smatch match;
-    if (std::regex_search(path, match, *pattern) && match.size() > 1) rank = RankOf(match.str(1));
+    if (std::regex_search(path, match, *pattern) && match.size() > 1)
+      rank = RankOfDigits(match.str(1));
     if (rank) rest = match.prefix().str() + match.suffix().str();
     out->names = Split(rest);
   } else {
