@@ -12,9 +12,10 @@ namespace {
 using ProfileList = std::vector<const RunProfile*>;
 
 constexpr uint64_t kFewestNumbers = 8;  // of a subject, per run
-constexpr double kLeastMargin = 0.5;    // in widths of the interval of all runs
+constexpr double kLeastMargin = 1;      // in widths of the interval of all runs
 constexpr double kMarginPerExcess = 2;  // per width by which a held-back run was outside
 constexpr double kMostExcess = 2;       // beyond it the subject has no usable bounds
+constexpr double kWide = 10;            // largest over smallest positive number
 constexpr double kMostInARow = 5;       // steps of an unchanged value, or of equal ranks
 
 bool IsBand(Measure measure) { return measure == Measure::kRange || measure == Measure::kRatio; }
@@ -62,32 +63,46 @@ std::optional<double> MarginOf(const std::vector<Interval>& of) {
   return kLeastMargin + kMarginPerExcess * most;
 }
 
-// Positive numbers are widened by factors, others by differences. A number that was the same in all
-// runs stays so.
-std::optional<Invariant> BandOf(const Subject& subject, std::vector<Interval> of) {
-  const bool factors =
-      std::all_of(of.begin(), of.end(), [](const Interval& i) { return i.low > 0; });
-  if (factors) {
-    for (Interval& i : of) {
-      i.low = std::log(i.low);
-      i.high = std::log(i.high);
-    }
-  }
+// Widens the interval of all runs by the margin. Returns nothing if there is none.
+std::optional<Interval> Widened(const std::vector<Interval>& of) {
   const std::optional<double> margin = MarginOf(of);
   if (!margin) return std::nullopt;
-  const Interval all = UnionOf(of, of.size());
+  Interval all = UnionOf(of, of.size());
   const double wider = *margin * (all.high - all.low);
-  Invariant out{subject, all.low - wider, all.high + wider, all.count};
-  if (factors) {
-    out.low = std::exp(out.low);
-    out.high = std::exp(out.high);
+  all.low -= wider;
+  all.high += wider;
+  return all;
+}
+
+std::vector<Interval> LogarithmsOf(std::vector<Interval> of) {
+  for (Interval& i : of) {
+    i.low = std::log(i.low);
+    i.high = std::log(i.high);
   }
-  if (all.high == all.low) {  // exp(log(x)) may differ from x in the last bits
-    const double slack = 1e-9 * std::fabs(out.high);
-    out.low -= slack;
-    out.high += slack;
+  return of;
+}
+
+// Positive numbers are widened by factors, others by differences. Positive numbers of which some
+// are ten times as large as others may come close to 0: a violation must be one of both kinds. A
+// number that was the same in all runs stays so.
+std::optional<Invariant> BandOf(const Subject& subject, const std::vector<Interval>& of) {
+  const Interval all = UnionOf(of, of.size());
+  if (all.low == all.high) return Invariant{subject, all.low, all.high, all.count};
+  std::optional<Interval> bounds;
+  if (!(all.low > 0) || all.high > kWide * all.low) {
+    bounds = Widened(of);
+    if (!bounds) return std::nullopt;
   }
-  return out;
+  if (all.low > 0) {
+    std::optional<Interval> factors = Widened(LogarithmsOf(of));
+    if (!factors) return std::nullopt;
+    factors->low = std::exp(factors->low);
+    factors->high = std::exp(factors->high);
+    if (!bounds) bounds = factors;
+    bounds->low = std::min(bounds->low, factors->low);
+    bounds->high = std::max(bounds->high, factors->high);
+  }
+  return Invariant{subject, bounds->low, bounds->high, all.count};
 }
 
 std::optional<Invariant> BoundsOf(const Subject& subject, const ProfileList& runs) {

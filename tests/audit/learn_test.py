@@ -82,7 +82,7 @@ class Faults(Learned):
                 print(f"| `{fault}` | {words} | {len(hits)} of {len(found)} | {first} |")
             if 2 * len(hits) < len(found):
                 missed.add(fault)
-        self.assertLessEqual(missed, {"clip-on-one-rank"})
+        self.assertLessEqual(missed, {"same-data", "eval-mode"})
 
     def test_series(self):
         """One fault per kind of invariant."""
