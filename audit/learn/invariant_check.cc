@@ -78,7 +78,7 @@ v1::Verdict InvariantCheck::FindingOf(const Run& run) const {
                   invariants_.alarms, " violated invariants of the others.");
   const Invariant& bounds = *by_subject_.at(subject);
   found.Title("the run violates invariants of healthy runs")
-      .Explain(analysis::Capitalised(text))
+      .Explain(text)
       .Cause(NameOfMeasure(subject.measure), 0.5)
       .Measured(subject.of, violation.value)
       .Threshold(violation.value < bounds.low ? bounds.low : bounds.high,
