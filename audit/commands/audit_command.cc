@@ -174,7 +174,14 @@ std::string TakeInvariants(const AuditArguments& arguments, std::optional<Invari
 
 // Sets the user's rule files. Returns an error message or "".
 std::string TakeRuleFiles(const AuditArguments& arguments, OwnRulesOptions* rules) {
-  if (arguments.rule_files.empty()) return "";
+  if (arguments.rule_files.empty()) {
+    const bool of_user =
+        std::any_of(arguments.rules.begin(), arguments.rules.end(),
+                    [](const std::string& glob) { return glob.starts_with("user/"); });
+    return of_user && arguments.invariants.empty()
+               ? "--rules user/...: expected --rule-file or --invariants with it"
+               : "";
+  }
   for (const std::string& file : arguments.rule_files) {
     std::error_code error;
     if (!std::filesystem::is_regular_file(file, error))

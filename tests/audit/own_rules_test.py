@@ -276,6 +276,8 @@ class Broken(Own):
             self.assertEqual(self.status, 2)
             self.assertIn("--rule-file: expected", self.errors)
             self.assertIsNone(self.report)
+        self.audit(self.log(), "--rules", "user/*")
+        self.assertEqual((self.status, self.errors), (2, "plumb: --rules user/...: expected --rule-file or --invariants with it\n"))
         self.audit(self.log(), "--rule-file", self.rules("x = 3\n"), "--rule-python", "no-such-python")
         self.assertIn("expected to start no-such-python", self.file()["problems"][0])
 
