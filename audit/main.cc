@@ -27,6 +27,7 @@ int Main(int argc, char** argv, const std::vector<std::string>& trainer) {
   RegisterRules(app, &status);
   RegisterExplain(app, &status);
   RegisterFingerprint(app, &status);
+  RegisterLearn(app, &status);
   RegisterLedger(app, &status);
   RegisterDiff(app, &status);
   RegisterPlan(app, &status);

@@ -16,6 +16,29 @@ std::vector<std::string> FormatsRead() {
   return formats;
 }
 
+// Adds the options of the user's own rules.
+void AddRuleFileOptions(CLI::App* command, AuditArguments* arguments) {
+  command
+      ->add_option("--rule-file", arguments->rule_files,
+                   "Also run the rules of this Python file, in a child process; may be repeated; "
+                   "see docs/own_rules.md")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  command->add_option("--rule-python", arguments->rule_python, "Interpreter of the rule files")
+      ->type_name("PROGRAM")
+      ->capture_default_str();
+  command
+      ->add_option("--rule-seconds", arguments->rule_seconds,
+                   "Stop a rule file that makes no progress for this time (30)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.01, 86400.0));
+  command
+      ->add_option("--rule-memory", arguments->rule_memory_mib,
+                   "Limit of a rule file's address space (2048)")
+      ->type_name("MIB")
+      ->check(CLI::Range(64, 1 << 24));
+}
+
 }  // namespace
 
 void AddAuditOptions(CLI::App* command, AuditArguments* arguments) {
@@ -46,6 +69,12 @@ void AddAuditOptions(CLI::App* command, AuditArguments* arguments) {
           "Compare matrix products with a contract that plumb fingerprint wrote; may be repeated")
       ->type_name("FILE")
       ->allow_extra_args(false);
+  command
+      ->add_option("--invariants", arguments->invariants,
+                   "Compare with invariants of healthy runs that plumb learn wrote; see "
+                   "docs/invariants.md")
+      ->type_name("FILE");
+  AddRuleFileOptions(command, arguments);
   command
       ->add_option("--suppressions", arguments->suppressions,
                    "Known findings (TOML): they are shown, but do not set exit status 1; see plumb "

@@ -20,6 +20,11 @@ struct AuditArguments {
   std::vector<std::string> rules;
   std::vector<std::string> settings;
   std::vector<std::string> contracts;
+  std::string invariants;
+  std::vector<std::string> rule_files;
+  std::string rule_python = "python3";
+  double rule_seconds = 0;  // 0: the default of RuleLimits, here and below
+  uint64_t rule_memory_mib = 0;
   std::string suppressions;
   std::string baseline;
   std::optional<int64_t> since;

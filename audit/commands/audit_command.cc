@@ -16,7 +16,9 @@
 #include "audit/commands/follow.h"
 #include "audit/commands/missing_paths.h"
 #include "audit/commands/progress_line.h"
+#include "audit/commands/python_package.h"
 #include "audit/commands/server_run.h"
+#include "audit/learn/invariant_check.h"
 #include "audit/live/live.h"
 #include "audit/readers/input/reader.h"
 #include "audit/readers/rollout/column_map.h"
@@ -149,6 +151,52 @@ std::string Suppress(const std::string& file, rules::EngineConfig* engine) {
   return "";
 }
 
+// Returns an error message if an option needs whole files and the audit reads none; else "".
+std::string WrongWithoutFiles(const AuditArguments& arguments, bool of_server) {
+  const bool whole = !arguments.follow && arguments.send.empty() && !of_server;
+  const char* const option = !arguments.rule_files.empty()   ? "--rule-file"
+                             : !arguments.invariants.empty() ? "--invariants"
+                                                             : nullptr;
+  if (whole || option == nullptr) return "";
+  return std::string(option) + ": expected no --follow, --send or --server with it";
+}
+
+// Reads --invariants. Returns an error message or "".
+std::string TakeInvariants(const AuditArguments& arguments, std::optional<InvariantCheck>* check) {
+  if (arguments.invariants.empty()) return "";
+  const absl::StatusOr<std::string> text = ReadWholeFile(arguments.invariants);
+  if (!text.ok()) return "--invariants: " + std::string(text.status().message());
+  absl::StatusOr<Invariants> read = ParseInvariants(*text, arguments.invariants);
+  if (!read.ok()) return "--invariants: " + std::string(read.status().message());
+  check->emplace(*std::move(read));
+  return "";
+}
+
+// Sets the user's rule files. Returns an error message or "".
+std::string TakeRuleFiles(const AuditArguments& arguments, OwnRulesOptions* rules) {
+  if (arguments.rule_files.empty()) {
+    const bool of_user =
+        std::any_of(arguments.rules.begin(), arguments.rules.end(),
+                    [](const std::string& glob) { return glob.starts_with("user/"); });
+    return of_user && arguments.invariants.empty()
+               ? "--rules user/...: expected --rule-file or --invariants with it"
+               : "";
+  }
+  for (const std::string& file : arguments.rule_files) {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(file, error))
+      return "--rule-file: expected a file, found none at " + file;
+  }
+  rules->package = PythonPackage();
+  if (rules->package.empty())
+    return "--rule-file: expected Plumbline's Python package next to this program, found none";
+  rules->files = arguments.rule_files;
+  rules->python = arguments.rule_python;
+  if (arguments.rule_seconds > 0) rules->limits.seconds = arguments.rule_seconds;
+  if (arguments.rule_memory_mib > 0) rules->limits.memory_mib = arguments.rule_memory_mib;
+  return "";
+}
+
 // --server: judges what a server keeps of a run.
 int RunOnServer(const AuditArguments& arguments) {
   if (arguments.server.empty()) return Fail("--run: expected --server ADDR too");
@@ -261,6 +309,10 @@ int RunAuditOf(const AuditArguments& arguments) {
   const bool of_server =
       arguments.paths.empty() && !arguments.run.empty() && arguments.send.empty();
   if (const std::string wrong = WrongFollow(arguments); !wrong.empty()) return Fail(wrong);
+  if (const std::string wrong =
+          WrongWithoutFiles(arguments, of_server || !arguments.server.empty());
+      !wrong.empty())
+    return Fail(wrong);
   if (!arguments.server.empty() || of_server) return RunOnServer(arguments);
   if (arguments.paths.empty())
     return Fail("audit: expected at least one PATH; see plumb audit --help");
@@ -294,6 +346,13 @@ int RunAuditOf(const AuditArguments& arguments) {
         !wrong.empty())
       return Fail(wrong);
   }
+  if (const std::string wrong = TakeRuleFiles(arguments, &options.own_rules); !wrong.empty())
+    return Fail(wrong);
+  options.own_rules.roles = options.engine.roles;
+  std::optional<InvariantCheck> invariants;
+  if (const std::string wrong = TakeInvariants(arguments, &invariants); !wrong.empty())
+    return Fail(wrong);
+  if (invariants) options.watchers.push_back(&*invariants);
   options.readers.since = arguments.since;
   if (!arguments.run.empty()) options.readers.scalars.run = arguments.run;
   if (!arguments.map.empty() && !of_series) {

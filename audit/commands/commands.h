@@ -19,6 +19,7 @@ void RegisterRules(CLI::App& app, int* status);
 void RegisterExplain(CLI::App& app, int* status);
 void RegisterFingerprint(CLI::App& app, int* status);
 void RegisterLedger(CLI::App& app, int* status);
+void RegisterLearn(CLI::App& app, int* status);
 void RegisterDiff(CLI::App& app, int* status);
 void RegisterPlan(CLI::App& app, int* status);
 void RegisterMcp(CLI::App& app, int* status);

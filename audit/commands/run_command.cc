@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "audit/commands/commands.h"
+#include "audit/commands/python_package.h"
 #include "audit/commands/run_child.h"
 #include "command_line/usage.h"
 
@@ -31,17 +32,10 @@ std::string OfEnvironment(const char* name) {
 
 void SetVariable(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
-// Returns the folder with sitecustomize.py of the Python package of this installation: of a build
-// folder, a prefix, or the package itself (a wheel). Empty: there is none.
+// Returns the folder with sitecustomize.py of the Python package; "" if there is none.
 std::string HookFolder() {
-  std::error_code error;
-  const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const char* package :
-       {"../python/plumbline", "../lib/python3/dist-packages/plumbline", ".."}) {
-    const fs::path folder = here / package / "_attach/path";
-    if (fs::exists(folder / "sitecustomize.py", error)) return fs::canonical(folder, error);
-  }
-  return "";
+  const std::string package = PythonPackage();
+  return package.empty() ? "" : package + "/_attach/path";
 }
 
 bool IsPython(const std::string& program) {

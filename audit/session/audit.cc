@@ -70,6 +70,9 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
   auto judgement = Judgement::Create(options.engine, options.collect_series);
   if (!judgement.ok()) return judgement.status();
   if (options.collect_timelines) (*judgement)->KeepTimelines();
+  OwnRules own_rules(options.own_rules);
+  if (!options.own_rules.files.empty()) (*judgement)->Show(&own_rules);
+  for (StepWatcher* watcher : options.watchers) (*judgement)->Show(watcher);
   Inputs inputs =
       FindInputs(options.paths, options.forced, options.mapped, options.readers.scalars.step);
   std::vector<std::unique_ptr<Source>> sources;
@@ -106,6 +109,7 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
   AuditResult result = (*judgement)->Finish(std::move(inputs.reports));
   result.notes.insert(result.notes.end(), inputs.notes.begin(), inputs.notes.end());
   result.nothing_there = NothingThere(result.inputs);
+  own_rules.TakeReports(&result.inputs);
   return result;
 }
 

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "audit/own_rules/own_rules.h"
 #include "audit/readers/input/reader.h"
 #include "audit/session/selection.h"
 #include "audit/session/series_collector.h"
+#include "audit/steps/step_watcher.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
 
@@ -20,9 +22,11 @@ struct AuditOptions {
   const Reader* forced = nullptr;  // if nullptr, formats are recognised by content
   const Reader* mapped = nullptr;  // reads the user's own format: tried before all others
   ReaderOptions readers;
-  rules::EngineConfig engine;      // its roles of series are also in the report
-  bool collect_series = false;     // for a format that plots them
-  bool collect_timelines = false;  // for --timeline
+  rules::EngineConfig engine;          // its roles of series are also in the report
+  OwnRulesOptions own_rules;           // rule files of the user; none if it names no file
+  std::vector<StepWatcher*> watchers;  // further judges of the closed steps; not owned
+  bool collect_series = false;         // for a format that plots them
+  bool collect_timelines = false;      // for --timeline
 };
 
 // The timeline of one rank.

@@ -22,11 +22,12 @@ namespace {
 class Merge {
  public:
   // `on_batch` is called with each batch before the engine adds it.
-  Merge(std::vector<std::unique_ptr<Source>> sources, rules::Engine* engine,
+  Merge(std::vector<std::unique_ptr<Source>> sources, rules::Engine* engine, ClosedSteps* closed,
         const std::function<void(const v1::Batch&)>& on_batch,
         const std::function<void(const AuditProgress&)>& on_progress, AuditProgress progress)
       : sources_(std::move(sources)),
         engine_(engine),
+        closed_(closed),
         on_batch_(on_batch),
         on_progress_(on_progress),
         progress_(progress) {
@@ -56,6 +57,7 @@ class Merge {
     queue_.emplace(sources_[i]->position(), i);
     for (const v1::Source& process : sources_[i]->processes()) {
       engine_->Expect(process);
+      closed_->Expect(process);
       attempts_[process.run()].insert(process.attempt());
       ++open_[Key(process)];
       uint32_t& newest = newest_attempt_[process.run()];
@@ -70,8 +72,12 @@ class Merge {
       Leave(source);
     } else {
       on_batch_(batch);
-      if (absl::Status status = engine_->Add(std::move(batch)); !status.ok())
+      const auto shared = std::make_shared<const v1::Batch>(std::move(batch));
+      if (absl::Status status = engine_->Add(shared); !status.ok()) {
         source.Refused(status);
+      } else {
+        closed_->Take(shared);
+      }
       queue_.emplace(source.position(), i);
     }
     const Read read{source.bytes_read(), source.files_done()};
@@ -90,6 +96,7 @@ class Merge {
       if (open > 0) --open;
       if (open == 0 && process.attempt() == newest_attempt_[process.run()]) {
         engine_->MarkGone(process);
+        closed_->MarkGone(process);
       }
     }
   }
@@ -100,6 +107,7 @@ class Merge {
 
   std::vector<std::unique_ptr<Source>> sources_;
   rules::Engine* engine_;
+  ClosedSteps* closed_;
   const std::function<void(const v1::Batch&)>& on_batch_;
   const std::function<void(const AuditProgress&)>& on_progress_;
   AuditProgress progress_;
@@ -227,7 +235,7 @@ void Judgement::Read(std::vector<std::unique_ptr<Source>> sources,
     if (keep_timelines_) TakeTimelines(batch);
     Note(batch);
   };
-  Merge merge(std::move(sources), engine_.get(), on_batch, on_progress, progress);
+  Merge merge(std::move(sources), engine_.get(), &closed_, on_batch, on_progress, progress);
   merge.Run();
   for (const auto& [run, numbers] : merge.attempts())
     attempts_[run].insert(numbers.begin(), numbers.end());
@@ -242,7 +250,17 @@ void Judgement::Note(const v1::Batch& batch) {
 absl::Status Judgement::Add(v1::Batch batch) {
   Note(batch);
   for (const v1::Source& source : batch.sources()) attempts_[source.run()].insert(source.attempt());
-  return engine_->Add(std::move(batch));
+  const auto shared = std::make_shared<const v1::Batch>(std::move(batch));
+  const absl::Status added = engine_->Add(shared);
+  if (added.ok()) closed_.Take(shared);
+  return added;
+}
+
+// Adds the verdicts of judges that are not rules of the engine.
+void Judgement::EmitWatched() {
+  if (!closed_.watched()) return;
+  for (WatcherVerdict& of : closed_.Finish())
+    engine_->Emit(of.run, of.rule.c_str(), std::move(of.verdict));
 }
 
 bool Judgement::ReportSoFar(const RankEnds::May& may) {
@@ -274,6 +292,7 @@ AuditResult Judgement::Finish(std::deque<InputReport> inputs) {
   }
   for (auto& [run, verdict] : rank_ends_.Verdicts())
     engine_->Emit(run, analysis::kRunDiedRule, std::move(verdict));
+  EmitWatched();
   // Also if nothing could be read: the absence of a verdict is a finding.
   engine_->Finish();
   for (v1::Verdict& verdict : unjudged_) {

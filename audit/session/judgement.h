@@ -13,6 +13,7 @@
 #include "audit/session/audit.h"
 #include "audit/session/rank_ends.h"
 #include "audit/session/unknown_series.h"
+#include "audit/steps/closed_steps.h"
 
 namespace plumbline::audit {
 
@@ -42,6 +43,10 @@ class Judgement {
   // From now on keeps the ranks' times that are read, for the result.
   void KeepTimelines() { keep_timelines_ = true; }
 
+  // From now on shows closed steps to `watcher`, whose verdicts are in the result. Call before
+  // Read.
+  void Show(StepWatcher* watcher) { closed_.Show(watcher); }
+
   const rules::Report& report() const { return result_.report; }
   uint64_t findings_reported() const {
     return findings_reported_;
@@ -57,6 +62,7 @@ class Judgement {
   void TakeTimelines(const v1::Batch& batch);
   void TakeNewest(const v1::Batch& batch);
   void Note(const v1::Batch& batch);
+  void EmitWatched();
 
   AuditResult result_;
   std::vector<v1::Verdict> unjudged_;  // verdicts on runs that were not judged, added when it is
@@ -69,6 +75,7 @@ class Judgement {
   UnknownSeries unknown_{&result_.roles};
   RankEnds rank_ends_;
   std::set<std::string> reported_so_far_;  // run, rule, series or ranks, step
+  ClosedSteps closed_;
   std::unique_ptr<rules::Engine> engine_;
 };
 

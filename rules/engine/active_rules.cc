@@ -17,14 +17,17 @@ absl::StatusOr<std::vector<ActiveRule>> SelectRules(const std::vector<std::strin
     }
     if (wanted) active.push_back({&entry, Options(entry.info->id, entry.info->options)});
   }
+  bool of_user = false;  // rules that are not in the catalogue: plumb audit --rule-file
   for (size_t i = 0; i < globs.size(); ++i) {
+    of_user |= globs[i].starts_with("user/");
     if (used[i] || SomeRuleMatches(globs[i])) continue;
     const std::string near(NearestRule(globs[i]));
     return absl::InvalidArgumentError(
         absl::StrCat("no rule matches '", globs[i], "'",
                      near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));
   }
-  if (active.size() == 1 && !globs.empty() && !GlobMatch(globs[0], active[0].entry->info->id)) {
+  if (active.size() == 1 && !globs.empty() && !of_user &&
+      !GlobMatch(globs[0], active[0].entry->info->id)) {
     return absl::InvalidArgumentError("the selected rules are planned, but not built yet");
   }
   return active;

@@ -354,7 +354,8 @@ TEST_F(Cli, WrongUsageExitsTwoWithTheReason) {
   } cases[] = {
       {{}, "expected a subcommand"},
       {{"frobnicate"},
-       "fingerprint, ledger, diff, plan, run, watch, runs, run-edit, query, capsule, doctor, "
+       "fingerprint, learn, ledger, diff, plan, run, watch, runs, run-edit, query, capsule, "
+       "doctor, "
        "spool, "
        "mcp, "
        "completion), "

@@ -324,6 +324,24 @@ def downloaded_capsule(page):
         raise AssertionError(stated)
 
 
+def own_rule(page):
+    """Writes the page's rule, and a table in which the gradient norm is above 1 from step 30 on."""
+    text = next("\n".join(rows) for _, language, rows in page.blocks() if language == "python")
+    (page.folder / "my_rules.py").write_text(text + "\n")
+    rows = [f"{i},{2 - i / 100},{0.5 if i < 30 else 40.0}" for i in range(60)]
+    (page.folder / "train.csv").write_text("\n".join(["step,loss,grad_norm", *rows]) + "\n")
+
+
+def healthy_runs(page):
+    """Writes five healthy runs, and one whose gradient norm is too large from step 40 on."""
+    draw = random.Random(7)
+    for name in ("a", "b", "c", "d", "e", "new"):
+        os.makedirs(page.folder / "runs" / name)
+        norms = [0.5 + 0.1 * draw.random() + (20 if name == "new" and i >= 40 else 0) for i in range(80)]
+        rows = [f"{i},{2 - i / 100 + 0.01 * draw.random()},{norm}" for i, norm in enumerate(norms)]
+        (page.folder / "runs" / name / "train.csv").write_text("\n".join(["step,loss,grad_norm", *rows]) + "\n")
+
+
 def sources(page):
     """Makes the folder look like a source tree, so that paths of the tree in the page's commands exist."""
     for name in ("examples", "tools", "tests", "bench"):
