@@ -1,6 +1,6 @@
-// BLAS on the CPU, by its Fortran and C interfaces. A Fortran caller passes the lengths of character
-// arguments after all others; a C caller does not, and then the words that are forwarded are never
-// read.
+// BLAS on the CPU, by its Fortran and C interfaces. A Fortran caller passes the lengths of
+// character arguments after all others; a C caller does not, and then the words that are forwarded
+// are never read.
 #include "agent/interpose/interpose.h"
 
 namespace plumbline::interpose {

@@ -4,13 +4,13 @@
 
 namespace plumbline::interpose {
 
-#define PLUMB_GLOO(name, symbol)                                                              \
-  PLUMB_EXPORT void name(Word options) __asm__(symbol);                                       \
-  PLUMB_EXPORT void name(Word options) {                                                      \
-    const auto next = reinterpret_cast<void (*)(Word)>(                                       \
-        NextOf(CallFunction::name, symbol, __builtin_return_address(0)));                     \
-    Count({.function = CallFunction::name});                                                  \
-    return next(options);                                                                     \
+#define PLUMB_GLOO(name, symbol)                                          \
+  PLUMB_EXPORT void name(Word options) __asm__(symbol);                   \
+  PLUMB_EXPORT void name(Word options) {                                  \
+    const auto next = reinterpret_cast<void (*)(Word)>(                   \
+        NextOf(CallFunction::name, symbol, __builtin_return_address(0))); \
+    Count({.function = CallFunction::name});                              \
+    return next(options);                                                 \
   }
 
 PLUMB_GLOO(gloo_allreduce, "_ZN4gloo9allreduceERKNS_16AllreduceOptionsE")

@@ -11,15 +11,15 @@
 #define PLUMB_EXPORT extern "C" __attribute__((visibility("default")))
 
 // Defines `name`, which runs `note` before an outermost call and forwards it.
-#define PLUMB_INTERPOSE(ret, name, parameters, arguments, note)                             \
-  PLUMB_EXPORT ret name parameters {                                                        \
-    const auto next = reinterpret_cast<ret(*) parameters>(::plumbline::interpose::NextOf(   \
-        ::plumbline::CallFunction::name, #name, __builtin_return_address(0)));              \
-    const ::plumbline::interpose::Call call(__builtin_frame_address(0));                    \
-    if (call.outermost()) {                                                                 \
-      note;                                                                                 \
-    }                                                                                       \
-    return next arguments;                                                                  \
+#define PLUMB_INTERPOSE(ret, name, parameters, arguments, note)                           \
+  PLUMB_EXPORT ret name parameters {                                                      \
+    const auto next = reinterpret_cast<ret(*) parameters>(::plumbline::interpose::NextOf( \
+        ::plumbline::CallFunction::name, #name, __builtin_return_address(0)));            \
+    const ::plumbline::interpose::Call call(__builtin_frame_address(0));                  \
+    if (call.outermost()) {                                                               \
+      note;                                                                               \
+    }                                                                                     \
+    return next arguments;                                                                \
   }
 
 namespace plumbline::interpose {

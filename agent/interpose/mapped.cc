@@ -13,11 +13,11 @@ struct Named {
   uint32_t bit;
 };
 constexpr Named kNames[] = {
-    {"libblas.so", kMappedBlas},      {"libcblas.so", kMappedBlas},
-    {"libopenblas.so", kMappedBlas},  {"libblis.so", kMappedBlas},
-    {"libmkl_rt.so", kMappedBlas},    {"libnccl.so", kMappedNccl},
-    {"libcublas.so", kMappedCublas},  {"libcublasLt.so", kMappedCublas},
-    {"libgloo.so", kMappedGloo},      {"libcuda.so", kMappedCuda},
+    {"libblas.so", kMappedBlas},     {"libcblas.so", kMappedBlas},
+    {"libopenblas.so", kMappedBlas}, {"libblis.so", kMappedBlas},
+    {"libmkl_rt.so", kMappedBlas},   {"libnccl.so", kMappedNccl},
+    {"libcublas.so", kMappedCublas}, {"libcublasLt.so", kMappedCublas},
+    {"libgloo.so", kMappedGloo},     {"libcuda.so", kMappedCuda},
     {"libpython3", kMappedPython},
 };
 

@@ -11,7 +11,7 @@ void NoteCollective(CallFunction function, Word datatype, int op, Word count, Wo
                     Word comm) {
   CallKind kind{.function = function, .a = AsByte(datatype), .comm = CommOf(comm)};
   if (op >= 0) kind.op = op < kNcclNamedOps ? static_cast<uint8_t>(op) : kPreMulSumOp;
-  CountCollective(kind, count, static_cast<uint32_t>(root));
+  CountCollective(WordOf(kind), kind.comm, count, static_cast<uint32_t>(root));
 }
 
 void NotePointToPoint(CallFunction function, Word datatype, Word comm) {
@@ -121,8 +121,8 @@ PLUMB_INTERPOSE(int, ncclCommAbort, (Word comm), (comm), NoteEnd(comm))
 
 // Functions that create communicators. What they wrote is read after the call. With a nonblocking
 // configuration (ncclInProgress) the pointer is set already.
-#define PLUMB_NEXT(ret, name, parameters)                                                     \
-  reinterpret_cast<ret(*) parameters>(                                                        \
+#define PLUMB_NEXT(ret, name, parameters) \
+  reinterpret_cast<ret(*) parameters>(    \
       NextOf(CallFunction::name, #name, __builtin_return_address(0)))
 
 PLUMB_EXPORT int ncclCommInitRank(uint64_t* comm, Word ranks, NcclUniqueId id, Word rank) {

@@ -73,10 +73,9 @@ int NumberOf(const char* name, int otherwise) {
 
 // The launcher's variables, in the order of the library (agent/facade/options.cc).
 void FillRank(CallTable* table) {
-  static constexpr const char* kPairs[][2] = {
-      {"RANK", "WORLD_SIZE"},
-      {"SLURM_PROCID", "SLURM_NTASKS"},
-      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}};
+  static constexpr const char* kPairs[][2] = {{"RANK", "WORLD_SIZE"},
+                                              {"SLURM_PROCID", "SLURM_NTASKS"},
+                                              {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}};
   table->rank = -1;
   for (const auto& pair : kPairs) {
     if (getenv(pair[0]) == nullptr) continue;
@@ -118,16 +117,16 @@ CallTable* OpenOnce(State* state) {
   return state->table.load(std::memory_order_acquire);
 }
 
-uint64_t Words(const CallKind& kind) {
+uint64_t KindAt(const CallKind& at) {
   uint64_t word = 0;
-  memcpy(&word, &kind, sizeof(word));
+  memcpy(&word, &at, sizeof(word));
   return word;
 }
 
-bool Claim(CallCounter& at, const CallKind& kind, uint64_t count, uint32_t root) {
+bool Claim(CallCounter& at, uint64_t kind, uint64_t count, uint32_t root) {
   uint32_t free = 0;
   if (!at.state.compare_exchange_strong(free, 1, std::memory_order_acquire)) return false;
-  at.kind = kind;
+  memcpy(static_cast<void*>(&at.kind), &kind, sizeof(kind));
   at.count = count;
   at.root = root;
   at.state.store(2, std::memory_order_release);
@@ -136,20 +135,19 @@ bool Claim(CallCounter& at, const CallKind& kind, uint64_t count, uint32_t root)
 
 // A counter that another thread is writing is passed over: then two counters have one kind, which
 // the reader adds up.
-CallCounter* CounterOf(CallTable* table, const CallKind& kind, uint64_t count, uint32_t root) {
+CallCounter* CounterOf(CallTable* table, uint64_t kind, uint64_t count, uint32_t root) {
   constexpr uint32_t kProbes = 64;
-  const uint64_t word = Words(kind);
-  const uint64_t hash = (word ^ (count * 0xff51'afd7'ed55'8ccdu) ^ root) * 0x9e37'79b9'7f4a'7c15u;
+  const uint64_t hash = (kind ^ (count * 0xff51'afd7'ed55'8ccdu) ^ root) * 0x9e37'79b9'7f4a'7c15u;
   for (uint32_t i = 0; i < kProbes; ++i) {
     CallCounter& at = table->counters[((hash >> 40) + i) % CallTable::kCounters];
     const uint32_t state = at.state.load(std::memory_order_acquire);
-    if (state == 2 && Words(at.kind) == word && at.count == count && at.root == root) return &at;
+    if (state == 2 && KindAt(at.kind) == kind && at.count == count && at.root == root) return &at;
     if (state == 0 && Claim(at, kind, count, root)) return &at;
   }
   return nullptr;
 }
 
-void CountIn(CallTable* table, const CallKind& kind, uint64_t count, uint32_t root) {
+inline void CountIn(CallTable* table, uint64_t kind, uint64_t count, uint32_t root) {
   CallCounter* at = CounterOf(table, kind, count, root);
   (at != nullptr ? at->calls : table->uncounted).fetch_add(1, std::memory_order_relaxed);
 }
@@ -180,23 +178,23 @@ CallTable* OpenTable() {
   return table;
 }
 
-void Count(const CallKind& kind, uint64_t count, uint32_t root) {
+void CountWord(uint64_t kind, uint64_t count, uint32_t root) {
   if (CallTable* table = Table(); table != nullptr) CountIn(table, kind, count, root);
 }
 
-void CountCollective(const CallKind& kind, uint64_t count, uint32_t root) {
+void CountCollective(uint64_t kind, uint8_t comm, uint64_t count, uint32_t root) {
   CallTable* table = Table();
   if (table == nullptr) return;
   CountIn(table, kind, count, root);
-  if (kind.comm == kNoCallNumber) {
+  if (comm == kNoCallNumber) {
     table->unknown.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  const uint64_t n = table->collectives.fetch_add(1, std::memory_order_relaxed);
-  CallEntry& entry = table->entries[CallTable::Place(n)];
+  const uint64_t n = table->comms[comm].calls.fetch_add(1, std::memory_order_relaxed);
+  if (comm >= CallTable::kLogs) return;
+  CallEntry& entry = table->logs[comm][CallTable::Place(n)];
   entry.number.store(0, std::memory_order_release);
-  entry.in_comm = table->comms[kind.comm].calls.fetch_add(1, std::memory_order_relaxed);
-  entry.kind = kind;
+  memcpy(static_cast<void*>(&entry.kind), &kind, sizeof(kind));
   entry.count = count;
   entry.root = root;
   entry.number.store(n + 1, std::memory_order_release);

@@ -27,11 +27,13 @@ inline CallTable* Table() {
   return OpenTable();
 }
 
-// Adds one call of a kind. `count` and `root`: of a collective.
-void Count(const CallKind& kind, uint64_t count = 0, uint32_t root = 0);
+// Adds one call of a kind, as WordOf() has it. `count` and `root`: of a collective.
+void CountWord(uint64_t kind, uint64_t count, uint32_t root);
+inline void Count(const CallKind& kind) { CountWord(WordOf(kind), 0, 0); }
 
-// Adds a collective: counts it, and appends it to the entries. kind.comm must be set.
-void CountCollective(const CallKind& kind, uint64_t count, uint32_t root);
+// Adds a collective: counts it, and appends it to the log of its communicator, which `kind` has,
+// too.
+void CountCollective(uint64_t kind, uint8_t comm, uint64_t count, uint32_t root);
 
 // Returns the index of a communicator, which it adds if it is new; kNoCallNumber: there is no
 // place.

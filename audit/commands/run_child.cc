@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "audit/calls/call_watch.h"
 #include "audit/commands/run_end.h"
 
 namespace plumbline::audit {
@@ -119,6 +120,8 @@ int ExecTrainer(const std::vector<std::string>& command) {
 }
 
 int RunAndJudge(const std::vector<std::string>& command, const std::string& folder) {
+  CallWatch calls;
+  calls.Begin(command);
   sigset_t blocked;
   sigset_t before;
   sigemptyset(&blocked);
@@ -137,13 +140,16 @@ int RunAndJudge(const std::vector<std::string>& command, const std::string& fold
   sigprocmask(SIG_SETMASK, &before, nullptr);
   const int status = WaitFor(child);
   trainer_pid = 0;
-  if (Recorded(folder, began)) {
-    NoteEnd(folder, began, child, status);
+  const bool recorded = Recorded(folder, began);
+  if (recorded) NoteEnd(folder, began, child, status);
+  const bool counted = calls.Finish({folder, child, recorded, EndingOf(status)});
+  if (recorded || counted) {
     JudgeRecord(folder);
   } else if (!WIFEXITED(status) || WEXITSTATUS(status) < kCannotRun) {
     std::fprintf(stderr,
                  "plumb: run: nothing was recorded in %s: no watched process stepped an optimizer "
-                 "of torch, or its Python got no PYTHONPATH\n",
+                 "of torch, or its Python got no PYTHONPATH, and no call of NCCL or cuBLAS was "
+                 "seen\n",
                  folder.c_str());
   }
   return WIFSIGNALED(status) ? DieOf(WTERMSIG(status)) : WEXITSTATUS(status);
