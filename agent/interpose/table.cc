@@ -147,6 +147,14 @@ CallCounter* CounterOf(CallTable* table, uint64_t kind, uint64_t count, uint32_t
   return nullptr;
 }
 
+// Adds one without a locked operation. NCCL's calls on one communicator come from one thread at a
+// time, and no other call has its counters.
+uint64_t AddAlone(std::atomic<uint64_t>& at) {
+  const uint64_t before = at.load(std::memory_order_relaxed);
+  at.store(before + 1, std::memory_order_relaxed);
+  return before;
+}
+
 inline void CountIn(CallTable* table, uint64_t kind, uint64_t count, uint32_t root) {
   CallCounter* at = CounterOf(table, kind, count, root);
   (at != nullptr ? at->calls : table->uncounted).fetch_add(1, std::memory_order_relaxed);
@@ -185,12 +193,15 @@ void CountWord(uint64_t kind, uint64_t count, uint32_t root) {
 void CountCollective(uint64_t kind, uint8_t comm, uint64_t count, uint32_t root) {
   CallTable* table = Table();
   if (table == nullptr) return;
-  CountIn(table, kind, count, root);
   if (comm == kNoCallNumber) {
+    CountIn(table, kind, count, root);
     table->unknown.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  const uint64_t n = table->comms[comm].calls.fetch_add(1, std::memory_order_relaxed);
+  CallCounter* at = CounterOf(table, kind, count, root);
+  if (at != nullptr) AddAlone(at->calls);
+  if (at == nullptr) table->uncounted.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t n = AddAlone(table->comms[comm].calls);
   if (comm >= CallTable::kLogs) return;
   CallEntry& entry = table->logs[comm][CallTable::Place(n)];
   entry.number.store(0, std::memory_order_release);

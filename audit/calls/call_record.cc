@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "audit/calls/agents.h"
 #include "audit/calls/collective_calls.h"
+#include "audit/calls/hung_calls.h"
 #include "audit/calls/product_calls.h"
 #include "base/clock.h"
 #include "base/framed_log.h"
@@ -28,6 +29,8 @@ class RecordBuilder {
       : record_(record), processes_(processes), agents_(processes) {
     AddCollectives(processes_, agents_, &evidence_);
     AddProducts(processes_, agents_, &evidence_);
+    if (record.blocked_seconds)
+      AddHungCalls(processes_, agents_, *record.blocked_seconds, LastStep(), &evidence_);
     std::stable_sort(
         evidence_.begin(), evidence_.end(),
         [](const v1::Evidence& a, const v1::Evidence& b) { return a.step() < b.step(); });
@@ -69,6 +72,12 @@ class RecordBuilder {
     return source;
   }
 
+  int64_t LastStep() const {
+    int64_t last = 0;
+    for (const v1::Evidence& one : evidence_) last = std::max(last, one.step());
+    return last;
+  }
+
   uint32_t sources() const { return std::max<uint32_t>(1, static_cast<uint32_t>(agents_.size())); }
 
   v1::Batch BatchFrom(size_t first) {
@@ -91,7 +100,7 @@ class RecordBuilder {
   }
 
   void Finish(v1::Batch* batch) const {
-    const int64_t last = evidence_.empty() ? 0 : evidence_.back().step();
+    const int64_t last = LastStep();
     for (uint32_t i = 0; i < sources(); ++i) {
       v1::Progress& progress = *batch->add_progress();
       progress.set_source(i);

@@ -18,6 +18,8 @@ struct CallRecord {
   std::string run;
   int64_t trainer = 0;               // process number of the command
   std::optional<v1::Ending> ending;  // of that process, if it did not end well
+  // If the job was ended from outside: seconds since any process made a collective.
+  std::optional<double> blocked_seconds;
 };
 
 // Writes FOLDER/calls-PID.plr if there is evidence for a rule: collectives, products of cuBLAS, or

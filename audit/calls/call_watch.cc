@@ -87,6 +87,10 @@ void CallWatch::Begin(const std::vector<std::string>& command) {
   Change("ASAN_OPTIONS", (options.empty() ? "" : options + ":") + "verify_asan_link_order=0");
 }
 
+void CallWatch::Follow() {
+  if (!folder_.empty()) progress_ = std::make_unique<CallProgress>(folder_);
+}
+
 void CallWatch::Restore() {
   for (const Variable& variable : changed_) {
     if (variable.before) {
@@ -102,12 +106,15 @@ void CallWatch::Restore() {
 }
 
 bool CallWatch::Finish(const End& end) {
+  const double since = progress_ != nullptr ? progress_->SecondsSinceLast() : 0;
+  progress_.reset();
   const std::vector<ProcessCalls> processes =
       folder_.empty() ? std::vector<ProcessCalls>() : ReadTables(folder_);
   Restore();
   const std::string counts = CountsInWords(processes);
   if (!counts.empty()) std::fprintf(stderr, "plumb: run: calls seen: %s\n", counts.c_str());
-  CallRecord record{end.folder, RunName(), end.trainer, std::nullopt};
+  CallRecord record{end.folder, RunName(), end.trainer, std::nullopt, std::nullopt};
+  if (end.interrupted) record.blocked_seconds = since;
   if (end.recorded) {
     record.run += "-calls";  // the hook's record has the ranks of this run
   } else {

@@ -25,7 +25,9 @@ v1::ReductionCall::Op OpOfCall(uint8_t op) {
   return op < std::size(kOps) ? kOps[op] : Out::OP_OTHER;
 }
 
-const char* SiteOf(CallFunction function) {
+}  // namespace
+
+const char* SiteNameOf(CallFunction function) {
   switch (function) {
     case CallFunction::ncclAllReduce:
       return "all_reduce";
@@ -39,6 +41,8 @@ const char* SiteOf(CallFunction function) {
       return "broadcast";
   }
 }
+
+namespace {
 
 struct OfMember {
   const CallGroup::Member* member;
@@ -99,7 +103,7 @@ class GroupCalls {
   void Add(std::vector<v1::Evidence>* evidence) {
     for (const auto& [number, ranks] : calls_) {
       if (!IsKept(ranks)) continue;
-      const char* const site = SiteOf(MostCalled(ranks));
+      const char* const site = SiteNameOf(MostCalled(ranks));
       for (const OfMember& one : ranks) evidence->push_back(EvidenceOf(group_, one, site));
     }
   }

@@ -9,6 +9,9 @@
 
 namespace plumbline::audit {
 
+// Returns "all_reduce" and the like.
+const char* SiteNameOf(CallFunction function);
+
 // Appends the evidence, sorted by step within the call's group. A call's step is its number in its
 // communicator. Evidence.source is the agent.
 void AddCollectives(const std::vector<ProcessCalls>& processes, const CallAgents& agents,

@@ -107,6 +107,13 @@ uint64_t CallsOf(const ProcessCalls& process, CallFamily family) {
   return calls;
 }
 
+uint64_t CollectivesOf(const std::vector<ProcessCalls>& processes) {
+  uint64_t calls = 0;
+  for (const ProcessCalls& process : processes)
+    for (const ProcessComm& comm : process.comms) calls += comm.calls;
+  return calls;
+}
+
 std::vector<ProcessCalls> ReadTables(const std::string& folder) {
   std::vector<ProcessCalls> processes;
   std::error_code error;

@@ -51,6 +51,9 @@ CallFamily FamilyOf(CallFunction function);
 // Returns the number of calls of a family.
 uint64_t CallsOf(const ProcessCalls& process, CallFamily family);
 
+// Returns the number of collectives over all processes.
+uint64_t CollectivesOf(const std::vector<ProcessCalls>& processes);
+
 // Reads the tables in a folder, in the order of process numbers. Files that are not tables are
 // skipped.
 std::vector<ProcessCalls> ReadTables(const std::string& folder);

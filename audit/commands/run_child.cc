@@ -29,12 +29,14 @@ constexpr int kNotFound = 127;
 constexpr int kSignalled = 128;  // plus the signal's number
 
 volatile pid_t trainer_pid = 0;
+volatile std::sig_atomic_t interrupted = 0;
 
 // Forwards a signal that was sent to this process alone. The trainer gets those of the terminal
 // itself, because it is in the same process group.
 void Forward(int signal, siginfo_t* info, void* /*context*/) {
   const int saved = errno;
   const pid_t trainer = trainer_pid;
+  if (signal != SIGUSR1 && signal != SIGUSR2) interrupted = 1;
   if (trainer > 0 && info->si_code <= 0 && info->si_pid != trainer) kill(trainer, signal);
   errno = saved;
 }
@@ -137,12 +139,14 @@ int RunAndJudge(const std::vector<std::string>& command, const std::string& fold
   }
   trainer_pid = child;
   SetHandlers();
+  calls.Follow();
   sigprocmask(SIG_SETMASK, &before, nullptr);
   const int status = WaitFor(child);
   trainer_pid = 0;
   const bool recorded = Recorded(folder, began);
   if (recorded) NoteEnd(folder, began, child, status);
-  const bool counted = calls.Finish({folder, child, recorded, EndingOf(status)});
+  const bool outside = interrupted != 0 || WIFSIGNALED(status);
+  const bool counted = calls.Finish({folder, child, recorded, EndingOf(status), outside});
   if (recorded || counted) {
     JudgeRecord(folder);
   } else if (!WIFEXITED(status) || WEXITSTATUS(status) < kCannotRun) {

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 
 import interposing
 import pytest
@@ -158,6 +159,30 @@ def test_a_lone_trainer_that_dies_is_reported(made, tmp_path):
     done = interposing.watched([made["trainer"], 1, 8, "killed"], tmp_path)
     assert done.returncode == -signal.SIGKILL and interposing.counts(done)["ncclAllReduce"] == 6
     assert "health/run-died" in {rule for rule, _ in interposing.findings(tmp_path)}
+
+
+def hang(made, tmp_path, seconds):
+    """Ends a job of three ranks, of which rank 1 stopped in step 5, after some seconds; returns its verdicts on hangs."""
+    command = [interposing.PLUMB, "run", "--record", "rec", "--", str(made["trainer"]), "3", "100", "hangs:1:5"]
+    with subprocess.Popen(command, cwd=tmp_path, env=interposing.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+        time.sleep(seconds)
+        job.send_signal(signal.SIGTERM)
+        _, stderr = job.communicate(timeout=60)
+    assert job.returncode == -signal.SIGTERM, stderr
+    assert "ncclAllReduce 17" in stderr, stderr
+    return [v for v in interposing.report(tmp_path)["verdicts"] if v["rule"] == "performance/hang"]
+
+
+def test_ranks_that_waited_shortly_are_no_hang(made, tmp_path):
+    (one,) = hang(made, tmp_path, 3)
+    assert one["verdict"] == "inconclusive" and one["reason"].startswith("on-demand: "), one
+
+
+@pytest.mark.skipif(not os.environ.get("PLUMB_LONG"), reason="waits for half a minute")
+def test_a_rank_that_hangs_is_named(made, tmp_path):
+    (one,) = hang(made, tmp_path, 36)
+    assert one["verdict"] == "finding" and one["site"]["ranks"] == [1], one
+    assert ("performance/hang", "not-launched") in interposing.findings(tmp_path)
 
 
 def coverage(tmp_path):

@@ -41,7 +41,7 @@ struct ncclComm {
 
 namespace {
 
-// Returns 1 if another rank did not come within 20 s.
+// Returns 1 if another rank did not come within 60 s.
 int Meet(const ncclComm* comm) {
   Shared* s = comm->shared;
   const int generation = s->generation.load();
@@ -50,7 +50,7 @@ int Meet(const ncclComm* comm) {
     s->generation.fetch_add(1);
     return 0;
   }
-  for (int i = 0; i < 200'000; ++i) {
+  for (int i = 0; i < 600'000; ++i) {
     if (s->generation.load() != generation) return 0;
     usleep(100);
   }

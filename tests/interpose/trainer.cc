@@ -2,6 +2,7 @@
 //   trainer RANKS STEPS FAULT[:RANK:STEP]    one process per rank; prints the sum of the last
 //   weights
 #include <dlfcn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,6 +65,7 @@ std::vector<float> Backward(void* handle, const std::vector<float>& data, const 
 
 bool Reduce(std::vector<float>* gradients, ncclComm_t comm, int rank, int step,
             const Options& options) {
+  if (options.fault == "hangs" && rank == options.fault_rank && step == options.fault_step) pause();
   const bool here = rank == options.fault_rank && step == options.fault_step;
   if (options.fault == "half" || (options.fault == "dtype" && here)) {
     std::vector<uint16_t> half(kCount);
@@ -128,7 +130,10 @@ int main(int argc, char** argv) {
   ncclGetUniqueId(&id);
   if (options.ranks == 1) return Train(options, id, 0);
   for (int rank = 0; rank < options.ranks; ++rank)
-    if (fork() == 0) return Train(options, id, rank);
+    if (fork() == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      return Train(options, id, rank);
+    }
   int status = 0, worst = 0;
   while (wait(&status) > 0)
     worst = std::max(worst, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
