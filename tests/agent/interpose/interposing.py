@@ -7,7 +7,7 @@ import re
 import subprocess
 
 HERE = pathlib.Path(__file__).parent
-BUILD = pathlib.Path(os.environ.get("PLUMBLINE_BUILD_DIR", HERE.parents[1] / "build/dev"))
+BUILD = pathlib.Path(os.environ.get("PLUMBLINE_BUILD_DIR", HERE.parents[2] / "build/dev"))
 PLUMB = str(BUILD / "bin/plumb")
 LIBRARY = BUILD / "lib/libplumb_interpose.so"
 READY = pathlib.Path(PLUMB).exists() and LIBRARY.exists()
