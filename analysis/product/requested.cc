@@ -46,8 +46,8 @@ FindingBuilder RequestFinding(v1::Level level, const RequestedProduct& product,
                               const std::string& permission) {
   FindingBuilder found(level, v1::STRENGTH_HEURISTIC);
   found
-      .Explain(absl::StrFormat("%d calls %s. Predicted from their arguments, not measured.",
-                               product.calls, permission))
+      .Explain(absl::StrFormat("%s (calls: %d). Predicted from the arguments, not measured.",
+                               permission, product.calls))
       .Assume("the library does what the arguments of the call permit")
       .Samples(product.calls);
   return found;

@@ -160,7 +160,7 @@ class GemmAccumulator : public Rule {
       return std::nullopt;
     const char* const name = DTypeName(product.accumulator);
     return RequestFinding(v1::LEVEL_WARNING, product,
-                          absl::StrCat("request accumulation in ", name))
+                          absl::StrCat("Accumulation in ", name, " is requested"))
         .Title(absl::StrCat("products may accumulate in ", name))
         .Cause("narrow-accumulator-requested", 0.5)
         .Measured("significand bits of the accumulator", FormatOf(product.accumulator).precision,

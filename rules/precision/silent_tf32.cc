@@ -92,8 +92,9 @@ class SilentTf32 : public Rule {
  private:
   static std::optional<v1::Verdict> FactorsRequested(const RequestedProduct& product) {
     if (product.input_format.empty()) return std::nullopt;
-    return RequestFinding(v1::LEVEL_NOTE, product,
-                          absl::StrCat("permit f32 factors rounded to ", product.input_format))
+    return RequestFinding(
+               v1::LEVEL_NOTE, product,
+               absl::StrCat("Rounding of f32 factors to ", product.input_format, " is permitted"))
         .Title(absl::StrCat("the factors of f32 products may be rounded to ", product.input_format))
         .Cause(absl::StrCat(product.input_format, "-requested"), 0.5)
         .Measured("significand bits of a factor", product.input_format == "bf16" ? 8 : 11, "bits")

@@ -85,7 +85,7 @@ class SplitK : public Rule {
   static std::optional<v1::Verdict> SplitRequested(const RequestedProduct& product) {
     if (!product.narrow_parts) return std::nullopt;
     return RequestFinding(v1::LEVEL_WARNING, product,
-                          "select an algorithm that splits K and stores parts in D's dtype")
+                          "An algorithm that splits K and stores parts in D's dtype is selected")
         .Title("products may be split along K with parts in 16 bits")
         .Cause("16-bit-parts-requested", 0.5)
         .Measured("calls", static_cast<double>(product.calls))

@@ -1,6 +1,7 @@
 """plumb run on programs that know nothing of Plumbline: their calls are counted, their results are the same."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -209,6 +210,30 @@ def test_calls_by_dlsym_are_not_seen_and_that_is_reported(made, tmp_path):
 def test_programs_without_these_libraries_are_left_alone(tmp_path):
     done = same(["true"], tmp_path)
     assert len(by_plumb(done)) == 1 and "nothing was recorded" in done.stderr and not (tmp_path / "rec").exists()
+
+
+def test_calls_of_the_real_libraries_are_decoded(tmp_path):
+    """Without a GPU their descriptors work, and their products and sums return errors."""
+    libraries = [path for path in os.environ.get("REAL_LIBRARIES", "").split(":") if os.path.exists(path)]
+    if len(libraries) != 3:
+        pytest.skip("no CUDA toolkit")
+    program = interposing.compile_one(tmp_path, "real", ["real.cc"], *libraries, *(f"-Wl,-rpath,{os.path.dirname(path)}" for path in libraries))
+    done = same([program], tmp_path)
+    assert done.stdout.startswith("descriptor 0\n")
+    assert interposing.counts(done) == {"ncclAllReduce": 1, "cublasGemmEx": 1, "cublasLtMatmul": 1, "kinds": 1}, done.stderr
+    sites = {v["site"]["op"] for v in interposing.report(tmp_path)["verdicts"] if v["site"]["layer"] == "cuBLAS"}
+    assert sites == {"cublasGemmEx f16 x f16 -> f16, 16F", "cublasLtMatmul e4m3 x e4m3 -> e4m3, 32F, fast accumulation"}
+
+
+def test_the_library_exports_the_watched_functions_and_needs_libc_alone():
+    lines = subprocess.run(["nm", "-D", interposing.LIBRARY], capture_output=True, text=True, check=True).stdout.splitlines()
+    defined = {line.split()[2] for line in lines if " T " in line}
+    header = (interposing.HERE.parents[2] / "base/call_table.h").read_text()
+    watched = {name for name in re.findall(r"X\((\w+)\)", header) if not name.startswith("gloo_") and name != "symbol"}
+    assert {name for name in defined if not name.startswith("_ZN4gloo")} == watched and len(defined) == len(watched) + 5
+    needed = subprocess.run(["readelf", "-d", interposing.LIBRARY], capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"NEEDED.*\[(.*)\]", needed) == ["libc.so.6"]
+    assert re.search(r"INIT_ARRAYSZ\) +8 ", needed)  # the compiler's own entry: there is no constructor
 
 
 SCRIPT = """
