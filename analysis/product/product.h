@@ -5,3 +5,4 @@
 #include "analysis/product/analysis.h"        // IWYU pragma: export
 #include "analysis/product/case.h"            // IWYU pragma: export
 #include "analysis/product/held_contracts.h"  // IWYU pragma: export
+#include "analysis/product/requested.h"       // IWYU pragma: export

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "audit/calls/call_watch.h"
 #include "audit/commands/run_end.h"
 
 namespace plumbline::audit {
@@ -28,12 +29,14 @@ constexpr int kNotFound = 127;
 constexpr int kSignalled = 128;  // plus the signal's number
 
 volatile pid_t trainer_pid = 0;
+volatile std::sig_atomic_t interrupted = 0;
 
 // Forwards a signal that was sent to this process alone. The trainer gets those of the terminal
 // itself, because it is in the same process group.
 void Forward(int signal, siginfo_t* info, void* /*context*/) {
   const int saved = errno;
   const pid_t trainer = trainer_pid;
+  if (signal != SIGUSR1 && signal != SIGUSR2) interrupted = 1;
   if (trainer > 0 && info->si_code <= 0 && info->si_pid != trainer) kill(trainer, signal);
   errno = saved;
 }
@@ -119,6 +122,8 @@ int ExecTrainer(const std::vector<std::string>& command) {
 }
 
 int RunAndJudge(const std::vector<std::string>& command, const std::string& folder) {
+  CallWatch calls;
+  calls.Begin(command);
   sigset_t blocked;
   sigset_t before;
   sigemptyset(&blocked);
@@ -134,16 +139,21 @@ int RunAndJudge(const std::vector<std::string>& command, const std::string& fold
   }
   trainer_pid = child;
   SetHandlers();
+  calls.Follow();
   sigprocmask(SIG_SETMASK, &before, nullptr);
   const int status = WaitFor(child);
   trainer_pid = 0;
-  if (Recorded(folder, began)) {
-    NoteEnd(folder, began, child, status);
+  const bool recorded = Recorded(folder, began);
+  if (recorded) NoteEnd(folder, began, child, status);
+  const bool outside = interrupted != 0 || WIFSIGNALED(status);
+  const bool counted = calls.Finish({folder, child, recorded, EndingOf(status), outside});
+  if (recorded || counted) {
     JudgeRecord(folder);
   } else if (!WIFEXITED(status) || WEXITSTATUS(status) < kCannotRun) {
     std::fprintf(stderr,
                  "plumb: run: nothing was recorded in %s: no watched process stepped an optimizer "
-                 "of torch, or its Python got no PYTHONPATH\n",
+                 "of torch, or its Python got no PYTHONPATH, and no call of NCCL or cuBLAS was "
+                 "seen\n",
                  folder.c_str());
   }
   return WIFSIGNALED(status) ? DieOf(WTERMSIG(status)) : WEXITSTATUS(status);

@@ -11,30 +11,11 @@
 
 #include "base/clock.h"
 #include "base/framed_log.h"
-#include "plumbline/v1/batch.pb.h"
 
 namespace plumbline::audit {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Returns how a process of that status ended. Empty if it ended well.
-std::optional<v1::Ending> EndingOf(int status) {
-  v1::Ending ending;
-  ending.set_unix_ns(static_cast<int64_t>(UnixNs()));
-  if (WIFSIGNALED(status)) {
-    const char* const name = sigabbrev_np(WTERMSIG(status));
-    ending.set_how(v1::Ending::HOW_SIGNAL);
-    ending.set_code(WTERMSIG(status));
-    ending.set_type(name == nullptr ? "signal" : std::string("SIG") + name);
-  } else if (WEXITSTATUS(status) != 0) {
-    ending.set_how(v1::Ending::HOW_EXIT);
-    ending.set_code(WEXITSTATUS(status));
-  } else {
-    return std::nullopt;
-  }
-  return ending;
-}
 
 // Returns the goodbye that follows the last batch of the record. Empty if process `trainer` did not
 // write it, or if it has a goodbye.
@@ -66,6 +47,23 @@ std::optional<v1::Batch> Goodbye(const std::string& path, pid_t trainer, const v
 }
 
 }  // namespace
+
+std::optional<v1::Ending> EndingOf(int status) {
+  v1::Ending ending;
+  ending.set_unix_ns(static_cast<int64_t>(UnixNs()));
+  if (WIFSIGNALED(status)) {
+    const char* const name = sigabbrev_np(WTERMSIG(status));
+    ending.set_how(v1::Ending::HOW_SIGNAL);
+    ending.set_code(WTERMSIG(status));
+    ending.set_type(name == nullptr ? "signal" : std::string("SIG") + name);
+  } else if (WEXITSTATUS(status) != 0) {
+    ending.set_how(v1::Ending::HOW_EXIT);
+    ending.set_code(WEXITSTATUS(status));
+  } else {
+    return std::nullopt;
+  }
+  return ending;
+}
 
 void NoteEnd(const std::string& folder, fs::file_time_type began, pid_t trainer, int status) {
   const std::optional<v1::Ending> ending = EndingOf(status);

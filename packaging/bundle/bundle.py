@@ -17,8 +17,8 @@ from relink import relink
 # The path of each file below the prefix, and where it finds the closure.
 PROGRAMS = {"bin/plumb": "$ORIGIN/../lib/plumbline", "bin/plumbd": "$ORIGIN/../lib/plumbline"}
 GUESTS = {"lib/libplumbline_agent.so": "$ORIGIN/plumbline:$ORIGIN"}
-ALONE = ("bin/plumb-load-check", "lib/libplumbline.so", "lib/libplumbline_cuda.so")
-OWN = ("libplumbline.so", "libplumbline_agent.so", "libplumbline_cuda.so")
+ALONE = ("bin/plumb-load-check", "lib/libplumbline.so", "lib/libplumb_interpose.so", "lib/libplumbline_cuda.so")
+OWN = ("libplumbline.so", "libplumbline_agent.so", "libplumb_interpose.so", "libplumbline_cuda.so")
 FOLDER = "lib/plumbline"
 
 

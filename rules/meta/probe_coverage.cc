@@ -29,7 +29,8 @@ in every step, and call it on the values the trainer really uses.
 **What it checks.** Four things, at the end of a run. No rule gave a verdict, not even
 `inconclusive`: error. A site was declared and then never sent evidence, though the run went on for
 `quiet-steps` steps or more: warning. And modules that `run.watch` could not hook (for example, sharded parameters):
-warning, with what would make it possible; sums of several processes that no wrapper makes, which a trainer may do by
+warning, with what would make it possible; libraries of a compiled trainer of which `plumb run` saw no call: note, or
+warning if the program contains them (linked statically); sums of several processes that no wrapper makes, which a trainer may do by
 itself: note. A run of
 3 updates or more in which no rank's loss was seen (`the loss`): note, for no rule on losses judges it. And processes
 that reported fewer ranks than their world has: warning, with the ranges of the ranks that sent nothing. plumbd reports

@@ -57,6 +57,9 @@ a group a peer has completed. `not-started`: fewer than half of the ranks, whose
 the others: what runs before it on their devices holds them. Else all at one operation: a `note` that names no rank. A graph over *any* pending
 collective names false ranks in 4 of 10 simulated hangs, because ranks run ahead by different depths; this one in none of 480.
 
+*Of NCCL calls* that `plumb run` counted in a compiled trainer: if a signal ended the job while ranks had made different numbers of calls on one
+communicator, the counts are judged as dumps; a call that not all ranks made is pending.
+
 **Inconclusive when** all that is pending in any dump was launched less than 30 s before the files were written (by the files' own time): they were
 requested from a job that may continue, and dumps of two moments look like waiting ranks. When dumps prove to be of different times (one member
 completed what another had not launched), no rank waits, more of the awaited ranks have no dump than there are dumps, or the dumps explain nothing.

@@ -74,7 +74,8 @@ step. DeepSeek-V3 promotes every 128 products for that reason: nearly 2 % larges
 *bias* found by the statistic is a warning below 1 ulp of bf16 (0.4 to 0.8 %), an error above; more than any f32 sum can err an error.
 
 **Strength.** `proved` by replay, an error where f32 was declared, a warning where nothing was (an assumption).
-The bound is `bounded`, the bias `statistical`.
+The bound is `bounded`, the bias `statistical`. If only a call's arguments are known (`plumb run` on a compiled
+trainer), a requested 16-bit accumulator is a warning, `heuristic`.
 
 **Inconclusive when** every element is one factor times its sum (declare `scale`), the result looks stored by
 stochastic rounding (each element one of the two values next to its sum,
@@ -133,6 +134,7 @@ class GemmAccumulator : public Rule {
   bool judges_late() const override { return true; }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
+    if (OnlyRequested(step)) return JudgeRequested(step, Requested, out);
     const auto all = AnalyseMatmuls(step);
     size_t at = 0;
     const auto judge = [&](const Item&) -> std::optional<v1::Verdict> {
@@ -153,6 +155,21 @@ class GemmAccumulator : public Rule {
   }
 
  private:
+  static std::optional<v1::Verdict> Requested(const RequestedProduct& product) {
+    if (product.accumulator != DType::kF16 && product.accumulator != DType::kBF16)
+      return std::nullopt;
+    const char* const name = DTypeName(product.accumulator);
+    return RequestFinding(v1::LEVEL_WARNING, product,
+                          absl::StrCat("Accumulation in ", name, " is requested"))
+        .Title(absl::StrCat("products may accumulate in ", name))
+        .Cause("narrow-accumulator-requested", 0.5)
+        .Measured("significand bits of the accumulator", FormatOf(product.accumulator).precision,
+                  "bits")
+        .Threshold(FormatOf(DType::kF32).precision, "f32")
+        .Fix(kFix)
+        .Take();
+  }
+
   struct Stream {
     BiasStream stream{0};
     int64_t last_step = -1;

@@ -35,7 +35,10 @@ in all cases.
 columns, with the factors as they are and cut to tf32 (to nearest even, to nearest away, truncated) or bf16. A
 finding is a class whose every member cuts, while every candidate that does not fails on k = ln(10^6 C) samples.
 
-**Strength.** `proved` by replay.
+Of a call without values (`plumb run` on a compiled trainer) only its arguments are judged: a math mode or compute type
+that permits tf32, bf16 or f16 factors is a note.
+
+**Strength.** `proved` by replay; `heuristic` from the call alone.
 
 **Inconclusive when** the factors fit 11 bits anyway (bf16 weights in f32 storage: cut and uncut products are the
 same), or no candidate explains the elements.
@@ -73,6 +76,7 @@ class SilentTf32 : public Rule {
   bool judges_late() const override { return true; }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
+    if (OnlyRequested(step)) return JudgeRequested(step, FactorsRequested, out);
     JudgeMatmuls(
         step,
         [](const Item&, const MatmulAnalysis& a) -> std::optional<v1::Verdict> {
@@ -86,6 +90,19 @@ class SilentTf32 : public Rule {
   void Persist(Archive& /*archive*/) override {}
 
  private:
+  static std::optional<v1::Verdict> FactorsRequested(const RequestedProduct& product) {
+    if (product.input_format.empty()) return std::nullopt;
+    return RequestFinding(
+               v1::LEVEL_NOTE, product,
+               absl::StrCat("Rounding of f32 factors to ", product.input_format, " is permitted"))
+        .Title(absl::StrCat("the factors of f32 products may be rounded to ", product.input_format))
+        .Cause(absl::StrCat(product.input_format, "-requested"), 0.5)
+        .Measured("significand bits of a factor", product.input_format == "bf16" ? 8 : 11, "bits")
+        .Threshold(kF32Bits, "f32")
+        .Fix(kFix)
+        .Take();
+  }
+
   static v1::Verdict One(const MatmulAnalysis& a) {
     if (a.replay.samples == 0)
       return Inconclusive("non-finite: every sample has a NaN or infinite factor");

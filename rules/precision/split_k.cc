@@ -34,7 +34,10 @@ A batch of another size takes another kernel, and trainer and inference engine t
 columns under every candidate. A finding is a class whose every member stores parts in 16 bits, while every
 other candidate fails on k = ln(10^6 C) samples. It names the length of a part where all of the class share it.
 
-**Strength.** `proved` by replay.
+Of a call without values (`plumb run` on a compiled trainer) only its arguments are judged: a cuBLASLt algorithm with
+more than one part and REDUCTION_SCHEME_OUTPUT_TYPE is a warning.
+
+**Strength.** `proved` by replay; `heuristic` from the call alone.
 
 **Inconclusive when** no candidate explains the elements, or the class holds members with and without 16-bit
 parts (too few elements distinguish them: sample more).
@@ -70,6 +73,7 @@ class SplitK : public Rule {
   bool judges_late() const override { return true; }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
+    if (OnlyRequested(step)) return JudgeRequested(step, SplitRequested, out);
     JudgeMatmuls(
         step, [](const Item&, const MatmulAnalysis& a) { return One(a); }, out);
   }
@@ -78,6 +82,18 @@ class SplitK : public Rule {
   void Persist(Archive& /*archive*/) override {}
 
  private:
+  static std::optional<v1::Verdict> SplitRequested(const RequestedProduct& product) {
+    if (!product.narrow_parts) return std::nullopt;
+    return RequestFinding(v1::LEVEL_WARNING, product,
+                          "An algorithm that splits K and stores parts in D's dtype is selected")
+        .Title("products may be split along K with parts in 16 bits")
+        .Cause("16-bit-parts-requested", 0.5)
+        .Measured("calls", static_cast<double>(product.calls))
+        .Threshold(0, "partial sums are kept in f32")
+        .Fix(kFix)
+        .Take();
+  }
+
   static v1::Verdict One(const MatmulAnalysis& a) {
     if (a.replay.samples == 0)
       return Inconclusive("non-finite: every sample has a NaN or infinite factor");

@@ -370,6 +370,7 @@ class Installed(Case):
                 "bin/plumbd",
                 "bin/plumb-load-check",
                 "lib/libplumbline_agent.so",
+                "lib/libplumb_interpose.so",
             ):
                 self.assertTrue((prefix / name).exists(), name)
             self.ok(run(prefix / "bin/plumbd", "--version"))

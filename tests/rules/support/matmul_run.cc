@@ -208,6 +208,7 @@ void Set(MatmulRunSpec& s, const std::string& key, const std::string& value) {
                      {"scale_power", &s.scale_power},
                      {"fused", &s.fused},
                      {"sample", &s.sample},
+                     {"only_call", &s.only_call},
                      {"resumed", &s.resumed}},
             .text = {{"values", &s.values},
                      {"scaled", &s.scaled},
@@ -240,7 +241,8 @@ v1::Evidence One(const MatmulRunSpec& spec, int step, int rank) {
   e.set_sample_size(made.d.size());
   v1::Matmul& matmul = *e.mutable_matmul();
   matmul = made.Evidence();
-  if (!spec.sample) matmul.clear_sample();
+  if (!spec.sample || spec.only_call) matmul.clear_sample();
+  if (spec.only_call) matmul.set_no_sample_reason("only the call was seen");
   v1::MatmulConfig& config = *matmul.mutable_config();
   config.set_rows(static_cast<uint64_t>(spec.rows));
   config.set_columns(static_cast<uint64_t>(spec.columns));

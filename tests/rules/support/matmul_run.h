@@ -51,6 +51,7 @@ struct MatmulRunSpec {
   bool resumed = false;  // from change_step on it is the run's second attempt
   int poison_every = 0;  // every n-th sample contains a NaN, the next one an infinite factor
   bool sample = true;
+  bool only_call = false;  // the record of a call whose arguments alone were seen
   int seed = 1;
 };
 
