@@ -3,10 +3,24 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "analysis/drift/cause.h"
 
 namespace plumbline::analysis {
+
+inline constexpr char kScoreInEvaluation[] =
+    "Run the trainer's scoring pass in evaluation mode (no dropout, no router jitter). "
+    "Score the same batch twice: the results must be equal.";
+
+// What the trainer's values of one token in one context show, if they were recorded again within a
+// step. kUnknown: there are too few, or most of the drift is in other tokens.
+enum class RepeatedValues { kUnknown, kEqual, kRandom };
+RepeatedValues RepeatsOf(const DriftStatistics& statistics, const DriftTests& tests);
+
+// Returns the share of pairs of steps, a quarter of the series apart, in which drift rises. There
+// must be at least four points.
+double RisingShareOf(std::span<const DriftPoint> points);
 
 // Finds drift that is small in the first steps and grows with the trainer's versions. If the engine
 // scores recurring tokens with the same bits over many steps, its weights stand: missed-sync.
