@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/drift/marks.h"
-#include "analysis/drift/onset_cause.h"
 #include "analysis/drift/part_cause.h"
 #include "analysis/drift/plain_cause.h"
 #include "analysis/drift/weights_cause.h"

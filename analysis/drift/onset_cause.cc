@@ -1,7 +1,7 @@
-#include "analysis/drift/onset_cause.h"
-
+// OnsetCause and CauseOfGrowth of weights_cause.h.
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "analysis/drift/course.h"
-#include "analysis/drift/far_outliers.h"
 #include "analysis/drift/first_tokens.h"
 #include "analysis/drift/moments.h"
 #include "analysis/drift/recurrence.h"

@@ -1,5 +1,5 @@
 // Finds causes of drift in the weights: an engine that keeps its first weights, an adapter that is
-// not merged, another model. Pure functions; thread-safe.
+// not merged, another model; and of drift that begins in one step. Pure functions; thread-safe.
 #pragma once
 
 #include <optional>
@@ -27,6 +27,19 @@ double RisingShareOf(std::span<const DriftPoint> points);
 // Otherwise the cause is unknown, and its words name the causes that remain. Returns nothing if
 // drift does not grow, or if other tokens explain the growth.
 std::optional<DriftCause> GrowsWithVersions(const DriftStatistics& statistics);
+
+// Finds the cause of a drift that begins in one step, and of a stretch of steps with more drift. A
+// jump alone does not show its cause: an update that did not arrive, another arithmetic on one
+// side, dropout, other prompts and another model all begin in one step. Two marks separate them. If
+// the drift grows after the jump, the engine's weights stand, because no other cause grows with the
+// versions. If the trainer scores one token in one context differently within a step, a random
+// layer is active. Returns nothing if the drift has no jump and no stretch.
+std::optional<DriftCause> OnsetCause(const DriftStatistics& s, const StepPatterns& patterns,
+                                     const DriftTests& tests);
+
+// Returns the cause to state if a test has shown that drift grows, and the only mark is noise,
+// which does not grow.
+DriftCause CauseOfGrowth(DriftCause cause);
 
 // For a true record without any other mark, whose drift is beyond rounding: another model, or a
 // random layer in the trainer's pass. If neither can be excluded, the cause is unknown.

@@ -175,11 +175,11 @@ class DriftGrowth : public DriftRule {
 
   v1::Verdict Found(const DriftSite& site, const Growth& growth,
                     const std::vector<DriftPoint>& points) const {
-    const DriftCause cause = CauseOfGrowth(site.Cause());
+    const bool rose = growth.since_step > points.front().step;
+    const DriftCause cause = rose ? CauseOfGrowth(site.Cause()) : site.Cause();
     const std::string rise =
-        growth.since_step > points.front().step
-            ? absl::StrFormat("rose from %.2g to %.2g", growth.before, growth.after)
-            : absl::StrFormat("is %.2g", growth.after);
+        rose ? absl::StrFormat("rose from %.2g to %.2g", growth.before, growth.after)
+             : absl::StrFormat("is %.2g", growth.after);
     return DriftFinding(
         site, growth.since_step, cause,
         FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL)

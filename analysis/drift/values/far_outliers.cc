@@ -1,4 +1,4 @@
-#include "analysis/drift/far_outliers.h"
+#include "analysis/drift/values/far_outliers.h"
 
 #include <algorithm>
 #include <cmath>
