@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -70,7 +71,7 @@ struct FarOff {
 FarOff FarToOneSide(const DriftStatistics& s) {
   FarOff far{s.fresh.above()[3], s.fresh.below()[3]};
   const uint64_t more = std::max(far.above, far.below), less = std::min(far.above, far.below);
-  const bool bulk_agrees = s.sizes.Quantile(0.5) < std::log(2.0);
+  const bool bulk_agrees = s.sizes.Quantile(0.5) < std::log(2.0) && s.far_outliers.OthersAgree();
   far.found =
       more >= kFewestOutliers && more >= kOneSided * less && bulk_agrees && s.zeros < more / 2;
   return far;
@@ -221,22 +222,6 @@ Named GrowsUntilRestart(const DriftStatistics& s, const Sawtooth& sawtooth) {
               kEmptyCache);
 }
 
-Named MissedSync(const DriftStatistics& s, const StepPatterns& patterns) {
-  const StepChange& jump = patterns.jump;
-  const DriftEpisode& episode = patterns.episode;
-  if (!jump.found && !episode.found) return {};
-  const bool labelled = s.with_lag > 0;
-  const std::string when = jump.found ? absl::StrFormat("at step %d and stayed", jump.step)
-                                      : absl::StrFormat("in step %d and fell back in step %d",
-                                                        episode.first, episode.after);
-  return Name(labelled ? kByJump : kByUnlabelledJump,
-              absl::StrFormat("drift of tokens %s rose %.1f-fold %s",
-                              labelled ? "labelled lag 0" : "without versions",
-                              std::exp(jump.found ? jump.jump : episode.rise), when),
-              "Check that the weight update of that step reached every worker and every tensor: "
-              "compare checksums of the engine's weights with the trainer's after each update.");
-}
-
 Named Stale(const DriftStatistics& s) {
   const StalenessMark mark = FindStaleness(s);
   if (!mark.found) return {};
@@ -254,6 +239,19 @@ Named Stale(const DriftStatistics& s) {
   return Name(mark.by == StalenessMark::By::kSplit ? kByThirdPass : kByLag, std::move(words),
               "Limit the lag, or weight by truncated importance ratios of the version that sampled "
               "the token.");
+}
+
+// Returns the largest k2 of the eighths of the steps.
+double LargestOfEighths(const DriftStatistics& s) {
+  const std::vector<DriftPoint> points = s.series.At(s.series.CommonLag());
+  const size_t part = points.size() / 8;
+  double largest = 0;
+  for (size_t i = 0; part >= kFewestOfEighth && i + part <= points.size(); i += part) {
+    double sum = 0;
+    for (size_t k = i; k < i + part; ++k) sum += points[k].mean_square;
+    largest = std::max(largest, sum / 2 / static_cast<double>(part));
+  }
+  return largest;
 }
 
 Named Numerics(const DriftStatistics& s, const DriftTests& tests) {
@@ -344,7 +342,7 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns
     return {"unknown", 0, "the record is wrong, and no cause is visible", ""};
   if (Named cache = StaleCache(s, patterns.sawtooth)) return *cache;
   if (Named first = FirstTokensCause(s)) return *first;
-  if (Named sync = MissedSync(s, patterns)) return *sync;
+  if (Named onset = OnsetCause(s, patterns, tests)) return *onset;
   if (Named growth = GrowsUntilRestart(s, patterns.sawtooth)) return *growth;
   if (Named grows = GrowsWithVersions(s)) return *grows;
   if (Named rounded = RoundedCause(s)) return *rounded;
@@ -362,7 +360,8 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns
   }
   if (tests.record == RecordOutcome::kQuiet) {
     const bool both = tests.sampler == SamplerOutcome::kQuiet;
-    if (s.fresh.k2() > kBeyondRounding) return OtherWeights(s, tests);
+    if (s.fresh.k2() > kBeyondRounding || LargestOfEighths(s) > kBeyondRounding)
+      return OtherWeights(s, tests);
     return Name(both ? kByBothTests : kByRecordTest,
                 "the record is correct and no bias is visible: rounding, and different kernels",
                 "Use the same arithmetic on both sides: fp32 log-softmax, the same attention and "

@@ -48,6 +48,8 @@ struct DriftCause {
   double confidence = 0;
   std::string words;  // a sentence without its full stop: the mark that identifies the cause
   std::string fix;    // the recommended action
+  // If the drift began in one step and its cause is unknown: the causes that remain.
+  std::string remaining;
 
   void Fill(v1::Finding& finding) const;  // Sets the finding's cause, and its fix if it has none.
 };

@@ -98,6 +98,11 @@ v1::Verdict DriftFinding(const DriftSite& site, int64_t step_first, const DriftC
   return found.Take();
 }
 
+std::string PossibleCauses(const DriftCause& cause) {
+  if (cause.id == "missed-sync" || cause.words.empty()) return "";
+  return absl::StrCat(" Cause: ", cause.remaining.empty() ? cause.words : cause.remaining, ".");
+}
+
 void AssumeDrift(const DriftSite& site, v1::Verdict& verdict) {
   const DriftStatistics& s = site.statistics;
   if (s.with_lag == 0 && s.judged > 0)

@@ -32,6 +32,10 @@ struct DriftAlarm {
 v1::Verdict DriftFinding(const DriftSite& site, int64_t step_first, const DriftCause& cause,
                          FindingBuilder found, const DriftAlarm& alarm, uint64_t sample_size);
 
+// Returns " Cause: ...", which names the causes that remain, for a finding on a drift that began in
+// one step. Returns "" if an update that did not arrive is the cause.
+std::string PossibleCauses(const DriftCause& cause);
+
 // Draws the witness: d of single tokens over log pi + H_pi, or over log mu if entropies are not
 // recorded. If a temperature was found, adds its line.
 void DrawDrift(const DriftStatistics& statistics, v1::Finding& finding);

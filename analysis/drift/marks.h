@@ -84,6 +84,10 @@ inline constexpr DriftMark kByTemplate = {"template", 0.7};
 inline constexpr DriftMark kByPacking = {"packing", 0.7};
 inline constexpr double kInAllSequences = 0.9, kInPartOfSequences = 0.8;
 
+// Drift jumps and then grows: in 8 steps or more after the jump, the slope of ln d^2 is above 0 by
+// 6 standard errors and adds up to a factor of 1.5. Or: it jumps and falls back.
+inline constexpr double kOnsetErrors = 6, kOnsetGrows = 1.5;
+inline constexpr size_t kFewestOnset = 8;
 inline constexpr DriftMark kByJump = {"missed-sync", 0.9};
 // The same without recorded versions. The tokens after the jump may then be stale by design.
 inline constexpr DriftMark kByUnlabelledJump = {"missed-sync", 0.6};
@@ -113,6 +117,8 @@ inline constexpr double kEvenPositions = 1.3;
 // Squared difference of the trainer's values of one token in one context, as a share of d^2. It is
 // 2 if noise of the trainer causes all of d.
 inline constexpr double kRepeatsEqual = 0.1, kRepeatsApart = 0.5;
+// Smallest d^2 of the recurring tokens, as a share of that of all tokens.
+inline constexpr double kRepeatsDrift = 0.25;
 inline constexpr double kByRepeatedContexts = 0.8;  // confidence of batch-variance by it
 
 // All values of a side are on a 16-bit grid, and errors of half a unit explain half of d^2. If d
@@ -144,7 +150,10 @@ inline constexpr DriftMark kByRecordTest = {"noise", 0.4};
 // Required growth from the first quarter of the steps to the last quarter, and fewest steps of a
 // quarter.
 inline constexpr double kGrowsFromRounding = 10;
+// Or a smaller growth, in eight of ten pairs of steps a quarter of the run apart.
+inline constexpr double kRisesFromRounding = 2, kRisesInPairs = 0.8;
 inline constexpr uint64_t kFewestGrowing = 3;
+inline constexpr size_t kFewestOfEighth = 4;     // steps of an eighth that is judged alone
 inline constexpr double kBeyondRounding = 0.02;  // limit of k2: seven times that of an fp8 rollout
 
 }  // namespace plumbline::analysis

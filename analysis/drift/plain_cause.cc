@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/drift/marks.h"
+#include "analysis/drift/weights_cause.h"
 
 namespace plumbline::analysis {
 namespace {
@@ -132,21 +133,26 @@ std::optional<DriftCause> GrowsFromRounding(const DriftStatistics& s) {
   const std::vector<DriftPoint> points = s.series.At(s.series.CommonLag());
   const size_t part = points.size() / 4;
   if (part < kFewestGrowing) return {};
-  const auto mean = [](auto begin, auto end) {
+  const auto mean = [&](size_t from, double DriftPoint::*value) {
     double sum = 0;
-    for (auto p = begin; p != end; ++p) sum += p->mean_square;
-    return sum / static_cast<double>(end - begin);
+    for (size_t i = from; i < from + part; ++i) sum += points[i].*value;
+    return sum / static_cast<double>(part);
   };
-  const auto quarter = static_cast<std::ptrdiff_t>(part);
-  const double first = mean(points.begin(), points.begin() + quarter);
-  const double last = mean(points.end() - quarter, points.end());
-  if (!(last / 2 > kBeyondRounding) || !(last > kGrowsFromRounding * first)) return {};
+  const size_t newest = points.size() - part;
+  const double first = mean(0, &DriftPoint::mean_square);
+  const double last = mean(newest, &DriftPoint::mean_square);
+  const double by_tokens =
+      mean(newest, &DriftPoint::expected_square) / mean(0, &DriftPoint::expected_square);
+  const bool far = last / 2 > kBeyondRounding && last > kGrowsFromRounding * first;
+  const bool steady = last > kRisesFromRounding * first && RisingShareOf(points) >= kRisesInPairs &&
+                      by_tokens * by_tokens < last / first;
+  if (!far && !steady) return {};
   return DriftCause{
       "unknown", 0,
       absl::StrFormat("d^2 grew from %.2g in the first quarter of the steps to %.2g in the last: "
-                      "dropout and other kernels are there from the first step on. The engine's "
-                      "weights are not updated, or an adapter is not merged, or the policy moved "
-                      "to where the engine's precision is too low",
+                      "dropout and other kernels do not grow. The engine's weights are not "
+                      "updated or updates arrive late, or an adapter is not merged, or the policy "
+                      "moved to where the engine's precision is too low",
                       first, last),
       "Check that each weight update reaches the engine: compare checksums of its weights with the "
       "trainer's after an update."};

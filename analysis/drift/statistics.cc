@@ -90,6 +90,7 @@ void DriftStatistics::Take(const RolloutSequence& sequence) {
   for (ClusteredMean* mean : {&lost_mass, &bounded_k3, &minus_d, &own_k2}) mean->EndSequence();
   units.EndSequence();
   first_tokens.EndSequence();
+  far_outliers.EndSequence();
   by_lag.EndSequence();
   jumps.EndSequence();
   split.EndSequence();
@@ -158,6 +159,7 @@ void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutTo
                                 double d, double k3, ContextKey context) {
   const double square = d * d;
   sizes.Add(std::fabs(d));
+  far_outliers.Add(d);
   lattice.Add(d);
   units.Add(token.train, token.rollout);
   recurrence.Add(token, sequence.step);

@@ -74,8 +74,9 @@ struct DriftStatistics {
   ClusteredSlope on_cached;
   // min(d^2, 1/4) of the first fresh tokens of sequences, and of later ones.
   FirstTokens first_tokens;
-  Recurrence recurrence;   // of fresh tokens
-  VersionCourse versions;  // of tokens with a recorded lag
+  FarOutliers far_outliers;  // of fresh tokens
+  Recurrence recurrence;     // of fresh tokens
+  VersionCourse versions;    // of tokens with a recorded lag
   // Fresh tokens with mu of a half or more and pi less than half of that; and those of them with pi
   // + mu above 1. If mu belongs to the likeliest token and pi to another one, there are none of the
   // latter.
@@ -134,7 +135,7 @@ struct DriftStatistics {
   // broken_turn_ is used within a sequence only, so it is not stored.
   void Persist(Archive& a) {
     a(sequences, later_epochs, judged, fresh_tokens, stale_tokens, with_lag, with_entropy);
-    a.Version(8, 8);
+    a.Version(9, 9);
     a(differing_ids, fresh, stale, sizes, strata, series, declared, slopes);
     a(on_advantage, lost_mass, bounded_k3, minus_d, on_cached, by_lag);
     a(shifts, shifts_of, recurrence, versions, zeros, unlikely_zeros, gridded_train);
@@ -142,7 +143,7 @@ struct DriftStatistics {
     a(jumps, split, with_behaviour, turns, after_other_prompt, lattice, own_k2);
     a(last_id_, last_version_, last_train_);
     a(drawn, units, from_halves);
-    a(copies, first_tokens, likeliest, unlikeliest);
+    a(copies, first_tokens, likeliest, unlikeliest, far_outliers);
   }
 
  private:

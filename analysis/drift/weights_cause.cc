@@ -34,15 +34,6 @@ PartOfSeries MeansOf(std::span<const DriftPoint> points) {
   return part;
 }
 
-// Returns the share of pairs of steps, a quarter of the series apart, in which drift rises.
-double RisingShare(std::span<const DriftPoint> points) {
-  const size_t apart = points.size() / 4;
-  size_t rising = 0;
-  for (size_t i = apart; i < points.size(); ++i)
-    rising += points[i].mean_square > points[i - apart].mean_square;
-  return static_cast<double>(rising) / static_cast<double>(points.size() - apart);
-}
-
 struct SteadyGrowth {
   bool found = false;
   double first = 0, last = 0;  // mean d^2 of the first eighth and of the last quarter of the steps
@@ -60,23 +51,8 @@ SteadyGrowth FindSteadyGrowth(std::span<const DriftPoint> points) {
   growth.found = last.square > kSteadyGrows * first.square && first.square <= 2 * kDriftHealthy &&
                  last.square > 2 * kDriftHealthy &&
                  by_tokens * by_tokens < last.square / first.square &&
-                 RisingShare(points) >= kSteadyRises;
+                 RisingShareOf(points) >= kSteadyRises;
   return growth;
-}
-
-enum class RepeatedValues { kUnknown, kEqual, kRandom };
-
-// Returns what the trainer's values of one token in one context show, if they were recorded again
-// within a step.
-RepeatedValues RepeatsOf(const DriftStatistics& s, const DriftTests& tests) {
-  const Recurrence& r = s.recurrence;
-  const double k2 = s.fresh.k2();
-  if (tests.trainer_k2 <= kRepeatsEqual * k2) return RepeatedValues::kEqual;
-  if (r.within() < Recurrence::kFewest || !(r.within_drift() > 0)) return RepeatedValues::kUnknown;
-  const double share = r.within_square() / r.within_drift();
-  return share <= kRepeatsEqual   ? RepeatedValues::kEqual
-         : share >= kRepeatsApart ? RepeatedValues::kRandom
-                                  : RepeatedValues::kUnknown;
 }
 
 // True if the first steps have at least a quarter of the whole record's drift.
@@ -99,6 +75,27 @@ bool IsEvenOverPositions(const DriftStatistics& s) {
 bool IsUnrelated(const SlopeFit& d_on_log_mu) {
   // log pi = (1 + slope) log mu + rest.
   return std::fabs(1 + d_on_log_mu.slope) < kUnrelatedSlope;
+}
+
+double RisingShareOf(std::span<const DriftPoint> points) {
+  const size_t apart = points.size() / 4;
+  size_t rising = 0;
+  for (size_t i = apart; i < points.size(); ++i)
+    rising += points[i].mean_square > points[i - apart].mean_square;
+  return static_cast<double>(rising) / static_cast<double>(points.size() - apart);
+}
+
+RepeatedValues RepeatsOf(const DriftStatistics& s, const DriftTests& tests) {
+  const Recurrence& r = s.recurrence;
+  const double k2 = s.fresh.k2();
+  if (tests.trainer_k2 <= kRepeatsEqual * k2) return RepeatedValues::kEqual;
+  // If the recurring tokens have little of the drift, they do not show its cause.
+  if (r.within() < Recurrence::kFewest || !(r.within_drift() > kRepeatsDrift * 2 * k2))
+    return RepeatedValues::kUnknown;
+  const double share = r.within_square() / r.within_drift();
+  return share <= kRepeatsEqual   ? RepeatedValues::kEqual
+         : share >= kRepeatsApart ? RepeatedValues::kRandom
+                                  : RepeatedValues::kUnknown;
 }
 
 std::optional<DriftCause> GrowsWithVersions(const DriftStatistics& s) {
@@ -146,8 +143,7 @@ DriftCause OtherWeights(const DriftStatistics& s, const DriftTests& tests) {
             size +
                 ". The trainer scores the same token in the same context differently in one "
                 "step: dropout, router jitter or another random layer is active",
-            "Run the trainer's scoring pass in evaluation mode (no dropout, no router jitter). "
-            "Score the same batch twice: the results must be equal."};
+            kScoreInEvaluation};
   }
   // Tokens without a version may be stale, whose values repeat too.
   const bool sure = unrelated || (repeats == RepeatedValues::kEqual && s.with_lag > 0 &&

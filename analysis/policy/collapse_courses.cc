@@ -153,7 +153,9 @@ bool ReferenceCourse::Take(int64_t step, double value) {
   }
   kept_.push_back({step, value});
   if (grown_ || points_ < kFewest) return false;
-  grown_ = Grows(kept_.size() / 4, kQuarterFolds) || Grows(kept_.size() / 2, kHalfFolds);
+  const bool grows = Grows(kept_.size() / 4, kQuarterFolds) || Grows(kept_.size() / 2, kHalfFolds);
+  growing_ = grows ? growing_ + 1 : 0;
+  grown_ = growing_ >= kInARow;
   return grown_;
 }
 

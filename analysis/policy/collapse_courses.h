@@ -158,6 +158,8 @@ class ReferenceCourse {
   static constexpr uint64_t kNegative = 10;    // number of consecutive points
   static constexpr double kQuarterFolds = 2;   // e-folds within the newest quarter of the points
   static constexpr double kHalfFolds = 3.5;    // e-folds within the newest half of the points
+  // Consecutive points at which it has grown. Three spikes of single points among five are fewer.
+  static constexpr uint64_t kInARow = 3;
   // Below these values, growth is normal for a policy that leaves its reference. In nats per token,
   // and in nats per sequence (for a series that reaches 5 within its first ten points).
   static constexpr double kFloor = 0.5, kSequenceFloor = 100;
@@ -176,7 +178,7 @@ class ReferenceCourse {
   int64_t onset() const { return onset_; }
   void Persist(Archive& a) {
     a(points_, zeros_, stride_, skipped_, early_, kept_, newest_, folds_, onset_, grown_);
-    a(level_, differences_, negative_);
+    a(level_, differences_, negative_, growing_);
   }
 
  private:
@@ -197,6 +199,7 @@ class ReferenceCourse {
   double newest_ = 0, folds_ = 0;
   int64_t onset_ = 0;
   bool grown_ = false;
+  uint64_t growing_ = 0;  // consecutive points at which it has grown
   LevelOfFive level_;
   double differences_ = 0;  // sum of |difference| of neighbours
   PointsInARow negative_;

@@ -28,12 +28,16 @@ void RateNeighbours::Take(const SiteStep& step, SeriesRole role) {
     ++looked_;
     digits_ = std::max(digits_, DigitsOf(value));
   }
+  if (role == SeriesRole::kReward) {
+    if (reward_op_.empty()) reward_op_ = step.site.op();
+    if (reward_op_ == step.site.op()) reward_.Take(step.step, -value);
+  }
   if (role == SeriesRole::kLoss && value > 0) loss_.Take(step.step, std::log(value));
 }
 
-bool RateNeighbours::LossFalls() const {
-  const FallFigures fall = loss_.LookForFall();
-  return fall.known && fall.falls;
+bool RateNeighbours::Learns() const {
+  const FallFigures loss = loss_.LookForFall(), reward = reward_.LookForFall();
+  return (loss.known && loss.falls) || (reward.known && reward.falls);
 }
 
 }  // namespace plumbline::analysis

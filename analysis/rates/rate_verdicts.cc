@@ -155,9 +155,10 @@ FindingBuilder AlwaysZeroFinding(const std::string& op, const RankRate& rate,
                                  const std::string& ranks, const RateNeighbours& neighbours) {
   const bool always = std::isnan(rate.before) && !neighbours.done();
   const bool exact = neighbours.whole_digits() || rate.unrounded;
-  if (always && exact && !neighbours.LossFalls())
+  if (always && exact && !neighbours.Learns())
     return SureZeroFinding(op, rate, ranks, neighbours.digits());
-  if (always && neighbours.LossIsFlat()) return FlatZeroFinding(op, rate, ranks);
+  if (always && neighbours.LossIsFlat() && !neighbours.Learns())
+    return FlatZeroFinding(op, rate, ranks);
   return PrintedZeroFinding(op, rate, ranks);
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kBefore[] = "unsummed/before", kAfter[] = "unsummed/after",
                kSummed[] = "unsummed/summed";
-constexpr size_t kMostRanks = 1 << 16;
+constexpr size_t kMostRanksOfCopies = 1 << 16;
 constexpr size_t kMostSteps = 64;  // powers of two
 
 // Ranks that began with the same weights, and their later checksums by step.
@@ -69,7 +69,7 @@ void PartedCopies::Take(const SiteStep& step) {
   for (const Item& item : step.items) {
     if (!item.evidence->has_scalar()) continue;
     const Key key{step.attempt, step.role, item.source->rank()};
-    if (ranks_.size() >= kMostRanks && !ranks_.contains(key)) return;
+    if (ranks_.size() >= kMostRanksOfCopies && !ranks_.contains(key)) return;
     Rank& rank = ranks_[key];
     const double value = item.evidence->scalar().value();
     rank.summed |= step.site.op() == kSummed;

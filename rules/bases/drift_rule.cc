@@ -7,12 +7,12 @@
 namespace plumbline::rules {
 namespace {
 
-// The cause "noise" was reported for a record that seemed true. If the record was found untrue
-// since, "unknown" gets a higher confidence than that cause.
-void Withdraw(const DriftSite& site, const v1::Cause& reported, v1::Finding& finding) {
+// The cause "noise" was reported for drift without any mark. If a mark was found since that does
+// not show the cause, "unknown" gets a higher confidence than that cause.
+void Withdraw(const v1::Cause& reported, v1::Finding& finding) {
   constexpr double kSurer = 0.05;
   v1::Cause& cause = *finding.mutable_cause();
-  if (reported.id() == "noise" && cause.id() == "unknown" && site.tests.record_failed())
+  if (reported.id() == "noise" && cause.id() == "unknown")
     cause.set_confidence(reported.confidence() + kSurer);
 }
 
@@ -88,7 +88,7 @@ void DriftRule::Look(const DriftSite& site, bool last, VerdictSink& out) {
   }
   bool changed = false;
   if (found) {
-    Withdraw(site, reported.kept.finding().cause(), *verdict.mutable_finding());
+    Withdraw(reported.kept.finding().cause(), *verdict.mutable_finding());
     changed = Keep(std::move(verdict), reported.kept);
   }
   const DriftCourse course = follows_course() ? site.Course() : DriftCourse();

@@ -6,8 +6,8 @@
 // has a higher confidence, when the worst k3 doubles, when the drift ends, and again at the end of
 // the run if there were more steps. Each report replaces the one before (Report): it has the level
 // of the worst look and states the worst and the newest steps. If it never had a finding, it
-// reports its last verdict at the end. If the record is found untrue later, the cause "noise" is
-// withdrawn.
+// reports its last verdict at the end. If a later look finds a mark that does not show the cause,
+// the cause "noise" is withdrawn.
 #pragma once
 
 #include <map>

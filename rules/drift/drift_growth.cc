@@ -158,15 +158,16 @@ class DriftGrowth : public DriftRule {
 
   // Without versions drift/missed-sync cannot judge, so this rule reports the jump.
   static v1::Verdict Jumped(const DriftSite& site, const StepChange& jump) {
+    const DriftCause cause = site.Cause();
     return DriftFinding(
-        site, jump.step, site.Cause(),
+        site, jump.step, cause,
         FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL)
             .Title("drift rose at one step and stayed")
             .Explain(absl::StrFormat(
                 "At step %d the mean square of d rose %.3g-fold (%.0f standard errors) and stayed "
-                "high. No weight versions are recorded: a weight update that did not arrive, or a "
-                "setting that changed at this step.",
-                jump.step, std::exp(jump.jump), jump.jump / jump.standard_error))
+                "high. No weight versions are recorded.%s",
+                jump.step, std::exp(jump.jump), jump.jump / jump.standard_error,
+                PossibleCauses(cause)))
             .Measured("jump of the log mean square of d", jump.jump, "nats")
             .Threshold(std::numbers::ln2, "ln 2, 6 standard errors, half of the line's squares"),
         {"measured", 3e-4}, jump.steps);
@@ -174,11 +175,11 @@ class DriftGrowth : public DriftRule {
 
   v1::Verdict Found(const DriftSite& site, const Growth& growth,
                     const std::vector<DriftPoint>& points) const {
-    const DriftCause cause = site.Cause();
+    const bool rose = growth.since_step > points.front().step;
+    const DriftCause cause = rose ? CauseOfGrowth(site.Cause()) : site.Cause();
     const std::string rise =
-        growth.since_step > points.front().step
-            ? absl::StrFormat("rose from %.2g to %.2g", growth.before, growth.after)
-            : absl::StrFormat("is %.2g", growth.after);
+        rose ? absl::StrFormat("rose from %.2g to %.2g", growth.before, growth.after)
+             : absl::StrFormat("is %.2g", growth.after);
     return DriftFinding(
         site, growth.since_step, cause,
         FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL)

@@ -55,6 +55,8 @@ tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/stale
   merged (`missed-sync`, if recurring tokens have the same log mu to the last bit in different steps). k2 above 0.02 without any other mark: the trainer scores
   one token in one context differently within a step (`batch-variance`: dropout); or the same again, with k3 above ten limits from the first step on
   (`other-model`, as if log pi does not follow log mu at all). Without such tokens both remain.
+- *Onset.* Drift that begins in one step: see `drift/missed-sync`, *Cause*. Token ids that differ (`retokenisation`): at least 10 tokens differ by a
+  factor above 100, ten times as many on one side; in their sequences two thirds of the others agree to a factor of 2, and first tokens do not have most of them.
 - *One worker.* A shift by one or a temperature that only one worker has is looked for in its own tokens.
 - *Noise* has no slope. k1 = −d still has the mean KL(μ‖π): a negative mean of d is not a bias. k3 = e^d − 1 − d and
   KL are its size.

@@ -40,7 +40,7 @@ gradients of a few parts in a billion fp16 keeps none (its smallest number is 6e
 - A loss that is at its minimum has no gradient either: then end the run.
 
 **What it checks.** Series whose role is a gradient norm (`grad_norm`, `train/gnorm`, ...; `run.watch` records `grad_norm`): below 10^-7 in ten of the
-newest nineteen points. NaN and infinity do not count. In a policy's training (`reward`, ...) rows whose groups have no spread of rewards do not
+newest nineteen points. NaN and infinity do not count. In a policy's training (`reward`, `mismatch_kl`, ...) rows whose groups have no spread of rewards do not
 count either (`reward_std` 0, `frac_reward_zero_std` 1, ...): they have no gradient. If no spread is recorded there, 50 in a row are needed.
 The run shows what this means:
 - 0 in all of them: nothing reaches the parameters, a warning.
@@ -92,6 +92,11 @@ constexpr double kFalls = 1000;  // the norm falls to 1 / kFalls of its highest 
 // Points of exactly 0 from the first one on, after which a loss that falls would show it.
 constexpr uint64_t kZerosAlways = 50;
 
+// Returns true for a difference of trainer and engine. Only a policy's training has it.
+bool ComparesEngine(SeriesRole role) {
+  return role >= SeriesRole::kMismatch && role <= SeriesRole::kImportanceRatio;
+}
+
 class GradientVanish : public ScalarRule {
  public:
   explicit GradientVanish(const Options& options)
@@ -99,13 +104,14 @@ class GradientVanish : public ScalarRule {
 
   bool ReadsScalar(const v1::Site& site) const override {
     const SeriesRole role = roles_.Of(site.op());
-    return role == SeriesRole::kGradientNorm || role == SeriesRole::kLoss ||
+    return role == SeriesRole::kGradientNorm || role == SeriesRole::kLoss || ComparesEngine(role) ||
            IsOfPolicy(PolicyMetricOf(site.op(), role).kind);
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     Known& known = KnownOf(step);
     if (known.role == SeriesRole::kLoss) return TakeLoss(step, known);
+    if (ComparesEngine(known.role)) return TakePolicy(step, PolicyKind::kReward);
     if (IsOfPolicy(known.kind)) return TakePolicy(step, known.kind);
     if (known.role != SeriesRole::kGradientNorm) return;
     std::optional<double> norm;  // of the lowest rank with a finite value

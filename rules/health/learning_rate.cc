@@ -49,8 +49,8 @@ one value per rank and optimizer step, as `run.watch` records it.
   the run (`--set health/learning-rate.steps=100000`) a rate that becomes 0 within its last tenth is not a fault. Values in files were printed, maybe
   with few digits (not a 0 with an exponent, `0.00e+00`, nor one in a log with two values such as `0.00018400000000000003`, which was not rounded): 0.0000 after 0.0001 means only that the rate is below 0.00005. Where all values are multiples of 10^-k, and the last one before the
   zeros is two of these, or no further from 0 than from the value before it and two more, and where it reads 0 from the first to the last step, that
-  is a note at the run's end. If losses or gradient norms of the same log have 9 digits or more and the loss does not fall, the 0 is not rounded: an
-  error. If they have few, but the loss is flat (as `health/not-learning` has it): a warning.
+  is a note at the run's end. If losses, rewards or gradient norms of the same log have 9 digits or more, the loss does not fall and the reward does not rise, the 0
+  is not rounded: an error. If they have few, but the loss is flat (as `health/not-learning` has it): a warning.
 - *Leaves its floor.* After three points or more at one value, a fiftieth to a quarter of its maximum, the rate is four times that in one step, with
   no resume that the steps show: a schedule that restarts, as after a resume without the scheduler's state. A warning, once an attempt.
 - *Leaps.* In one step the rate is a hundred times what it was for ten points, and higher than it ever was. A warning.
@@ -211,7 +211,7 @@ class LearningRate : public ScalarRule {
 
   // open_ and largest_ are empty between steps. names_, stems_, known_ are found after a restore.
   void Persist(Archive& archive) override {
-    archive.Version(8, 8);  // 7: values at the start of a resume; 8: computed values
+    archive.Version(9, 9);  // 8: computed values; 9: the reward
     archive(rates_, courses_, reported_course_, resumes_, neighbours_);
     if (!archive.reading()) return;
     stems_.clear();

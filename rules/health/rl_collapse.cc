@@ -41,7 +41,7 @@ A policy stops learning, or moves far from its reference: rewards that do not di
 **What it checks.** Series of reinforcement learning and preference training, known by their names (docs/scalars.md), if the run has a reward, a clip share or a step KL.
 - *No spread*: the share of groups without spread (`frac_reward_zero_std`) is 0.99 or more, or the standard deviation of rewards within groups (`reward_std`) is exactly 0, in ten points in a row, or in more if chance gives ten by the share of such points before. Or the share of groups with spread (`pct_mixed`, `frac_mixed`, `effective_batch_size`, `real_batch_size_ratio`) is 0. Counts by reward (slime's `zero_std/count_1.0`) state it if these groups alone give the mean reward, and there were never more. A note if the newest ten rewards are the highest, up to single answers: the task is solved.
 - *Entropy*: the median of five points is below a tenth of the median of the first ten, and each of them is. A note if the reward still rises beyond its noise, or the task is solved.
-- *Reference*: the KL to the reference grows by two e-folds within the newest quarter of the points, or by 3.5 within the newest half, to above 0.5 nats per token (100 where it begins with 5 or more, as a sum over sequences does; and in preference training, whose KL is such a sum).
+- *Reference*: the KL to the reference grows by two e-folds within the newest quarter of the points, or by 3.5 within the newest half, at three points in a row, to above 0.5 nats per token (100 where it begins with 5 or more, as a sum over sequences does; and in preference training, whose KL is such a sum).
 - *Clipped*: more than half of the tokens are clipped, in ten points in a row.
 - *Truncated*: half of the answers or more are truncated (`completions/clipped_ratio`, `response_length/clip_ratio`), in ten points in a row, after at least five points under a fifth. A note if the reward still rises.
 - *Age of samples* (`staleness`, `off_policy_steps`, `version_lag`): its medians rise over the four quarters of 200 points or more, twice by a quarter, to 16 or more.
@@ -150,8 +150,7 @@ class RlCollapse : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(
-        7, 7);  // 4: its newest points; 5: one that came back; 6: counts of groups; 7: ages
+    archive.Version(8, 8);  // 6: counts of groups; 7: ages; 8: growth in a row
     archive(series_, other_losses_, stated_, is_policy_, news_, counts_);
     if (archive.reading()) known_ = {};
   }

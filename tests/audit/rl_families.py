@@ -212,6 +212,14 @@ def no_gradient(run):
 WITH_SPREAD = ("trl_state", "trl_console", "verl_console", "verl_file", "openrlhf", "swift", "skyrl", "roll")
 
 
+def rate_of_zero(run):
+    return run.put(0, lr=0.0)
+
+
+# Forms that log a rate with all digits.
+WITH_EXACT_RATE = ("trl_state", "verl_file", "skyrl", "roll", "areal")
+
+
 def without_reference(run):
     return run.put(0, kl=0.0)
 
@@ -311,6 +319,10 @@ def cases(seeds=1):
                     yield f"{form}-{name}-{seed}", expected, write(change(Run(1000 * number + seed)))
     for number, form in enumerate(WITH_SPREAD):
         yield f"{form}-no-gradient", [("health/gradient-vanish", "warning")], FORMS[form](no_gradient(Run(95000 + number, 150)))
+    for number, form in enumerate(WITH_EXACT_RATE):
+        for seed in range(seeds):
+            for name, change, expected in (("flat", flat_and_noisy, [("health/learning-rate", "error")]), ("learnt", learnt, None)):
+                yield f"{form}-rate-0-{name}-{seed}", expected, FORMS[form](rate_of_zero(change(Run(98000 + 100 * number + seed, 150))))
     for form in ("nemo", "openrlhf"):
         yield f"{form}-without-reference", None, FORMS[form](without_reference(Run(96000, 90)))
     for form in ("trl_state", "verl_file"):

@@ -70,6 +70,67 @@ TEST(RolloutArray, ACutLastElementIsNoError) {
   }
 }
 
+// Returns one object whose members are lists with one value for each record.
+Json AsBatch(const Json& records) {
+  Json batch;
+  for (const auto& [key, value] : records[0].items()) {
+    for (const Json& record : records) batch[key].push_back(record[key]);
+  }
+  return batch;
+}
+
+// Returns the records of each step.
+Json BySteps(const Json& records) {
+  Json steps = Json::array();
+  for (size_t i = 0; i < records.size(); i += 4)
+    steps.push_back(Json(records.begin() + static_cast<int64_t>(i),
+                         records.begin() + static_cast<int64_t>(i + 4)));
+  return steps;
+}
+
+TEST(RolloutArray, BatchesGiveWhatTheirRowsGive) {
+  const Json records = SomeRecords(), steps = BySteps(records);
+  Json batches = Json::array();
+  for (const Json& step : steps) batches.push_back(AsBatch(step));
+  const RolloutRead lines = ReadText(AsLines(records));
+  for (const int indent : {-1, 2}) {
+    for (const std::string& text : {steps.dump(indent), batches.dump(indent),
+                                    AsBatch(records).dump(indent), AsLines(batches)}) {
+      const RolloutRead batch = ReadText(text);
+      EXPECT_EQ(batch.problems(), "") << text.substr(0, 60);
+      EXPECT_EQ(batch.inputs[0].records, records.size()) << text.substr(0, 60);
+      EXPECT_EQ(Evidence(batch), Evidence(lines)) << text.substr(0, 60);
+    }
+  }
+}
+
+TEST(RolloutArray, ValuesOfABatchBelongToEachRow) {
+  Json records = SomeRecords();
+  for (Json& record : records) record["step"] = 7;
+  Json batch = AsBatch(records);
+  batch["step"] = 7;
+  batch["meta"] = {{"note", {1, 2, 3}}};  // belongs to no column
+  EXPECT_EQ(Evidence(ReadText(batch.dump())), Evidence(ReadText(AsLines(records))));
+}
+
+TEST(RolloutArray, BadRowsOfABatchAreNamed) {
+  Json batch = AsBatch(SomeRecords());
+  batch["rollout_logprobs"][2].push_back(-1);
+  const RolloutRead read = ReadText(batch.dump());
+  EXPECT_NE(read.problems().find("in row 3 of line 1"), std::string::npos) << read.problems();
+  EXPECT_EQ(read.inputs[0].records, SomeRecords().size() - 1);
+}
+
+TEST(RolloutArray, ListsOfOtherLengthsAreNoBatch) {
+  for (const char* key : {"tokens", "rollout_logprobs", "step"}) {
+    Json batch = AsBatch(SomeRecords());
+    batch[key].erase(0);
+    const RolloutRead read = ReadText(batch.dump());
+    EXPECT_EQ(read.inputs[0].records, 0u) << key;
+    EXPECT_NE(read.problems().find("in line 1"), std::string::npos) << read.problems();
+  }
+}
+
 TEST(RolloutArray, PiecesOfAnySizeAndOtherText) {
   const auto rewritten = [](std::string text, size_t piece) {
     ArrayLines lines;
@@ -83,6 +144,12 @@ TEST(RolloutArray, PiecesOfAnySizeAndOtherText) {
   const std::string lines = "\n{\"a\": [1,2]}\n{\"b\": \"[\"}\n";
   EXPECT_EQ(rewritten(lines, 5), lines);
   EXPECT_EQ(rewritten("[]\n{\"a\": [1,2]}\n", 3), " \n\n{\"a\": [1,2]}\n");
+  const std::string nested = "[[{\"a\": [1]},{\"b\": 2}],\n[{\"c\": [[3]]}]]\n";
+  const std::string printed = "{ \n\"a\": [1,\n2]\n}\n{\n\"b\": {}}\n";
+  for (size_t piece = 1; piece <= nested.size(); ++piece) {
+    EXPECT_EQ(rewritten(nested, piece), "  {\"a\": [1]}\n{\"b\": 2} \n  {\"c\": [[3]]} \n\n");
+    EXPECT_EQ(rewritten(printed, piece), "{  \"a\": [1, 2] }\n{ \"b\": {}}\n");
+  }
 }
 
 }  // namespace

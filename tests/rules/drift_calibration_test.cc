@@ -80,10 +80,12 @@ std::vector<Truth> Causes() {
       s.restart_every = s.reset;
     });
   }
-  for (const int versions : {1, 3, 8}) {
+  for (const double drift : {0.03, 0.06, 0.1}) {
     Add(&list, "missed-sync", "missed-sync", [&](auto& s) {
       s.from_step = 12;
-      s.versions = versions;
+      s.ramp = true;
+      s.steps = 40;
+      s.drift = drift;
     });
   }
   for (const int lag : {1, 4, 8}) Add(&list, "", "staleness", [&](auto& s) { s.lag = lag; });

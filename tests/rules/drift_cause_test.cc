@@ -108,8 +108,14 @@ std::vector<Injected> Injectors(const std::string& family) {
   add("zeros", BaseRun(family, "zero-filled"), "zero-filled");
   spec = BaseRun(family, "missed-sync");
   spec.from_step = 12;
-  spec.versions = 8;
+  spec.ramp = true;
+  spec.steps = 40;
+  spec.drift = 0.06;
   add("missed sync", spec, "missed-sync");
+  spec = BaseRun(family, "missed-sync");
+  spec.from_step = 12;
+  spec.versions = 8;
+  add("a flat jump", spec, "unknown");
   spec = BaseRun(family, "stale-cache");
   spec.size = 0.3;
   add("stale cache", spec, "stale-cache");

@@ -1,5 +1,6 @@
 #include "audit/readers/rollout/array_lines.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace plumbline::audit {
@@ -11,10 +12,23 @@ constexpr std::string_view kBeforeText = " \t\r\n\xEF\xBB\xBF";
 
 void ArrayLines::Rewrite(char* data, size_t size) {
   for (size_t i = 0; i < size && text_ != Text::kOther; ++i) {
-    if (text_ == Text::kUnknown && kBeforeText.find(data[i]) == kBeforeText.npos)
-      text_ = data[i] == '[' ? Text::kArray : Text::kOther;
-    if (text_ == Text::kArray) data[i] = Rewritten(data[i]);
+    if (text_ == Text::kUnknown || text_ == Text::kBrace) Begin(data[i]);
+    if (text_ == Text::kArray || text_ == Text::kObject) data[i] = Rewritten(data[i]);
   }
+}
+
+// Finds the kind of a text by its first bytes.
+void ArrayLines::Begin(char c) {
+  if (text_ == Text::kBrace) {
+    if (c == ' ' || c == '\t' || c == '\r') return;
+    text_ = c == '\n' ? Text::kObject : Text::kOther;
+    depth_ = 1;
+    return;
+  }
+  if (kBeforeText.find(c) != kBeforeText.npos) return;
+  text_ = c == '[' ? Text::kArray : c == '{' ? Text::kBrace : Text::kOther;
+  arrays_ = depth_ = 0;
+  first_ = true;
 }
 
 char ArrayLines::Rewritten(char c) {
@@ -28,15 +42,21 @@ char ArrayLines::Rewritten(char c) {
       quoted_ = true;
       return c;
     case '[':
+      ++depth_;
+      if (text_ != Text::kArray || (!first_ && depth_ > arrays_) || depth_ > 2) return c;
+      arrays_ = std::max(arrays_, depth_);
+      return ' ';
     case '{':
-      return ++depth_ == 1 ? ' ' : c;
+      first_ = false;
+      ++depth_;
+      return c;
     case ']':
     case '}':
-      if (--depth_ > 0) return c;
-      text_ = Text::kUnknown;
-      return '\n';
+      if (--depth_ == 0) text_ = Text::kUnknown;
+      if (depth_ == 0 && arrays_ > 0) return '\n';
+      return depth_ < arrays_ ? ' ' : c;
     case ',':
-      return depth_ == 1 ? '\n' : c;
+      return depth_ <= arrays_ ? '\n' : c;
     case '\n':
       return depth_ == 0 ? c : ' ';
     default:

@@ -94,6 +94,20 @@ bool RolloutFile::Usable(const Line& line, LineProblem* problem) {
                 "a longer one", false};
     return false;
   }
+  bool usable = UsableText(text, problem);
+  // A column of a batch is a list of lists. Then the line's first row is the record.
+  if (!usable && problem->found == "a list" && work_->batch.Take(text, map_)) {
+    work_->batch.Next(&work_->row);
+    usable = UsableText(work_->row, problem);
+    problem->offset = 0;
+  }
+  problem->offset += skipped;
+  return usable;
+}
+
+// Parses and checks the text of one record into work_->record.
+bool RolloutFile::UsableText(std::string_view text, LineProblem* problem) {
+  *problem = {};
   bool usable = work_->parser.Parse(text, &work_->record, problem);
   if (usable) {
     ColumnValue& step = At(work_->record, Column::kStep);
@@ -109,28 +123,49 @@ bool RolloutFile::Usable(const Line& line, LineProblem* problem) {
                 Quoted(At(work_->record, Column::kRun).text), false};
     usable = false;
   }
-  problem->offset += skipped;
   return usable;
+}
+
+std::string RolloutFile::Place(const Line& line) const {
+  const std::string text = "line " + std::to_string(line.number);
+  const size_t row = work_->batch.row();
+  return row == 0 ? text : "row " + std::to_string(row) + " of " + text;
 }
 
 void RolloutFile::Report(const Line& line, const LineProblem& problem) {
   if (problem.no_values) return void(++without_values_);
-  std::string text = "expected " + problem.expected + " in line " + std::to_string(line.number) +
-                     ", found " + problem.found;
+  std::string text =
+      "expected " + problem.expected + " in " + Place(line) + ", found " + problem.found;
   // A program may still be writing the file, so an unfinished last line that more bytes could
   // complete is not an error.
   const bool unfinished = !line.ended && problem.cut;
   report_->Add(line.offset + problem.offset, std::move(text), !unfinished);
 }
 
+// Reads the next row of a batch, or else the next line, into work_->record. Sets `usable`. Returns
+// false at the end.
+bool RolloutFile::NextRow(bool* usable, LineProblem* problem) {
+  if (work_->batch.Next(&work_->row)) {
+    *usable = UsableText(work_->row, problem);
+    problem->offset = 0;
+    return true;
+  }
+  work_->batch = BatchRows();
+  Line& line = work_->line;
+  do {
+    if (!work_->lines.Next(&line)) return false;
+  } while (line.text.find_first_not_of(" \t\r") == std::string_view::npos && !line.too_long);
+  line_offset_ = line.offset;
+  line_number_ = line.number;
+  *usable = Usable(line, problem);
+  return true;
+}
+
 bool RolloutFile::NextRecord() {
-  Line line;
   LineProblem problem;
-  while (!drained_ && work_->lines.Next(&line)) {
-    if (line.text.find_first_not_of(" \t\r") == std::string_view::npos && !line.too_long) continue;
-    line_offset_ = line.offset;
-    line_number_ = line.number;
-    if (Usable(line, &problem)) {
+  const Line& line = work_->line;
+  for (bool usable = false; !drained_ && NextRow(&usable, &problem);) {
+    if (usable) {
       run_ = At(work_->record, Column::kRun).text;
       run_known_ = true;
       ++report_->records;
@@ -182,7 +217,9 @@ bool RolloutFile::Next() {
 }
 
 std::string RolloutFile::DefaultId() const {
-  return report_->path + ":" + std::to_string(line_number_);
+  const size_t row = work_->batch.row();
+  return report_->path + ":" + std::to_string(line_number_) +
+         (row == 0 ? "" : ":" + std::to_string(row));
 }
 
 void RolloutFile::Refuse(const std::string& expected, const std::string& found) {

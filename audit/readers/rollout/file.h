@@ -11,6 +11,7 @@
 #include "audit/readers/input/line_reader.h"
 #include "audit/readers/input/reader.h"
 #include "audit/readers/rollout/array_lines.h"
+#include "audit/readers/rollout/batch_rows.h"
 #include "audit/readers/rollout/columns.h"
 #include "audit/readers/rollout/parser.h"
 #include "audit/readers/rollout/sequence.h"
@@ -45,7 +46,8 @@ class RolloutFile {
     return map_.token_records ? work_->sequence : work_->record;
   }
   const SequenceShape& shape() const { return shape_; }
-  // Returns the id to use for a record without one: "runs/exp1/rollouts.jsonl:17".
+  // Returns the id to use for a record without one: "runs/exp1/rollouts.jsonl:17", or with the row
+  // of a batch, "runs/exp1/rollouts.jsonl:17:3".
   std::string DefaultId() const;
   // Refuses the current record.
   void Refuse(const std::string& expected, const std::string& found);
@@ -65,12 +67,18 @@ class RolloutFile {
     ArrayLines array;
     LineReader lines;
     RolloutColumns record, sequence, waiting;
+    Line line;        // the last line that was read
+    BatchRows batch;  // the rows of this line, if it is a batch
+    std::string row;  // the text of the last row
   };
 
   bool Open();
   bool NextRecord();
   bool NextSequence();
+  bool NextRow(bool* usable, LineProblem* problem);
   bool Usable(const Line& line, LineProblem* problem);
+  bool UsableText(std::string_view text, LineProblem* problem);
+  std::string Place(const Line& line) const;
   void Report(const Line& line, const LineProblem& problem);
   void Close();
 

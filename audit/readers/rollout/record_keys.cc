@@ -16,6 +16,8 @@ namespace {
 
 constexpr size_t kLook = 1 << 20;     // bytes searched to recognise a format
 constexpr size_t kEnough = 64 << 10;  // bytes searched if they contain a record
+// Bytes searched if the first record is longer than kLook and has a list of lists, as a batch has.
+constexpr size_t kLookOfBatch = 64 << 20;
 
 // Returns the keys of an object, as far as the text is valid.
 RecordKeys KeysOf(std::string_view text) {
@@ -41,6 +43,22 @@ void AddLines(std::string bytes, std::vector<RecordKeys>* records) {
   }
 }
 
+// Returns true if the text ends within a list of lists of the first record.
+bool EndsInBatch(std::string_view bytes) {
+  std::string text(bytes);
+  ArrayLines().Rewrite(text.data(), text.size());
+  const std::string_view record = text;
+  JsonCursor cursor(record);
+  if (cursor.Peek() != JsonCursor::Kind::kObject || !cursor.EnterObject()) return false;
+  for (std::string_view key; cursor.NextMember(&key);) {
+    JsonCursor value(cursor);
+    const bool nested = value.Peek() == JsonCursor::Kind::kList && value.EnterList() &&
+                        value.NextElement() && value.Peek() == JsonCursor::Kind::kList;
+    if (!cursor.Skip()) return nested && cursor.cut();
+  }
+  return false;
+}
+
 // Returns true if the text begins like a JSON array, or a line of it like an object.
 bool MayHoldObjects(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
@@ -59,8 +77,10 @@ std::vector<RecordKeys> Look(std::string_view path, std::string_view head) {
   } else if (IsCompressed(head)) {
     AddLines(FirstBytes(path, head, kLook), &records);
   } else if (MayHoldObjects(head)) {
-    AddLines(head.size() < Reader::kHeadBytes ? std::string(head) : FirstBytes(path, head, kLook),
-             &records);
+    std::string bytes =
+        head.size() < Reader::kHeadBytes ? std::string(head) : FirstBytes(path, head, kLook);
+    if (bytes.size() >= kLook && EndsInBatch(bytes)) bytes = FirstBytes(path, head, kLookOfBatch);
+    AddLines(std::move(bytes), &records);
   }
   return records;
 }

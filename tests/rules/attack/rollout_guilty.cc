@@ -74,7 +74,7 @@ v1::Batch CachedTokens(int seed) {
 v1::Batch MissedSync(int seed) {
   return With(seed, "missed-sync", [](auto& s) {
     s.from_step = 12;
-    s.versions = 8;
+    s.ramp = true;
   });
 }
 v1::Batch OffByOne(int seed) {

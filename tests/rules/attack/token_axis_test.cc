@@ -1,7 +1,6 @@
 // Tests routers that use statistics of the batch: logits that are normalised over the tokens, a
 // softmax over the tokens. Their twins use stored statistics. 500 recordings of each family if
 // PLUMB_LONG=1, otherwise a few.
-// PLUMB_LONG=1, otherwise a few.
 #include <gtest/gtest.h>
 
 #include <algorithm>
