@@ -81,15 +81,19 @@ bool LoggedMetric::IsKnown(size_t reading) const {
   return known >= kFewest && kOneIn * (points_.size() - known) <= points_.size();
 }
 
-bool LoggedMetric::Moved(size_t reading) const {
+double LoggedMetric::RangeOf(size_t reading) const {
   double low = std::numeric_limits<double>::infinity(), high = 0;
   for (const Point& p : points_) {
     if (std::isnan(p.measured[reading])) continue;
     low = std::min(low, p.measured[reading]);
     high = std::max(high, p.measured[reading]);
   }
+  return high / low - 1;
+}
+
+bool LoggedMetric::Moved(size_t reading) const {
   const double room = 5 * RoomFor(points_.back().logged) / points_.back().logged;
-  return high >= (1 + std::max(kMovedFrom, room)) * low;
+  return RangeOf(reading) >= std::max(kMovedFrom, room);
 }
 
 double LoggedMetric::HalfUnit() const {
@@ -144,6 +148,7 @@ bool LoggedMetric::IsFactor(size_t reading, bool may_stand, MetricVerdict* out) 
     return false;
   *out = At(reading, MetricState::kFactor);
   out->factor = factor;
+  out->range = RangeOf(reading);
   return true;
 }
 

@@ -30,6 +30,7 @@ struct MetricVerdict {
   MetricState state = MetricState::kFew;
   Reading reading = Reading::kStep;
   double factor = 1;                // kFactor: the median of logged / measured
+  double range = 0;                 // kFactor: largest / smallest measured value - 1
   double limit = 0;                 // kClipped: the constant
   size_t points = 0;                // logged values that the verdict rests on
   int64_t first = 0, last = 0;      // steps of the first and of the newest point
@@ -70,6 +71,8 @@ class LoggedMetric {
   bool IsKnown(size_t reading) const;
   // Returns true if the measured values vary by more than what two equal values may differ by.
   bool Moved(size_t reading) const;
+  // Returns the largest measured value divided by the smallest, less 1.
+  double RangeOf(size_t reading) const;
   // Returns half a unit of the last decimal that the log prints, 0 if it prints more than 6.
   double HalfUnit() const;
   // Returns how far `logged` may be from the measured value that it states.

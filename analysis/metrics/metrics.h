@@ -2,5 +2,6 @@
 // header alone.
 #pragma once
 
+#include "analysis/metrics/factor_origin.h"    // IWYU pragma: export
 #include "analysis/metrics/logged_metric.h"    // IWYU pragma: export
 #include "analysis/metrics/measured_values.h"  // IWYU pragma: export

@@ -12,10 +12,19 @@ namespace {
 constexpr int kTerm = 15, kInt = 2, kHup = 1;      // Linux's numbers of signals
 constexpr int64_t kClearlyBefore = 1'000'000'000;  // ns; clocks of hosts differ by less than this
 
+// Returns the signal that ended the process. A trainer that catches a signal and saves ends with
+// the status 128 + n, as a shell states it. 0: none.
+int SignalOf(const v1::Ending& e) {
+  if (e.how() == v1::Ending::HOW_SIGNAL) return static_cast<int>(e.code());
+  return e.how() == v1::Ending::HOW_EXIT && e.type().empty() && e.code() > 128
+             ? static_cast<int>(e.code()) - 128
+             : 0;
+}
+
 bool Requested(const v1::Ending& e) {
   if (e.how() == v1::Ending::HOW_INTERRUPTED) return true;
-  if (e.how() == v1::Ending::HOW_SIGNAL)
-    return e.code() == kTerm || e.code() == kInt || e.code() == kHup;
+  if (const int signal = SignalOf(e); signal != 0)
+    return signal == kTerm || signal == kInt || signal == kHup;
   // Some frameworks convert the signal to an exception.
   return e.type().find("SIGTERM") != std::string::npos ||
          e.type().find("SignalException") != std::string::npos ||
@@ -132,7 +141,7 @@ Cause CauseOf(const ProcessEnd& first, bool together, bool alone) {
   if (e.how() == v1::Ending::HOW_EXIT && e.type().empty()) cause = kExit;
   const bool by_hand = e.how() == v1::Ending::HOW_INTERRUPTED ||
                        e.type().find("KeyboardInterrupt") != std::string::npos ||
-                       (e.how() == v1::Ending::HOW_SIGNAL && e.code() == kInt);
+                       SignalOf(e) == kInt;
   if (Requested(e)) cause = by_hand ? kInterrupted : kTerminated;
   if (!alone && (cause.id == kUnwinding.id || cause.id == kExit.id)) cause.level = v1::LEVEL_ERROR;
   return cause;

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/statistics/context_sums.h"
+#include "analysis/statistics/statistics.h"
 
 namespace plumbline::analysis {
 namespace {

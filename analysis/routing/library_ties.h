@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analysis/routing/call/call.h"
-#include "analysis/routing/policies/queue.h"
+#include "analysis/routing/policies/policies.h"
 
 namespace plumbline::analysis {
 

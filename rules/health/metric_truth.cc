@@ -42,17 +42,19 @@ divided by the root of their number). A clip at 1.0 that is set by such a log cu
 **What it checks.** Numbers that the trainer gives to `run.scalar`, to Weights & Biases, to TensorBoard's `SummaryWriter`, or that Hugging Face's
 Trainer logs with the callback (`logged/NAME`, at most 16 series whose name has a role), against the series of `run.watch`. A
 logged number is right if it is, within 0.4 % and its last printed digit, the measured value of its step, of the step before or after, or the mean
-over the steps since the last logged number; of its rank, or over all ranks; a loss also the mean over the micro-batches of a step. From 8 logged
-steps on, and over the newest 32, nine in ten must agree with one of these. Otherwise:
-- *One factor* times a measured value, that varies by 2 % at least: a warning if the factor is the number of micro-batches or of ranks, its inverse or
-  its root, or a power of two from 256 on (a loss scale); else a note, because it may be a definition.
+over the steps since the last logged number; of its rank, or over all ranks. From 8 logged
+steps on, and over the newest 32 (of light steps one in 16 is compared), nine in ten must agree with one of these. Otherwise:
+- *One factor* times a measured value, that varies by 2 % at least: a warning if the factor is the number of micro-batches or of ranks, its inverse,
+  for a norm also its root, or the loss scale that a scaler held. Else a note, because it may be a definition, with 32 logged values and a measured one
+  that varies by 10 %; factors of 2 and 1/2 of a loss, a rate or tokens are notes too.
 - *After the clip*: the logged norm is the measured one, but never above one constant: a note.
 
-**Strength.** `bounded`: the factor is the same in all these steps, to 0.4 %.
+**Strength.** `bounded`: the factor is the same in all these steps, to 0.4 %. A note on a factor is `heuristic`.
 
 **Inconclusive when** fewer than 8 logged values have a measured one (`few-steps`), the log prints too few digits (`few-digits`), the measured values do not vary (`alike`), the logged values
-are neither equal nor one factor apart, because they are smoothed, of other data or of a part of the loss (`unrelated`), or several
-parameter groups have rates of their own (`several-groups`).
+are neither equal nor one factor apart, because they are smoothed, of other data or of a part of the loss (`unrelated`), several
+parameter groups have rates of their own (`several-groups`), or a logged loss is the mean over the micro-batches of what backward got, which is
+right only if they are not divided by their number (`mean-of-passes`).
 
 **What it cannot see.** Numbers that are logged in no such way; a wrong norm of shards, if each rank clips by it: `run.watch` measures that
 of its own rank.
@@ -70,6 +72,8 @@ constexpr RuleInfo kInfo = {"health/metric-truth",
                             {}};
 
 constexpr std::string_view kLoggedPrefix = "logged/", kMeasuredPrefix = "measured/";
+constexpr double kVaried = 0.1;  // relative range of measured values for a note
+constexpr std::string_view kScaleOp = "loss_scale";
 constexpr std::string_view kOtherRate = "lr.1";  // of the second parameter group
 constexpr std::string_view kEveryOp = "logged/.every", kPassesOp = "logged/.passes";
 
@@ -92,49 +96,25 @@ const MeasuredSeries* MeasuredNamed(std::string_view op) {
   return nullptr;
 }
 
-// A number with a name, such as the number of ranks, that a factor may be.
-struct FactorOrigin {
-  std::string words;
-  const char* cause = "";
-};
-
-std::optional<FactorOrigin> OriginOf(double factor, double passes, double ranks) {
-  const auto is = [&](double number) {
-    return std::fabs(factor / number - 1) <= 2 * analysis::LoggedMetric::kTolerance;
-  };
-  const std::tuple<double, const char*, const char*> counts[] = {
-      {passes, "micro-batches", "micro-batches"}, {ranks, "ranks", "ranks"}};
-  for (const auto& [n, noun, cause] : counts) {
-    if (!(n > 1)) continue;
-    if (is(n)) return FactorOrigin{absl::StrFormat("%.0f %s", n, noun), cause};
-    if (is(1 / n)) return FactorOrigin{absl::StrFormat("1 / %.0f %s", n, noun), cause};
-    if (is(std::sqrt(n))) return FactorOrigin{absl::StrFormat("root of %.0f %s", n, noun), cause};
-    if (is(1 / std::sqrt(n)))
-      return FactorOrigin{absl::StrFormat("1 / root of %.0f %s", n, noun), cause};
-  }
-  constexpr double kScaleFrom = 256;
-  if (factor >= kScaleFrom && is(std::exp2(std::round(std::log2(factor)))))
-    return FactorOrigin{absl::StrFormat("the loss scale 2^%.0f", std::log2(factor)), "loss-scale"};
-  return std::nullopt;
-}
-
 class MetricTruth : public ScalarRule {
  public:
   explicit MetricTruth(const Options& options) : roles_(options.roles()) {}
 
   bool ReadsScalar(const v1::Site& site) const override {
     const std::string_view op = site.op();
-    return op.starts_with(kLoggedPrefix) || MeasuredNamed(op) != nullptr || op == kOtherRate;
+    return op.starts_with(kLoggedPrefix) || MeasuredNamed(op) != nullptr || op == kOtherRate ||
+           op == kScaleOp;
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     const std::string_view op = step.site.op();
     if (!ReadsScalar(step.site)) return;
+    if (op == kScaleOp) return TakeScales(step);
     if (!begun_ && op.starts_with(kLoggedPrefix)) begun_ = step.step;
     if (!begun_) return;
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
-      ranks_ = std::max(ranks_, item.source->world_size());
+      numbers_.ranks = std::max<double>(numbers_.ranks, item.source->world_size());
       TakeValue(op, step.step, item.source->rank(), item.evidence->scalar().value());
     }
   }
@@ -145,7 +125,8 @@ class MetricTruth : public ScalarRule {
     const bool logged =
         begun_ ||
         std::any_of(rows.columns.begin(), rows.columns.end(), [](const ScalarColumn& column) {
-          return column.any().site.op().starts_with(kLoggedPrefix);
+          const std::string& op = column.any().site.op();
+          return op.starts_with(kLoggedPrefix) || op == kScaleOp;
         });
     return logged ? 0 : rows.size() - first;
   }
@@ -178,8 +159,9 @@ class MetricTruth : public ScalarRule {
 
   // open_ is not stored, because it is empty between steps.
   void Persist(Archive& archive) override {
-    archive.Version(1);
-    archive(begun_, groups_, ranks_, measured_, over_ranks_, metrics_, waiting_, every_, passes_);
+    archive.Version(2, 2);
+    archive(begun_, groups_, measured_, over_ranks_, metrics_, waiting_, every_, numbers_.ranks,
+            numbers_.passes, numbers_.scales);
   }
 
  private:
@@ -198,6 +180,14 @@ class MetricTruth : public ScalarRule {
   };
   static constexpr size_t kMostMetrics = 1 << 14;
   static constexpr uint32_t kMostRanks = 64;  // whose values are compared
+  static constexpr size_t kMostScales = 64;
+
+  void TakeScales(const SiteStep& step) {
+    for (const Item& item : step.items) {
+      if (item.evidence->has_scalar() && numbers_.scales.size() < kMostScales)
+        numbers_.scales.insert(item.evidence->scalar().value());
+    }
+  }
 
   void TakeValue(std::string_view op, int64_t step, uint32_t rank, double value) {
     if (const MeasuredSeries* of = MeasuredNamed(op); of != nullptr) {
@@ -208,7 +198,7 @@ class MetricTruth : public ScalarRule {
     } else if (op == kEveryOp) {
       every_[rank] = value;
     } else if (op == kPassesOp) {
-      passes_ = std::max(passes_, value);
+      numbers_.passes = std::max(numbers_.passes, value);
     } else if (op.starts_with(kLoggedPrefix) && rank < kMostRanks && step != begun_) {
       const std::string name(op.substr(kLoggedPrefix.size()));
       if (SeriesOf(name) != nullptr) waiting_.push_back({{rank, name}, step, 1, value});
@@ -263,11 +253,12 @@ class MetricTruth : public ScalarRule {
   }
 
   // backward() of k undivided micro-batches gets k times the mean, which is what a log should
-  // state.
+  // state. If each is divided by k, the same number is k times too small.
   bool IsMeanOfPasses(const Key& key, const analysis::MetricVerdict& verdict) const {
     return verdict.state == analysis::MetricState::kFactor &&
-           SeriesOf(key.second)->role == SeriesRole::kLoss && passes_ > 1 &&
-           std::fabs(verdict.factor * passes_ - 1) <= 2 * analysis::LoggedMetric::kTolerance;
+           SeriesOf(key.second)->role == SeriesRole::kLoss && numbers_.passes > 1 &&
+           std::fabs(verdict.factor * numbers_.passes - 1) <=
+               2 * analysis::LoggedMetric::kTolerance;
   }
 
   std::optional<v1::Verdict> Found(const Key& key, const Metric& metric) const {
@@ -280,18 +271,29 @@ class MetricTruth : public ScalarRule {
     return std::nullopt;
   }
 
-  v1::Verdict FoundFactor(const Key& key, const analysis::MetricVerdict& verdict) const {
-    const std::optional<FactorOrigin> origin = OriginOf(verdict.factor, passes_, ranks_);
-    FindingBuilder found(origin ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_BOUNDED);
+  // A factor that is none of the run's numbers is a note. It needs more points and more variation,
+  // because a part of the loss is nearly proportional to it for some steps.
+  std::optional<v1::Verdict> FoundFactor(const Key& key,
+                                         const analysis::MetricVerdict& verdict) const {
+    const SeriesRole role = SeriesOf(key.second)->role;
+    const auto origin = analysis::OriginOf(verdict.factor, role, numbers_);
+    const bool sure = origin && origin->sure;
+    const bool varied = role == SeriesRole::kRate || verdict.range >= kVaried;
+    if (!sure && !(varied && verdict.points >= analysis::LoggedMetric::kNewest))
+      return std::nullopt;
+    FindingBuilder found(sure ? v1::LEVEL_WARNING : v1::LEVEL_NOTE,
+                         sure ? v1::STRENGTH_BOUNDED : v1::STRENGTH_HEURISTIC);
     const MeasuredSeries& of = *SeriesOf(key.second);
     found.Title("a logged number is one factor times the measured one")
         .Explain(absl::StrFormat(
             "%s is %.4g times %s in %d logged steps, %d to %d (%.6g for %.6g in step %d). %s",
             key.second, verdict.factor, of.what, verdict.points, verdict.first, verdict.last,
             verdict.logged, verdict.measured, verdict.last,
-            origin ? absl::StrCat("The factor is ", origin->words, ".")
-                   : "The factor may be a definition of the trainer."))
-        .Cause(origin ? origin->cause : "constant-factor", origin ? 0.9 : 0.5)
+            sure ? absl::StrCat("The factor is ", origin->words, ".")
+            : origin
+                ? absl::StrCat("The factor is ", origin->words, ", or a definition of the trainer.")
+                : "The factor may be a definition of the trainer."))
+        .Cause(origin ? origin->cause : "constant-factor", sure ? 0.9 : 0.5)
         .Fix(FixOf(of))
         .Measured("logged / measured", verdict.factor)
         .Threshold(1, "factor of a logged number that is the measured one");
@@ -344,7 +346,12 @@ class MetricTruth : public ScalarRule {
       return Inconclusive(
           "several-groups: the optimizer has several parameter groups with rates of their own");
     const analysis::MetricVerdict verdict = VerdictOn(key, metric);
-    if (IsMeanOfPasses(key, verdict)) return Pass("the logged values are means over micro-batches");
+    if (IsMeanOfPasses(key, verdict)) {
+      return Inconclusive(
+          "mean-of-passes: the logged loss is the mean over the micro-batches of what backward "
+          "got: "
+          "right if they are not divided by their number, too small if they are");
+    }
     switch (verdict.state) {
       case MetricState::kEqual:
         return Pass("the logged values are the measured ones");
@@ -367,13 +374,12 @@ class MetricTruth : public ScalarRule {
   // itself is not compared.
   std::optional<int64_t> begun_;
   bool groups_ = false;  // whether two parameter groups have different rates
-  uint32_t ranks_ = 0;
+  analysis::RunNumbers numbers_;
   std::map<Key, analysis::MeasuredValues> measured_;  // by rank and name
   std::map<std::string, analysis::MeasuredValues> over_ranks_;
   std::map<Key, Metric> metrics_;
   std::vector<Logged> waiting_;       // logged in the newest step
   std::map<uint32_t, double> every_;  // by rank: steps since its last logged number
-  double passes_ = 0;                 // micro-batches of a step
   // Values of the open step over the ranks, by the name of their series.
   std::map<std::string, std::vector<double>> open_;
 };

@@ -21,7 +21,7 @@ SINS = {
     "off-by-one": "misalignment",
     "retokenised": "retokenisation",
     "zero-filled": "zero-filled",
-    "missed-sync": "unknown",  # eight updates late from one step on: other faults begin in one step, too
+    "missed-sync": "missed-sync",
     "stale-cache": "stale-cache",
 }
 

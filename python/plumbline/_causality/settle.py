@@ -15,7 +15,7 @@ _OTHERS = 48  # forward passes that are searched for further modules at fault
 _STRENGTH = {"leak": "proved", "shared-scale": "proved", "heuristic": "heuristic"}
 _FIX = {
     "next-token": "compare the mask's diagonal, and the shift of inputs and labels: row i may use tokens 0 … i",
-    "near-tokens": "pad convolutions, windows and token shifts on the left only",
+    "near-tokens": "pad convolutions, windows and token shifts on the left only; compute statistics over a chunk from tokens up to the row's own; pass an intended span as allowed=",
     "later-tokens": "compute masks, statistics over tokens, capacities and choices from tokens up to the row's own",
     "shared-scale": "compute the scale (amax) per token, or with delay from earlier steps",
     "other-sequences": "compute statistics, capacities and choices of each sequence alone",
@@ -160,14 +160,15 @@ class Settle:
     def _cause(self, hits, far, where, trial):
         """Names how far the rows that moved are from the tokens that were replaced."""
         value = float(far.max())
-        reach = 0
+        reach = room = 0  # how far rows see, and how far the trials could show
         for attempt in hits:
             for one in attempt.trials:
                 if attempt.far is not None:
+                    room = max(room, one.cut)
                     rows = (attempt.far[min(one.sequence, len(attempt.far) - 1)] > value * 1e-4).nonzero().flatten()
                     reach = max([reach, *(one.cut - int(i) for i in rows)])
         length = self._case.length
-        return "next-token" if reach == 1 else "near-tokens" if 1 < reach <= length // 4 else "later-tokens"
+        return "next-token" if reach == 1 else "near-tokens" if 1 < reach <= min(length // 4, room // 2) else "later-tokens"
 
     def _modules(self, tokens, where, wide, value, hits=()):
         if self._runs.module is None:

@@ -48,6 +48,7 @@ struct Logger {
   int passes = 1;
   // Returns the value that rank 0 logs in a step (of the ranks' measured values); NaN: a NaN.
   std::function<double(const std::vector<Measured>&, int step, Random&)> value;
+  double scale = 0;  // that a scaler holds; 0: there is none
 };
 
 testing::Verdicts Judged(const Logger& logger, uint64_t seed) {
@@ -67,6 +68,7 @@ testing::Verdicts Judged(const Logger& logger, uint64_t seed) {
       add("loss", s, ranks[rank].loss[static_cast<size_t>(s)], rank);
       add("grad_norm", s, ranks[rank].norm[static_cast<size_t>(s)], rank);
       add("lr", s, ranks[rank].rate[static_cast<size_t>(s)], rank);
+      if (logger.scale > 0) add("loss_scale", s, logger.scale, rank);
     }
     if ((s + 1) % logger.every != 0) continue;
     add("logged/.every", s, logger.every, 0);
@@ -108,7 +110,6 @@ TEST(MetricTruth, RightLoggersPass) {
        [](const auto& r, int s, Random&) { return RoundToFormat(Loss(r, s), DType::kBF16); }},
       {"loss", 3, 1, 1, [](const auto& r, int s, Random&) { return Loss(r, s - 1); }},
       {"train_loss", 1, 4, 1, [](const auto& r, int s, Random&) { return OverRanks(r, s); }},
-      {"loss", 1, 1, 4, [](const auto& r, int s, Random&) { return Loss(r, s) / 4; }},
       {"grad_norm", 1, 8, 1, [](const auto& r, int s, Random&) { return Norm(r, s); }},
       {"grad_norm", 20, 1, 1, [](const auto& r, int s, Random&) { return Norm(r, s - 1); }},
       {"lr", 1, 1, 1,
@@ -151,6 +152,11 @@ TEST(MetricTruth, OtherQuantitiesAreNotAccused) {
       {"loss", 1, 2, 1,
        [](const auto&, int, Random&) { return std::numeric_limits<double>::quiet_NaN(); }},
       {"loss", 1, 2, 1, [](const auto&, int, Random&) { return 0.0; }},
+      // Without a part of the loss whose share moves slowly.
+      {"ce_loss", 1, 1, 4,
+       [](const auto& r, int s, Random&) { return Loss(r, s) * (0.955 + 0.0006 * s); }},
+      // Right if the micro-batches are not divided by their number.
+      {"loss", 1, 1, 4, [](const auto& r, int s, Random&) { return Loss(r, s) / 4; }},
   };
   for (const Logger& logger : loggers) {
     for (uint64_t seed = 1; seed <= Trainings(); ++seed) {
@@ -176,7 +182,18 @@ TEST(MetricTruth, FactorsAndClippedNormsAreFound) {
       {{"grad_norm", 1, 8, 1, times(1 / std::sqrt(8))}, "ranks", v1::LEVEL_WARNING},
       {{"grad_norm", 5, 2, 1, times(0.5)}, "ranks", v1::LEVEL_WARNING},
       {{"grad_norm", 1, 1, 4, times(4)}, "micro-batches", v1::LEVEL_WARNING},
-      {{"gnorm", 1, 1, 1, times(65536)}, "loss-scale", v1::LEVEL_WARNING},
+      {{"gnorm", 1, 1, 1, times(65536), 65536}, "loss-scale", v1::LEVEL_WARNING},
+      // Without a scaler, a power of two is a sum over pixels.
+      {{"recon_loss", 1, 1, 1, [](const auto& r, int s, Random&) { return 1024 * Loss(r, s); }},
+       "constant-factor",
+       v1::LEVEL_NOTE},
+      // Half of the mean squared error is a usual loss, and its double a usual log.
+      {{"mse_loss", 1, 1, 4, [](const auto& r, int s, Random&) { return 2 * Loss(r, s); }},
+       "constant-factor",
+       v1::LEVEL_NOTE},
+      {{"mse_loss", 1, 2, 1, [](const auto& r, int s, Random&) { return 2 * OverRanks(r, s); }},
+       "ranks",
+       v1::LEVEL_NOTE},
       {{"grad_norm", 1, 1, 1, times(1.067)}, "constant-factor", v1::LEVEL_NOTE},
       {{"loss", 10, 1, 4,
         [](const auto& r, int s, Random&) { return Decimals(4 * MeanLoss(r, s, 10), 4); }},
