@@ -98,7 +98,7 @@ def test_an_error_ends_the_training_without_a_server(tmp_path):
     done = attach.attached(attach.write(tmp_path, STOPS, HEAD), tmp_path, "--stop-on", "error")
     assert done.returncode == 1 and "went on" not in done.stdout, done.stderr
     assert ENDS.search(done.stderr) and "Traceback" not in done.stderr
-    assert len(done.stdout.splitlines()) >= 31
+    assert len(done.stdout.splitlines()) >= 30  # the step of the NaN may be the last one, which prints no more
 
 
 def test_a_healthy_training_is_not_ended(tmp_path):
