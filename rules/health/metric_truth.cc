@@ -294,7 +294,10 @@ class MetricTruth : public ScalarRule {
                 ? absl::StrCat("The factor is ", origin->words, ", or a definition of the trainer.")
                 : "The factor may be a definition of the trainer."))
         .Cause(origin ? origin->cause : "constant-factor", sure ? 0.9 : 0.5)
-        .Fix(FixOf(of))
+        .Fix(sure ? FixOf(of)
+                  : absl::StrCat("Do nothing if the factor is a definition (a sum, another unit). "
+                                 "Otherwise: ",
+                                 FixOf(of)))
         .Measured("logged / measured", verdict.factor)
         .Threshold(1, "factor of a logged number that is the measured one");
     return Placed(key, verdict, &found);

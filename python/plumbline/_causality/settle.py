@@ -159,7 +159,7 @@ class Settle:
 
     def _cause(self, hits, far, where, trial):
         """Names how far the rows that moved are from the tokens that were replaced."""
-        value = float(far.max())
+        value = self._worst(far, where)[0]
         reach = room = 0  # how far rows see, and how far the trials could show
         for attempt in hits:
             for one in attempt.trials:
