@@ -47,6 +47,8 @@ class Delivery:
         if self._light is not None:
             self._light.end()
         self._models_watched.run_ends()
+        if self._late:
+            warn(f"scalar: the last values of {len(self._late)} series came after the last step and are not recorded; expected a step to open after them")
         if self._waiting:
             warn(f"observe_logprobs: {len(self._waiting)} calls came after the last step and are not recorded; expected a step to open after them")
         self._step = NO_STEP

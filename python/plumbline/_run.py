@@ -18,6 +18,7 @@ from ._tensors import Scratch, Unsupported, replay_stream
 from ._watching.budget import Budget
 
 _scratch = Scratch()
+_MOST_LATE = 256  # series between two steps
 
 
 class Run(Mistakes, Observations, Delivery):
@@ -59,6 +60,7 @@ class Run(Mistakes, Observations, Delivery):
         self._trainers_series = set()  # series names that the trainer records
         self._trainers_stages = set()
         self._logged = None  # the Logged of a run that watches a model
+        self._late = {}  # name -> (value, line) of scalars between two steps
         self._stated = {}  # (site, op) of a reduction -> (count, dtype) of its newest call
         self._start_observations()
 
@@ -103,6 +105,8 @@ class Run(Mistakes, Observations, Delivery):
             self._next_step = number + 1
             if self._waiting:
                 self._release_waiting()
+            if self._late:
+                self._record_late()
 
     def _end_step(self):
         if self._step != NO_STEP:
@@ -272,7 +276,8 @@ class Run(Mistakes, Observations, Delivery):
     def scalar(self, name, value):
         """Records one value of a series at the open step ("loss"). NaN and infinity are data.
 
-        A tensor is read with float(), which waits for the device if it lies on one.
+        If watch() opens the steps and none is open, the value belongs to the step that opens next. A tensor is read
+        with float(), which waits for the device if it lies on one.
         """
         self._send_scalar(name, value, True)
         if self._logged is not None:
@@ -298,6 +303,8 @@ class Run(Mistakes, Observations, Delivery):
         try:
             if by_trainer:
                 self._trainers_series.add(name)
+                if self._step == NO_STEP and self._logged is not None:
+                    return self._keep_late(name, float(value))
             if encoded is None:
                 encoded = self._names[name] = name.encode()
                 status = self._short.plumbline_scalar_at(self._handle, encoded, float(value), *trainers_line())
@@ -308,6 +315,24 @@ class Run(Mistakes, Observations, Delivery):
             return
         if status < 0:
             self._check(("scalar", name), status)
+
+    def _keep_late(self, name, value):
+        """A scalar after the step that watch() has ended belongs to the step that opens next."""
+        if name in self._late or len(self._late) < _MOST_LATE:
+            self._late[name] = (value, None if name in self._names else trainers_line())
+        else:
+            self._report_error("scalars", f"scalar({name!r}): more than {_MOST_LATE} series between two steps")
+
+    def _record_late(self):
+        late, self._late = self._late, {}
+        for name, (value, line) in late.items():
+            if name in self._names:
+                status = self._scalar(self._handle, self._names[name], value)
+            else:
+                self._names[name] = name.encode()
+                status = self._short.plumbline_scalar_at(self._handle, self._names[name], value, *line)
+            if status < 0:
+                self._check(("scalar", name), status)
 
     def span(self, kind, name=None):
         """`with run.span("checkpoint"):` measures a stage of the training loop.

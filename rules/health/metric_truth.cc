@@ -45,7 +45,7 @@ logged number is right if it is, within 0.4 % and its last printed digit, the me
 over the steps since the last logged number; of its rank, or over all ranks. From 8 logged
 steps on, and over the newest 32 (of light steps one in 16 is compared), nine in ten must agree with one of these. Otherwise:
 - *One factor* times a measured value, that varies by 2 % at least: a warning if the factor is the number of micro-batches or of ranks, its inverse,
-  for a norm also its root, or the loss scale that a scaler held. Else a note, because it may be a definition, with 32 logged values and a measured one
+  for a norm also its root, or the loss scale that a scaler held. Else a note, because it may be a definition, with 32 logged values or over 256 steps, and a measured one
   that varies by 10 %; factors of 2 and 1/2 of a loss, a rate or tokens are notes too.
 - *After the clip*: the logged norm is the measured one, but never above one constant: a note.
 
@@ -72,7 +72,8 @@ constexpr RuleInfo kInfo = {"health/metric-truth",
                             {}};
 
 constexpr std::string_view kLoggedPrefix = "logged/", kMeasuredPrefix = "measured/";
-constexpr double kVaried = 0.1;  // relative range of measured values for a note
+constexpr double kVaried = 0.1;    // relative range of measured values for a note
+constexpr int64_t kLasting = 256;  // steps
 constexpr std::string_view kScaleOp = "loss_scale";
 constexpr std::string_view kOtherRate = "lr.1";  // of the second parameter group
 constexpr std::string_view kEveryOp = "logged/.every", kPassesOp = "logged/.passes";
@@ -279,8 +280,9 @@ class MetricTruth : public ScalarRule {
     const auto origin = analysis::OriginOf(verdict.factor, role, numbers_);
     const bool sure = origin && origin->sure;
     const bool varied = role == SeriesRole::kRate || verdict.range >= kVaried;
-    if (!sure && !(varied && verdict.points >= analysis::LoggedMetric::kNewest))
-      return std::nullopt;
+    const bool lasting = verdict.points >= analysis::LoggedMetric::kNewest ||
+                         verdict.last - verdict.first >= kLasting;
+    if (!sure && !(varied && lasting)) return std::nullopt;
     FindingBuilder found(sure ? v1::LEVEL_WARNING : v1::LEVEL_NOTE,
                          sure ? v1::STRENGTH_BOUNDED : v1::STRENGTH_HEURISTIC);
     const MeasuredSeries& of = *SeriesOf(key.second);

@@ -83,3 +83,38 @@ def test_a_right_norm_passes_and_the_results_stay(tmp_path, way):
     report, found = findings(tmp_path / "r")
     assert [f["rule"] for f in report["findings"] if f["level"] != "note"] == [] and "health/metric-truth" not in found
     assert any(one["rule"] == "health/metric-truth" and one["verdict"] == "pass" for one in report["verdicts"])
+
+
+AFTER = """
+import sys, torch, plumbline
+torch.manual_seed(0); torch.set_num_threads(1)
+model = torch.nn.Linear(16, 8)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+run = plumbline.init(run="after", record=sys.argv[1])
+run.watch(model, optimizer)
+for step in range(300):
+    loss = model(torch.randn(16, 16)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    run.scalar("train/loss", loss.item())
+    run.scalar("constant", 7)
+assert run.finish()
+"""
+
+
+def test_a_scalar_after_the_step_belongs_to_the_next_one(tmp_path):
+    """Most trainers log after optimizer.step(), when no step is open. Only the values after the last step are not recorded, and stated."""
+    record = tmp_path / "record"
+    done = subprocess.run([warm.python(), "-c", AFTER, str(record)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "no step is open" not in done.stderr and "the last values of 2 series" in done.stderr
+    lines = subprocess.run([BUILD / "bin/agent_record_json", *record.iterdir()], capture_output=True, text=True, check=True).stdout.splitlines()
+    series = {}
+    for item in map(json.loads, lines):
+        evidence = item.get("evidence", {})
+        if "scalar" in evidence:
+            series.setdefault(evidence["site"]["op"], {})[int(evidence.get("step", 0))] = evidence["scalar"].get("value", 0.0)
+    assert len(series["loss"]) == 300
+    assert series["train/loss"] == {step + 1: value for step, value in series["loss"].items() if step < 299}
+    assert series["constant"] == dict.fromkeys(range(1, 300), 7)
