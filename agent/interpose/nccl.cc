@@ -14,10 +14,12 @@ void NoteCollective(CallFunction function, Word datatype, int op, Word count, Wo
   CountCollective(WordOf(kind), kind.comm, count, static_cast<uint32_t>(root));
 }
 
+// Without a count of elements: the two sides need not agree with other ranks.
 void NotePointToPoint(CallFunction function, Word datatype, Word comm) {
   Count({.function = function, .a = AsByte(datatype), .comm = CommOf(comm)});
 }
 
+// FNV-1a; never 0, which is an unknown id.
 uint64_t Hash(uint64_t hash, const void* bytes, size_t size) {
   for (size_t i = 0; i < size; ++i)
     hash = (hash ^ static_cast<const unsigned char*>(bytes)[i]) * 0x100'0000'01b3u;
@@ -43,6 +45,7 @@ void NoteEnd(uint64_t comm) {
     if (at.pointer.load(std::memory_order_relaxed) == comm) at.pointer.store(0);
 }
 
+// The communicator that is split, before the call.
 struct Parent {
   uint64_t id = 0;
   uint32_t split = 0;
@@ -57,6 +60,8 @@ Parent TakeSplit(uint64_t comm) {
   return {at.id, at.splits.fetch_add(1, std::memory_order_relaxed), at.rank};
 }
 
+// The id of a part follows from the parent's id, the number of the split and the color. The size
+// and the rank are computed later from the keys of all processes.
 void NoteSplit(const Parent& parent, uint64_t comm, int color, int key) {
   if (parent.id == 0) return;
   const uint32_t which[] = {parent.split, static_cast<uint32_t>(color)};

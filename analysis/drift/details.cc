@@ -10,10 +10,12 @@
 namespace plumbline::analysis {
 namespace {
 
+// A count of 0 is left out.
 void PutCount(google::protobuf::Struct& s, const char* key, uint64_t count) {
   if (count > 0) Put(s, key, static_cast<double>(count));
 }
 
+// A fit needs three points; a slope that is not defined (one abscissa) is left out.
 void PutFit(google::protobuf::Struct& s, const char* key, const SlopeFit& fit) {
   if (!(fit.count > 2) || std::isnan(fit.slope)) return;
   google::protobuf::Struct& f = PutStruct(s, key);
@@ -34,6 +36,7 @@ std::string DriftContext(double k3) {
 }
 
 void DescribeDrift(const DriftStatistics& s, google::protobuf::Struct& details) {
+  // Tokens of the current weights; those of older weights only if there are no others.
   const DriftMoments& m = s.fresh.count() > 0 ? s.fresh : s.stale;
   Put(details, "tokens", static_cast<double>(m.count()));
   Put(details, "sequences", static_cast<double>(s.sequences));
@@ -62,6 +65,7 @@ void DescribeDrift(const DriftStatistics& s, google::protobuf::Struct& details) 
 void DrawDrift(const DriftStatistics& s, v1::Finding& finding) {
   const std::vector<PointSample::Point> points = s.drawn.points();
   if (points.size() < 2) return;
+  // The abscissa on which a temperature shows: log pi + H, or log mu if no entropy is recorded.
   const TemperatureMark mark = FindTemperature(s);
   const bool fitted = mark.found() && mark.part.pool();
   const bool by_entropy = fitted ? mark.by_entropy : 2 * s.with_entropy > s.judged;

@@ -39,6 +39,7 @@ bool RewardFall::Take(int64_t step, double value, double sigma) {
   const bool beyond_noise = down > kSigmas * sigma && down > 0;
   // Tasks of unequal difficulty in turns: a fall is judged once it lasts longer than those before.
   const uint64_t enough = std::max<uint64_t>({kTen, points_ / 8, 2 * longest_});
+  // A fall that came back sets how long the next one must last.
   fallen_ = std::max(fallen_, half_.count);
   if (fallen_ > 0 && (!beyond_noise || down < kBack * reached())) {
     longest_ = std::max(longest_, std::exchange(fallen_, 0));
@@ -56,6 +57,7 @@ bool RewardFall::Take(int64_t step, double value, double sigma) {
   return falls(kMost, &most_) || half;
 }
 
+// The onset: the first point at or below the bound after which almost all points are.
 int64_t RewardFall::FirstBelow(double bound) const {
   constexpr size_t kMostAbove = 5;  // at most a fifth of those after it
   for (size_t i = 0; i < newest_.size(); ++i) {
@@ -105,6 +107,8 @@ bool RewardCourse::at_its_best() const {
 }
 
 bool RewardCourse::solved() const {
+  // All of the newest points are near the highest value, and half of them equal it: a bounded
+  // reward.
   constexpr uint64_t kTen = 10;
   constexpr double kNear = 0.05;
   if (points_ < kTen || !(highest_ > start_)) return false;
@@ -127,6 +131,7 @@ bool EntropyCourse::Take(int64_t step, double value) {
     return false;
   }
   level_.Take(value);
+  // The onset is the first point of the stretch below the bound that lasts.
   const bool low = value < kPart * start_;
   if (!low) onset_ = 0;
   if (low && onset_ == 0) onset_ = step;
@@ -144,6 +149,7 @@ bool ReferenceCourse::Take(int64_t step, double value) {
   level_.Take(value);
   const double noise = differences_ / static_cast<double>(points_);
   negative_.Take(level_.level() < -std::max(1.0, 3 * noise), step, kNegative);
+  // Of a long run every second kept point is dropped, so that memory is bounded.
   if (++skipped_ < stride_) return false;
   skipped_ = 0;
   if (kept_.size() == kMost) {

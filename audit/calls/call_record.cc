@@ -23,6 +23,8 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostEvidence = 4096;  // of a batch
 
+// Makes a run record of the calls of all processes of a job: a source for each process and rank,
+// the evidence by step, and in the last batch the progress and the end.
 class RecordBuilder {
  public:
   RecordBuilder(const CallRecord& record, const std::vector<ProcessCalls>& processes)
@@ -90,6 +92,7 @@ class RecordBuilder {
     return batch;
   }
 
+  // A site that is declared and has no evidence is what meta/probe-coverage reports.
   static void Declare(const std::vector<UnseenLibrary>& unseen, v1::Batch* batch) {
     for (const UnseenLibrary& library : unseen) {
       v1::SiteDeclaration& declared = *batch->add_declarations();
@@ -99,6 +102,7 @@ class RecordBuilder {
     }
   }
 
+  // All steps are complete. Only the trainer's own process has an ending that is known.
   void Finish(v1::Batch* batch) const {
     const int64_t last = LastStep();
     for (uint32_t i = 0; i < sources(); ++i) {

@@ -58,6 +58,8 @@ std::string_view TextAt(std::string_view texts, uint64_t offset) {
   return text.substr(0, text.find('\0'));
 }
 
+// Reads the tables of a 64-bit little-endian file. All offsets come from the file, so each access
+// is checked against its size.
 class ElfReader {
  public:
   ElfReader(const MappedFile& file, const std::vector<std::string>& wanted)
@@ -96,6 +98,7 @@ class ElfReader {
     return file_.Bytes(texts.sh_offset, texts.sh_size);
   }
 
+  // Functions that the program itself defines: a library that was linked statically.
   void TakeSymbols(const Elf64_Shdr& section) {
     const std::string_view texts = TextsOf(section);
     const std::string_view symbols = file_.Bytes(section.sh_offset, section.sh_size);
@@ -127,6 +130,7 @@ class ElfReader {
 
 }  // namespace
 
+// Searches as execvp does. "": none found.
 std::string FindProgram(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
   const char* path = std::getenv("PATH");

@@ -2,40 +2,18 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 
-extern char** environ;
+#include "base/process/spawn.h"
 
 namespace plumbline::audit {
 namespace {
 
 constexpr size_t kMaxOutput = 1 << 16;
-
-std::vector<char*> Pointers(const std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  pointers.reserve(strings.size() + 1);
-  for (const std::string& s : strings) pointers.push_back(const_cast<char*>(s.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-std::vector<std::string> Environment(const std::vector<std::string>& added) {
-  std::vector<std::string> all;
-  for (char** e = environ; *e != nullptr; ++e) {
-    const std::string entry(*e);
-    const std::string name = entry.substr(0, entry.find('=') + 1);
-    bool replaced = false;
-    for (const std::string& a : added) replaced |= a.rfind(name, 0) == 0;
-    if (!replaced) all.push_back(entry);
-  }
-  all.insert(all.end(), added.begin(), added.end());
-  return all;
-}
 
 // Reads until the pipe closes or `deadline`. Returns false if the deadline came first.
 bool ReadAll(int fd, std::chrono::steady_clock::time_point deadline, std::string* out) {
@@ -59,16 +37,9 @@ ChildResult RunChild(const std::vector<std::string>& command,
   ChildResult result;
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) return result;
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDERR_FILENO);
-  const std::vector<std::string> full = Environment(environment);
   pid_t pid = 0;
-  const int error = posix_spawnp(&pid, command[0].c_str(), &actions, nullptr,
-                                 Pointers(command).data(), Pointers(full).data());
-  posix_spawn_file_actions_destroy(&actions);
+  const int error = Spawn(command, EnvironmentWith(environment), {-1, pipe_fds[1], pipe_fds[1]},
+                          SpawnGroup::kSame, &pid);
   close(pipe_fds[1]);
   if (error != 0) {
     close(pipe_fds[0]);

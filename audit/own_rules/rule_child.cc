@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -17,8 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/printable.h"
-
-extern char** environ;
+#include "base/process/spawn.h"
 
 namespace plumbline::audit {
 namespace {
@@ -26,25 +24,6 @@ namespace {
 constexpr size_t kMostWaiting = 1 << 18;  // bytes that wait for the child
 constexpr size_t kShownOfError = 400;     // bytes of its standard error
 constexpr int kLookMs = 50;
-
-std::vector<char*> PointersTo(std::vector<std::string>* strings) {
-  std::vector<char*> pointers;
-  for (std::string& text : *strings) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-// Returns this process's environment with `added`, which replaces variables of the same name.
-std::vector<std::string> EnvironmentWith(const std::vector<std::string>& added) {
-  std::vector<std::string> all = added;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text(*entry);
-    const std::string name = text.substr(0, text.find('=') + 1);
-    if (std::none_of(added.begin(), added.end(), [&](auto& a) { return a.starts_with(name); }))
-      all.push_back(text);
-  }
-  return all;
-}
 
 // Limits a child that has read nothing yet.
 void Limit(pid_t pid, const RuleLimits& limits) {
@@ -70,31 +49,6 @@ struct Pipes {
   }
 };
 
-// Starts the command in a new process group, with default signals. Returns an errno.
-int SpawnRules(std::vector<std::string> command, std::vector<std::string> environment,
-               const Pipes& pipes, pid_t* pid) {
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, pipes.fds[0], STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&files, pipes.fds[3], STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&files, pipes.fds[5], STDERR_FILENO);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  const int error = posix_spawnp(pid, command[0].c_str(), &files, &attributes,
-                                 PointersTo(&command).data(), PointersTo(&environment).data());
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
-  return error;
-}
-
 }  // namespace
 
 RuleChild::~RuleChild() {
@@ -108,7 +62,9 @@ void RuleChild::Start(const std::vector<std::string>& command,
     why_ = absl::StrCat("expected pipes, found: ", std::strerror(errno));
     return;
   }
-  if (const int error = SpawnRules(command, EnvironmentWith(environment), pipes, &pid_);
+  const SpawnStreams streams{pipes.fds[0], pipes.fds[3], pipes.fds[5]};
+  if (const int error =
+          Spawn(command, EnvironmentWith(environment), streams, SpawnGroup::kOwn, &pid_);
       error != 0) {
     pid_ = -1;
     why_ = absl::StrCat("expected to start ", command[0], ", found: ", std::strerror(error));

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sysexits.h>
@@ -17,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/printable.h"
+#include "base/process/spawn.h"
 
 namespace plumbline::server {
 namespace {
@@ -47,13 +47,6 @@ class Pipe {
   int fds_[2];
 };
 
-std::vector<char*> Pointers(std::vector<std::string>* strings) {
-  std::vector<char*> pointers;
-  for (std::string& s : *strings) pointers.push_back(s.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 // Returns the environment that a program needs, without secrets of plumbd's environment.
 std::vector<std::string> Environment(const Notification& n) {
   std::vector<std::string> out = {absl::StrCat("PLUMBLINE_ALERT_ID=", n.id),
@@ -62,34 +55,6 @@ std::vector<std::string> Environment(const Notification& n) {
     if (const char* value = std::getenv(name)) out.push_back(absl::StrCat(name, "=", value));
   }
   return out;
-}
-
-// Starts the command in a new process group, so that all its processes can be ended. Returns 0 on
-// success.
-int Spawn(std::vector<std::string> command, std::vector<std::string> environment, int in, int err,
-          pid_t* pid) {
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, in, 0);
-  posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, err, 2);
-  posix_spawn_file_actions_addclosefrom_np(&files, 3);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  // plumbd's threads block the signals for which plumbd waits
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  const int error = posix_spawn(pid, command[0].c_str(), &files, &attributes,
-                                Pointers(&command).data(), Pointers(&environment).data());
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
-  return error;
 }
 
 class CommandSink : public AlertSink {
@@ -104,7 +69,9 @@ class CommandSink : public AlertSink {
     if (!in.ok() || !err.ok())
       return {SendResult::Kind::kTryAgain, absl::StrCat("pipe: ", std::strerror(errno))};
     pid_t pid = -1;
-    if (const int error = Spawn(command_, Environment(n), in.end(0), err.end(1), &pid); error != 0)
+    if (const int error =
+            Spawn(command_, Environment(n), {in.end(0), -1, err.end(1)}, SpawnGroup::kOwn, &pid);
+        error != 0)
       return {SendResult::Kind::kTryAgain,
               absl::StrCat(command_[0], ": cannot be started: ", std::strerror(error))};
     in.Close(0);
