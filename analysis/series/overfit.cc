@@ -28,6 +28,19 @@ double SigmaOfBends(const std::vector<double>& values) {
   return DeviationOf(bends) / std::sqrt(6.0);
 }
 
+// Under 12 evaluations the turn at the best one is most of the bends. So the noise is that of the
+// evaluations from the best one on, if these are 5 or more and have less. It is increased, because
+// the smaller of two estimates is too small.
+double SigmaOf(const std::vector<double>& values, size_t best) {
+  constexpr size_t kRising = 5;
+  constexpr double kOfTwo = 1.25;
+  const double sigma = SigmaOfBends(values);
+  if (values.size() >= kFew || values.size() - best < kRising) return sigma;
+  const std::vector<double> rising(values.begin() + static_cast<std::ptrdiff_t>(best),
+                                   values.end());
+  return std::min(sigma, kOfTwo * SigmaOfBends(rising));
+}
+
 double OverfitMean(const std::vector<double>& values, size_t from, size_t count) {
   double sum = 0;
   for (size_t i = from; i < from + count; ++i) sum += values[i];
@@ -135,7 +148,7 @@ OverfitFigures OverfitWatch::Look() const {
   figures.width = width * stride_;
   figures.best_step = kept_[deepest].step;
   figures.step = kept_.back().step;
-  figures.sigma = SigmaOfBends(values);
+  figures.sigma = SigmaOf(values, best);
   figures.stands = OverfitMedian(values, count - last, last);
   const double error = 1.25 * figures.sigma *
                        std::sqrt(1 / static_cast<double>(last) + 1 / static_cast<double>(width));

@@ -33,7 +33,9 @@ worse model than the one of the best evaluation, and every later step was useles
 **What it checks.** Each loss of an evaluation (`eval_loss`, `val/loss`, `test loss`), from its fifth value on.
 - *Rises.* The median of the newest eighth of the evaluations (2 at least) lies 10 % above the best mean of a twelfth of them (1 at
   least) and 6 standard errors, each of the newest lies 2 sigma above that best, and of the pairs of evaluations since the best three
-  quarters rise; or the evaluation jumped to 1.5 times its best or more and stays (the newest 5 or more, after 3 low ones). Sigma comes from second differences, which no slope changes; under 12 evaluations from their root mean square, made larger.
+  quarters rise; or the evaluation jumped to 1.5 times its best or more and stays (the newest 5 or more, after 3 low ones).
+  Sigma comes from second differences, which no slope changes; under 12 evaluations from their root mean square, made larger: of
+  all, or of those since the best one (5 or more), because the turn at the best one is no noise.
 - *While training falls.* The mean training loss of the newest evaluations' intervals is below that of the best one's. If no training loss is
   recorded, the finding states that as an assumption.
 
@@ -48,8 +50,8 @@ At most 256 evaluations are kept; of more, neighbours become one, their mean.
 | 0.4 to 1.3, noise 0.5 % | 200 | 200 | 200 | 200 | 200 |
 | 0.4 to 1.3, noise 3 % | 199 | 200 | 200 | 200 | 200 |
 | 0.4 to 1.3, noise 10 % | 88 | 113 | 162 | 200 | 200 |
-| down by a third, then up by 60 %, noise 3 % | 0 | 128 | 193 | 200 | 200 |
-| false: flat or falling, noise 0.5 to 10 %, normal or Student's t, 1,200 runs | 0 | 0 | 0 | 0 | 0 |
+| down by a third, then up by 60 %, noise 3 % (8 evaluations: 121) | 0 | 154 | 193 | 200 | 200 |
+| false: flat, falling, or falling and then flat, noise 0.5 to 10 %, normal or Student's t, 1,600 runs | 0 | 0 | 0 | 0 | 0 |
 
 **Inconclusive when** there are under 5 finite evaluations, or their loss is 0 or less.
 
