@@ -20,6 +20,9 @@ struct Family {
   // If set, the cause that a finding of each rule must have; an empty one matches all.
   std::span<const std::string_view> causes = {};
   bool first_is_root = false;  // only findings of the first rule have symptoms
+  // If set, this number of the first rule's witness is the last step in which the root was observed
+  // without the fault: symptoms may begin after it.
+  std::string_view clean_step = "";
 };
 
 // A weight, gradient or activation that is not finite makes the loss non-finite.
@@ -58,7 +61,7 @@ constexpr std::string_view kEnd[] = {"health/run-died", "performance/hang",
                                      "health/hang-between-steps"};
 
 constexpr Family kFamilies[] = {
-    {kNonFinite, 4, 16, false},
+    {kNonFinite, 4, 16, false, {}, false, "clean_step"},
     {kNotCleared, 8, kAnySteps, true, kNotClearedCauses, true},
     {kTraining, 8, 8, true},
     {kReplicas, 8, 8, false},
@@ -78,9 +81,19 @@ size_t PlaceIn(const Family& family, const v1::Finding& finding) {
   return family.rules.size();
 }
 
-bool Near(const Family& family, const v1::FindingSite& root, const v1::FindingSite& symptom) {
-  const int64_t end = family.lasts ? root.step_last() : root.step_first();
-  return symptom.step_first() >= root.step_first() - family.before &&
+// Returns the first step in which a symptom of `root` may begin.
+int64_t EarliestStep(const Family& family, const v1::Finding& root) {
+  const int64_t near = root.site().step_first() - family.before;
+  if (family.clean_step.empty() || root.rule() != family.rules[0]) return near;
+  const auto& fields = root.witness().fields();
+  const auto clean = fields.find(std::string(family.clean_step));
+  if (clean == fields.end()) return near;
+  return std::min(near, static_cast<int64_t>(clean->second.number_value()) + 1);
+}
+
+bool Near(const Family& family, const v1::Finding& root, const v1::FindingSite& symptom) {
+  const int64_t end = family.lasts ? root.site().step_last() : root.site().step_first();
+  return symptom.step_first() >= EarliestStep(family, root) &&
          symptom.step_first() <= end + family.after;
 }
 
@@ -104,7 +117,7 @@ class Folding {
       if (family.first_is_root && PlaceIn(family, *shown_[members[i]]) > 0) continue;
       for (size_t j = i + 1; j < members.size(); ++j) {
         if (roots_[members[j]] != members[j]) continue;
-        if (Near(family, shown_[members[i]]->site(), shown_[members[j]]->site()))
+        if (Near(family, *shown_[members[i]], shown_[members[j]]->site()))
           Move(members[j], members[i], of_run);
       }
     }

@@ -36,7 +36,7 @@ struct RateStem {
 struct RateReported {
   RatesOfStep groups;
   bool exact = false;      // reported by the process itself
-  bool unrounded = false;  // a value is -0.0: a 0 that was printed with an exponent
+  bool unrounded = false;  // a value is -0.0: a 0 that was not rounded (SignedZero)
   bool open = false;       // the step has a value
   RateStem* rate = nullptr;
   RateCourse* course = nullptr;

@@ -122,7 +122,7 @@ FindingBuilder SureZeroFinding(const std::string& op, const RankRate& rate,
                                const std::string& ranks, uint32_t digits) {
   FindingBuilder found = ZeroFinding(op, rate, ranks, false);
   const std::string why =
-      rate.unrounded ? "The log prints the 0 with an exponent"
+      rate.unrounded ? "The log prints the 0 with an exponent or without decimals"
                      : absl::StrFormat("Other values in the log have up to %d digits", digits);
   found
       .Explain(

@@ -275,9 +275,11 @@ LearningFigures LookForLearning(std::span<const double> first, const BlockMedian
     flat &= up <= kFirstErrors * std::max(sigma, 0.002) * (begin == 1 ? 1 : 1.25 / std::sqrt(of));
     flat &= std::fabs(up) <= (begin == 1 ? 5 : 2) * kHiddenFall;
   }
+  const double lower = figures.level - kBlockErrors * error(eighth) - 0.002;
   for (size_t i = 0; i + eighth <= count; i += eighth)
-    flat &=
-        LearningMedian(values, i, eighth) >= figures.level - kBlockErrors * error(eighth) - 0.002;
+    flat &= LearningMedian(values, i, eighth) >= lower;
+  figures.left = LearningMedian(values, count - eighth, eighth) < lower ||
+                 figures.fall >= std::max(kNoFall, kFallErrors * apart);
   figures.noisy = !(kFallErrors * apart < kHiddenFall) && figures.fall < kFallErrors * apart;
   figures.hidden = flat && !(figures.most < kHiddenFall);
   figures.flat = flat && !figures.hidden;

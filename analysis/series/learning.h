@@ -17,6 +17,7 @@ struct LearningFigures {
   bool constant = false;
   bool noisy = false;   // there is no fall, but noise could hide one, so nothing is known
   bool hidden = false;  // noise could hide a fall, and all other conditions of `flat` hold
+  bool left = false;    // beyond noise, the last third or the newest eighth is below the level
   uint64_t points = 0;
   double level = 0;      // median of all points, ln value
   double fall = 0;       // ln difference of the medians of the first and the last third

@@ -179,6 +179,9 @@ int RunWatch(const WatchOptions& options) {
       reader_gone = std::fflush(stdout) != 0;
       return !reader_gone && !(options.once && caught_up);
     });
+    const std::string rest = printer.Existing();
+    std::fwrite(rest.data(), 1, rest.size(), stdout);
+    std::fflush(stdout);
     if (status.ok() && options.once && !known.ok()) {
       WatchLine(std::string(known.message()));
       return kFailed;

@@ -200,7 +200,40 @@ size_t WatchPrinter::Open() const {
 }
 
 std::string WatchPrinter::Event(const v1::IncidentEvent& event) {
+  if (event.kind() == v1::IncidentEvent::KIND_EXISTING) {
+    Keep(event);
+    existing_.push_back(event);
+    return "";
+  }
+  const std::string existing = Existing();
   Keep(event);
+  return existing + Now(event);
+}
+
+std::string WatchPrinter::Existing() {
+  const std::vector<v1::IncidentEvent> events = std::move(existing_);
+  existing_.clear();
+  std::map<std::string, std::vector<const v1::IncidentEvent*>> symptoms;  // by their root
+  std::vector<const v1::IncidentEvent*> roots;
+  for (const v1::IncidentEvent& event : events) {
+    const std::string root = KinOf(FingerprintOf(event.incident(), event.status())).root;
+    (root.empty() ? roots : symptoms[root]).push_back(&event);
+  }
+  std::string text;
+  for (const v1::IncidentEvent* root : roots) {
+    absl::StrAppend(&text, Now(*root));
+    const auto of_root = symptoms.extract(FingerprintOf(root->incident(), root->status()));
+    if (of_root.empty()) continue;
+    for (const v1::IncidentEvent* symptom : of_root.mapped()) absl::StrAppend(&text, Now(*symptom));
+  }
+  // Symptoms of an incident that was printed before.
+  for (const auto& [root, others] : symptoms) {
+    for (const v1::IncidentEvent* symptom : others) absl::StrAppend(&text, Now(*symptom));
+  }
+  return text;
+}
+
+std::string WatchPrinter::Now(const v1::IncidentEvent& event) {
   if (event.kind() == v1::IncidentEvent::KIND_LEFT) return Left(event);
   if (Repeated(event)) return "";
   if (format_ == Format::kJson) {

@@ -19,13 +19,17 @@ class WatchPrinter {
   enum class Format { kText, kJson };
   WatchPrinter(Format format, TextStyle style) : format_(format), style_(style) {}
 
-  // Returns the text to print, or "" if the event has no news for a person. An incident is printed
+  // Returns the text to print, or "" if the event has no news for a person. Existing incidents are
+  // printed together before the next event of another kind, each root before its symptoms. An
+  // incident is printed
   // whole when it opens and when its level, strength or cause changes. It is printed in one line
   // when its state changes, each time its number of sites has doubled, and each time it was seen
   // ten times as often. A symptom of an incident that was printed (rules/causes.h) is one line.
   // JSON prints every event, with "symptom_of" if it is a symptom. An event that was printed
   // already (a server may repeat it after a restart) is never printed again.
   std::string Event(const v1::IncidentEvent& event);
+  // Returns the text of the existing incidents that were not printed yet.
+  std::string Existing();
   // Returns how many open incidents there are, without the symptoms of others.
   size_t Open() const;
 
@@ -54,6 +58,7 @@ class WatchPrinter {
     std::vector<std::string> symptoms;
   };
 
+  std::string Now(const v1::IncidentEvent& event);
   bool Repeated(const v1::IncidentEvent& event);
   std::string Left(const v1::IncidentEvent& event);
   std::string Text(const v1::IncidentEvent& event);
@@ -67,6 +72,7 @@ class WatchPrinter {
   std::map<std::string, Shown> shown_;  // by fingerprint
   std::map<std::string, Seen> seen_;    // of every event, by fingerprint
   std::map<std::string, Kept> kept_;    // incidents that are not resolved, by fingerprint
+  std::vector<v1::IncidentEvent> existing_;  // not printed yet
 };
 
 // Returns "2026-11-21 12:03:41", in local time.

@@ -47,9 +47,10 @@ one value per rank and optimizer step, as `run.watch` records it.
 - *Zero.* All parameter groups of a rank are exactly 0 in 10 consecutive steps from the first step on. Or, after a rate above 0, in 100 consecutive
   steps while the run continues (the rate may return), or in the last 10 steps of the run. The onset is the first of them. With a declared length of
   the run (`--set health/learning-rate.steps=100000`) a rate that becomes 0 within its last tenth is not a fault. Values in files were printed, maybe
-  with few digits (not a 0 with an exponent, `0.00e+00`, nor one in a log with two values such as `0.00018400000000000003`, which was not rounded): 0.0000 after 0.0001 means only that the rate is below 0.00005. Where all values are multiples of 10^-k, and the last one before the
-  zeros is two of these, or no further from 0 than from the value before it and two more, and where it reads 0 from the first to the last step, that
-  is a note at the run's end. If losses, rewards or gradient norms of the same log have 9 digits or more, the loss does not fall and the reward does not rise, the 0
+  with few digits (not a 0 with an exponent, `0.00e+00`, nor a `0` without decimals, as `%g` prints it, nor one in a log with two values such as
+  `0.00018400000000000003`, which was not rounded): 0.0000 after 0.0001 means only that the rate is below 0.00005. Where all values are multiples of
+  10^-k, and the last one before the zeros is two of these, or no further from 0 than from the value before it and two more, and where it reads 0 from
+  the first to the last step, that is a note at the run's end. If losses, rewards or gradient norms of the same log have 9 digits or more, the loss does not fall and the reward does not rise, the 0
   is not rounded: an error. If they have few, but the loss is flat (as `health/not-learning` has it): a warning.
 - *Leaves its floor.* After three points or more at one value, a fiftieth to a quarter of its maximum, the rate is four times that in one step, with
   no resume that the steps show: a schedule that restarts, as after a resume without the scheduler's state. A warning, once an attempt.

@@ -111,7 +111,7 @@ class NotLearning : public LossRule {
     }
     const LearningFigures figures = series.detector.LookForLearning();
     const bool flat = LooksUnlearnt(series);
-    if (!flat && stated.open) {
+    if (!flat && stated.open && figures.left) {
       stated.open = false;
       return Learns(series, figures);
     }

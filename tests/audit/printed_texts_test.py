@@ -70,10 +70,10 @@ class NamesWithoutAValue(unittest.TestCase):
                         self.assertEqual(above_notes(report), set())
 
 
-RATES = {"megatron": "0.000000E+00", "percent_e": "0.000e+00", "short": "0.00e+00"}
+RATES = {"megatron": "0.000000E+00", "percent_e": "0.000e+00", "short": "0.00e+00", "percent_g": "0"}
 
 
-class ZerosWithAnExponent(unittest.TestCase):
+class ZerosThatWereNotRounded(unittest.TestCase):
     def text(self, zero, loss, first=0, rows=40):
         rng = random.Random(7)
         return "".join(f"step {10 * i} loss {loss(i) * math.exp(0.02 * rng.gauss(0, 1)):.3f} lr {zero if i >= first else '1.200e-04'}\n" for i in range(rows))
@@ -85,8 +85,18 @@ class ZerosWithAnExponent(unittest.TestCase):
                     found = {(level, rule) for level, rule, _ in above_notes(audit(self.text(zero, lambda i: 2.4, first)))}
                     self.assertIn(("error", "health/learning-rate"), found)
 
+    def test_in_tables(self):
+        for name, zero in RATES.items():
+            for spaces in ("", "      "):
+                with self.subTest(name, spaces=spaces):
+                    rng = random.Random(11)
+                    rows = "".join(f"{i},{spaces}{2.4 * math.exp(0.1 * rng.gauss(0, 1)):.5f},{spaces}{zero}\n" for i in range(40))
+                    found = {(level, rule) for level, rule, _ in above_notes(audit("step,loss,lr\n" + rows, "log.csv"))}
+                    self.assertIn(("error", "health/learning-rate"), found)
+
     def test_a_rounded_zero_or_a_loss_that_falls_is_none(self):
-        for zero, loss in (("0.0000", lambda i: 2.4), ("0.00000", lambda i: 2.4), ("0.000e+00", lambda i: 0.6 + 2 * math.exp(-i / 10))):
+        falls = lambda i: 0.6 + 2 * math.exp(-i / 10)
+        for zero, loss in (("0.0000", lambda i: 2.4), ("0.0", lambda i: 2.4), ("0.000e+00", falls), ("0", falls)):
             with self.subTest(zero):
                 found = {(level, rule) for level, rule, _ in above_notes(audit(self.text(zero, loss)))}
                 self.assertNotIn(("error", "health/learning-rate"), found)

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "analysis/routing/call/call.h"
+#include "analysis/routing/near_repeats.h"
 
 namespace plumbline::analysis {
 namespace {
@@ -22,6 +23,14 @@ struct Market {
 bool Usable(const RoutingCase& c, int32_t token) {
   const RowState state = c.rows[static_cast<size_t>(token)];
   return state == RowState::kExplained || state == RowState::kUnexplained;
+}
+
+std::vector<int32_t> UsableRows(const RoutingCase& c) {
+  std::vector<int32_t> rows;
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    if (Usable(c, t)) rows.push_back(t);
+  }
+  return rows;
 }
 
 std::vector<Market> MarketsOf(const RoutingCase& c) {
@@ -332,7 +341,8 @@ Balance FindBalance(const RoutingCase& c) {
   out.bias_possible = !bias_known && config.policy() != "balanced-assignment";
   out.equal = CheckEqual(c, &out.equal_bits);
   if (out.equal && out.equal_bits >= kProofBits) FitPrices(markets, out);
-  if (!out.found()) out.sinkhorn = TransportExplains(markets);
+  if (!out.found())
+    out.sinkhorn = TransportExplains(markets) && !RowsNearlyRepeat(c, UsableRows(c));
   return out;
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/routing/near_repeats.h"
 #include "analysis/sample/sample.h"
 #include "base/half.h"
 
@@ -363,7 +364,7 @@ TokenAxis FindTokenAxis(const RoutingCase& c) {
       out.by_position = EqualBits(c, GroupedBy(rows, c.position), statistic) > 0;
     }
   }
-  if (out.bits > 0) out.repeated = !MostlyDistinct(c, rows);
+  if (out.bits > 0) out.repeated = !MostlyDistinct(c, rows) || RowsNearlyRepeat(c, rows);
   return out;
 }
 
@@ -384,7 +385,8 @@ TokenAxis ReplayTokenSoftmax(const RoutingCase& c) {
         " gives every choice; over 32 resamples of the rows it "
         "does not");
   }
-  if (out.bits > 0) out.repeated = !MostlyDistinct(c, rows) || SequencesAlike(c, rows);
+  if (out.bits > 0)
+    out.repeated = !MostlyDistinct(c, rows) || RowsNearlyRepeat(c, rows) || SequencesAlike(c, rows);
   return out;
 }
 

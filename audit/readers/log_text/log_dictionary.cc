@@ -199,7 +199,7 @@ bool LogDictionary::ReadOther() {
   if (const std::optional<double> number = NumberOf(value)) {
     // transformers prints '0' by %.4g.
     const bool quoted = value == "'0'" || value == "\"0\"";
-    Add(quoted ? -0.0 : SignedZero(value, *number), at_end);
+    Add(SignedZero(quoted ? "0" : value, *number), at_end);
   } else if (const std::optional<int64_t> step = QuotedStep(value)) {
     Add(static_cast<double>(*step), at_end);
     const size_t slash = value.find('/');

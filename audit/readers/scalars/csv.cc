@@ -230,6 +230,7 @@ class CsvFile : public TextPointFile {
       if (long_.found()) c.skipped |= !long_.IsValue(c);
       if (c.skipped || long_.found()) continue;
       c.loss = !any_loss && RoleByName(c.name) == SeriesRole::kLoss;
+      c.rate = RoleByName(c.name) == SeriesRole::kRate;
       any_loss |= c.loss;
       std::string_view name = c.name;
       if (tag) name = TagOf(report().path);
@@ -332,7 +333,8 @@ class CsvFile : public TextPointFile {
       if (!number) end = CellEnd(at, to, separator_);
       if (cells < columns_.size()) {
         if (number) {
-          TakeNumber(columns_[cells], value, !row.ended && end == to);
+          const double kept = ValueOf(columns_[cells], {at, static_cast<size_t>(end - at)}, value);
+          TakeNumber(columns_[cells], kept, !row.ended && end == to);
         } else if (end != at) {
           TakeText(columns_[cells], {at, static_cast<size_t>(end - at)}, !row.ended && end == to);
         }
@@ -343,6 +345,11 @@ class CsvFile : public TextPointFile {
       if (end == to) return cells;
       at = end + 1;
     }
+  }
+
+  // A learning rate keeps the sign of its zero (SignedZero).
+  static double ValueOf(const CsvColumn& c, std::string_view text, double value) {
+    return c.rate && value == 0 ? SignedZero(text, value) : value;
   }
 
   void TakeNumber(CsvColumn& c, double value, bool at_end) {
@@ -370,7 +377,7 @@ class CsvFile : public TextPointFile {
     if (c.skipped && !c.step) return;
     const std::string text = CellText(cell);
     if (const std::optional<double> value = CellNumber(text, separator_, c.step)) {
-      TakeNumber(c, *value, at_end && cell.back() != '"');
+      TakeNumber(c, ValueOf(c, text, *value), at_end && cell.back() != '"');
     } else if (!IsAbsent(text) && !at_end && c.numbers && odd_in_row_++ == 0 && odd_cells_ == 0) {
       odd_cell_ = Quoted(PlainName(text)) + " in column " + Quoted(PlainName(c.name));
     }

@@ -26,6 +26,7 @@ struct CsvColumn {
   bool step = false, epoch = false, rank = false, skipped = false;
   bool numbers = false;  // the column had a number
   bool loss = false;     // the column is the first one that is a training loss
+  bool rate = false;     // the column is a learning rate
   bool client = false;   // the column names the row's client (ClientTable)
   uint64_t values = 0, first_row = 0, last_row = 0;
   int64_t last_step = 0;

@@ -110,7 +110,7 @@ std::optional<double> NumberOf(std::string_view text) {
 
 double SignedZero(std::string_view text, double value) {
   if (value != 0) return value;
-  return text.find_first_of("eE") == std::string_view::npos ? 0.0 : -0.0;
+  return Stripped(text) == "0" || text.find_first_of("eE") != std::string_view::npos ? -0.0 : 0.0;
 }
 
 std::optional<int64_t> CountIn(std::string_view text) {

@@ -16,8 +16,9 @@ const char* ScanNumber(const char* from, const char* to, double* value);
 // empty or not numeric.
 std::optional<double> NumberOf(std::string_view text);
 
-// Returns -0.0 if the value is 0 and its text has an exponent ("0.00e+00"), which shows that the
-// value is exactly 0. Otherwise returns the value; a zero then has no sign.
+// Returns -0.0 if the value is 0 and its text shows that it is exactly 0: it has an exponent
+// ("0.00e+00"), or is "0" without decimals (as %g prints it). Otherwise returns the value; a zero
+// then has no sign. Spaces around the text are allowed.
 double SignedZero(std::string_view text, double value);
 
 // Reads a count, in a form in which steps are written: "755", "1,000", "755/1000" (the first

@@ -156,6 +156,26 @@ v1::Finding InTheEnd(const std::vector<Heard>& heard, const std::string& rule) {
   return {};
 }
 
+// A loss that leaves its first level upwards has not begun to learn.
+TEST_F(LossRules, ARiseAfterAFlatStartIsNoFall) {
+  for (const double factor : {1.06, 0.7}) {
+    heard_.clear();
+    Begin();
+    for (int64_t step = 0; step < 400; ++step) {
+      const double noise = 0.01 * std::sin(17.0 * static_cast<double>(step));
+      Step(step, "loss", {4 * (step < 240 ? 1 : factor) * std::exp(noise)});
+    }
+    Finish();
+    const std::vector<Heard> found = Findings("health/not-learning");
+    ASSERT_FALSE(found.empty());
+    EXPECT_EQ(found[0].verdict.finding().level(), v1::LEVEL_WARNING);
+    bool learns = false;
+    for (const Heard& heard : found)
+      learns |= heard.verdict.finding().title() == "the loss falls after a flat start";
+    EXPECT_EQ(learns, factor < 1) << factor;
+  }
+}
+
 // An error while it lasts, a warning once the loss has recovered: the report shows the later
 // finding.
 TEST_F(LossRules, ADivergenceThatCameBackIsNoErrorAnyMore) {

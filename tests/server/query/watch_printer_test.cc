@@ -96,6 +96,31 @@ TEST(WatchPrinter, IncidentsOfOtherRunsAndResolvedOnesHaveNoSymptoms) {
   EXPECT_THAT(later.Event(loss), Not(HasSubstr("symptom")));
 }
 
+TEST(WatchPrinter, PrintsExistingRootsBeforeTheirSymptoms) {
+  auto loss = NonFinite(3, "health/loss-non-finite", "the loss is NaN", 61);
+  auto other = NonFinite(4, "health/overfit", "the evaluation rises", 500);
+  auto weight = NonFinite(5, "precision/non-finite", "a weight is NaN", 60);
+  for (auto* event : {&loss, &other, &weight}) event->set_kind(v1::IncidentEvent::KIND_EXISTING);
+  v1::IncidentEvent caught_up;
+  caught_up.set_kind(v1::IncidentEvent::KIND_CAUGHT_UP);
+
+  WatchPrinter printer = Plain();
+  for (const auto& event : {loss, other, weight}) EXPECT_EQ(printer.Event(event), "");
+  EXPECT_EQ(printer.Open(), 2u);
+  const std::string text = printer.Event(caught_up);
+  const size_t symptom = text.find("a symptom of incident 5: the loss is NaN");
+  ASSERT_NE(symptom, std::string::npos) << text;
+  EXPECT_LT(text.find("incident 5, open since then"), symptom);
+  EXPECT_EQ(text.find("the loss is NaN", symptom + 40), std::string::npos) << text;
+
+  WatchPrinter json(WatchPrinter::Format::kJson, {});
+  for (const auto& event : {loss, other, weight}) json.Event(event);
+  const std::string lines = json.Event(caught_up);
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 4) << lines;
+  EXPECT_THAT(lines, HasSubstr("\"symptom_of\":\"precision/non-finite\""));
+  EXPECT_THAT(lines.substr(lines.rfind('\n', lines.size() - 2)), HasSubstr("caught-up"));
+}
+
 TEST(WatchPrinter, PrintsAllOfAFindingIfVerbose) {
   TextStyle style;
   style.verbose = true;
@@ -123,9 +148,12 @@ TEST(WatchPrinter, DoesNotRepeatAfterABreakButAfterARestartOfTheServer) {
   WatchPrinter printer = Plain();
   printer.Event(Event(v1::IncidentEvent::KIND_OPENED, 1));
   EXPECT_EQ(printer.Event(Event(v1::IncidentEvent::KIND_EXISTING, 3)), "");
+  EXPECT_EQ(printer.Existing(), "");
   auto again = Event(v1::IncidentEvent::KIND_EXISTING, 3);
   again.mutable_incident()->set_opened_unix_ns(1'800'000'000'000'000'000);
-  EXPECT_THAT(printer.Event(again), HasSubstr("seen 3 times"));
+  EXPECT_EQ(printer.Event(again), "");
+  EXPECT_THAT(printer.Existing(), HasSubstr("seen 3 times"));
+  EXPECT_EQ(printer.Existing(), "");
 }
 
 TEST(WatchPrinter, NothingFromATrainerSteersTheTerminal) {
