@@ -16,7 +16,10 @@ namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kMostReplayed = 4;  // different results of one call
-constexpr size_t kFewestOfReplayed = 32;
+// In bits. The first allows for 2^16 orders and arithmetics per replayed result; it is assumed, not
+// counted. The second is the evidence of one result that differs from another on 32 elements.
+constexpr int kBitsOfChoice = 16;
+constexpr int kBitsLeft = 16;
 constexpr size_t kFewestAgreeing = 32;
 // With more ranks, only groups whose size divides their number are compared.
 constexpr int kMostRanksOfAnyGroup = 64;
@@ -175,14 +178,19 @@ std::vector<RankResult> FirstResults(const ReductionCase& c) {
   return results;
 }
 
-// Returns true if every two of the results differ on many elements.
-bool AllFarApart(const std::vector<RankResult>& results) {
-  for (size_t i = 0; i < results.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (CountOfDifferent(*results[i].y, *results[j].y) < kFewestOfReplayed) return false;
-    }
+// Returns true if the results differ on enough elements that chance does not replay all of them.
+// Each result after the first adds the number of elements on which it differs from the earlier
+// result closest to it, less the bits of choice: an element that differs fits a given order by
+// chance with at most one half.
+bool FarApart(const std::vector<RankResult>& results) {
+  int bits = 0;
+  for (size_t i = 1; i < results.size(); ++i) {
+    size_t fewest = results[i].y->size();
+    for (size_t j = 0; j < i; ++j)
+      fewest = std::min(fewest, CountOfDifferent(*results[i].y, *results[j].y));
+    bits += static_cast<int>(fewest) - kBitsOfChoice;
   }
-  return results.size() > 1;
+  return bits >= kBitsLeft;
 }
 
 // Each result is replayed, so the cause is known.
@@ -209,7 +217,7 @@ std::optional<OutputSplit> SplitReplayed(const ReductionAnalysis& a) {
     if (!Fits(columns, other.values, 1, tolerance)) return std::nullopt;
   }
   const std::vector<RankResult> results = FirstResults(c);
-  if (!AllFarApart(results)) return std::nullopt;
+  if (!FarApart(results)) return std::nullopt;
   for (const RankResult& result : results) {
     if (!IsReplayedByRank(a, *result.y, result.rank)) return std::nullopt;
   }

@@ -195,6 +195,36 @@ std::vector<ArithmeticFamily> SummedByRank() {
           {"own-start-down", [](Dice& d) { return OwnStarts(d, -1); }, kRule}};
 }
 
+// The order of a channel's ring or chain: a random permutation, begun at the segment's rank.
+double ChannelSum(const SumValues& x, const Recorded& c,
+                  const std::vector<std::vector<int>>& orders, int sample) {
+  const auto channels = static_cast<int>(orders.size());
+  const int channel = sample * channels / c.samples;
+  const int segment = sample * channels * c.ranks / c.samples % c.ranks;
+  const std::vector<int>& order = orders[static_cast<size_t>(channel)];
+  std::vector<int> rows;
+  for (int i = 0; i < c.ranks; ++i)
+    rows.push_back(order[static_cast<size_t>((segment + i) % c.ranks)]);
+  return Stored(ChainOf(x, rows, c.input), c);
+}
+
+// Sums over several channels that the recording does not declare. Each channel reduces a contiguous
+// part of the buffer by a ring of its own.
+Attempt OverChannels(Dice& dice, const Damage& damage) {
+  Recorded call = Addends(dice, {4, 8, 16, 32}, kAnyDType);
+  std::vector<std::vector<int>> orders(static_cast<size_t>(dice.One({2, 4, 8})));
+  for (std::vector<int>& order : orders) {
+    for (int r = 0; r < call.ranks; ++r) order.push_back(r);
+    for (int r = call.ranks - 1; r > 0; --r)
+      std::swap(order[static_cast<size_t>(r)], order[static_cast<size_t>(dice.Below(r + 1))]);
+  }
+  FillOutputs(call, [&](const SumValues& x, const Recorded& c, int, int i) {
+    return ChannelSum(x, c, orders, i);
+  });
+  if (damage) damage(call, static_cast<size_t>(dice.Below(call.ranks)), dice);
+  return BatchOf(call);
+}
+
 // Each rank gets a result of its own by design, of the same inputs: its own values, sums over its
 // neighbours or over all but one rank, the partial sums that a scatter leaves, other factors.
 Attempt OwnResults(Dice& dice, int kind) {
@@ -239,6 +269,17 @@ TEST(SummedByRank, OthersAreNot) {
   const std::vector<std::string> rules = {"precision/replica-divergence"};
   ExpectSilentOf(rules, ResultsOfEachRank(), 2);
   ExpectSilentOf(rules, SharedResults(), 1);
+}
+TEST(Channels, UndeclaredOnesAreNotAccused) {
+  ExpectSilentOf({"precision/*"},
+                 {{"channels", [](Dice& d) { return OverChannels(d, nullptr); }, ""}}, 4);
+}
+TEST(Channels, DamagedResultsAreFound) {
+  constexpr char kRule[] = "precision/replica-divergence";
+  ExpectFound(
+      {{"channels-bits-flipped", [](Dice& d) { return OverChannels(d, FlipBits); }, kRule},
+       {"channels-run-replaced", [](Dice& d) { return OverChannels(d, ReplaceRun); }, kRule}},
+      "reduction-result", 4);
 }
 TEST(KeptApart, DamagedResultsAreFound) { ExpectFound(DamagedResults(), "reduction-result", 8); }
 TEST(KeptApart, IsNoDivergence) { ExpectSilentOf({"precision/*"}, ResultsKeptApart(), 6); }
