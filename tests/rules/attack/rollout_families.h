@@ -24,7 +24,7 @@ const std::vector<InnocentRollout>& InnocentRollouts();
 struct GuiltyRollout {
   const char* name;
   v1::Batch (*make)(int seed);
-  const char* rule;   // The rule that must report it.
+  const char* rule;   // The rule that must report it; "drift/" stands for any of these.
   const char* cause;  // The cause that some finding must name; "" if none is required.
 };
 const std::vector<GuiltyRollout>& GuiltyRollouts();

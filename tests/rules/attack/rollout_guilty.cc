@@ -71,7 +71,15 @@ v1::Batch EngineRestarts(int seed) {
 v1::Batch CachedTokens(int seed) {
   return With(seed, "stale-cache", [](auto& s) { s.size = 1; });
 }
+// A flat jump has several causes: the finding names them.
 v1::Batch MissedSync(int seed) {
+  return With(seed, "missed-sync", [](auto& s) {
+    s.from_step = 12;
+    s.versions = 8;
+  });
+}
+// Drift grows from a small beginning, without a jump.
+v1::Batch StandingWeights(int seed) {
   return With(seed, "missed-sync", [](auto& s) {
     s.from_step = 12;
     s.ramp = true;
@@ -122,7 +130,8 @@ const std::vector<GuiltyRollout>& GuiltyRollouts() {
       {"one worker of four raw", OneWorkerOfFourRaw, "drift/record-invalid", ""},
       {"an engine that restarts", EngineRestarts, "drift/logit-drift", "stale-cache"},
       {"a stale cache", CachedTokens, "drift/logit-drift", "stale-cache"},
-      {"a missed update", MissedSync, "drift/missed-sync", "missed-sync"},
+      {"a missed update", MissedSync, "drift/missed-sync", ""},
+      {"weights that stand", StandingWeights, "drift/", ""},
       {"off by one", OffByOne, "drift/record-invalid", "misalignment"},
       {"retokenised", Retokenised, "drift/logit-drift", "retokenisation"},
       {"zero-filled", ZeroFilled, "drift/record-invalid", "zero-filled"},
