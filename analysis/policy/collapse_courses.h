@@ -91,6 +91,13 @@ class RewardCourse {
   int64_t best_step() const { return best_step_; }
   // Returns the noise of a point, from the differences of neighbours.
   double sigma() const;
+  // True if the reward has one value in all points, or is never below 0 on the level of its first
+  // five points and never above a twentieth: no answer gets the reward of a right one.
+  bool none() const {
+    constexpr double kNearZero = 0.05;
+    return points_ > 0 && (equal() == points_ || (start_ >= 0 && highest_ <= kNearZero));
+  }
+  double highest() const { return highest_; }
   // True if the level is below the best one by a third of the reward's rise, and by more than the
   // noise.
   bool fell() const { return fell_by(1.0 / 3); }

@@ -95,6 +95,7 @@ bool ShareOfMixedGroups(const MetricName& name) {
 // Preference training logs margins and both sides of a pair under `rewards/`.
 PolicyMetric Reward(const MetricName& name) {
   if (name.Has(" margin ") || name.Has(" margins ")) return {PolicyKind::kMargin};
+  if (name.Has(" accuracies ") && !name.extreme()) return {PolicyKind::kPairAccuracy};
   const bool preference =
       name.Has(" chosen ") || name.Has(" rejected ") || name.Has(" accuracies ");
   // The name may be of a share of solved tasks.

@@ -20,6 +20,7 @@ enum class PolicyKind : uint8_t {
   kClipShare,
   kTruncatedShare,  // answers that end at the longest length
   kMargin,          // the margin of the chosen answer, in preference training
+  kPairAccuracy,    // the share of pairs whose chosen answer has the higher reward
   kPreferenceLoss,
   kKlCoefficient,
   kStaleness,  // the age of samples, in versions or steps
@@ -52,8 +53,9 @@ struct PolicyMetric {
 inline bool ShowsPolicy(PolicyKind kind) {
   return kind == PolicyKind::kReward || kind == PolicyKind::kRewardSpread ||
          kind == PolicyKind::kSpreadlessShare || kind == PolicyKind::kClipShare ||
-         kind == PolicyKind::kMargin || kind == PolicyKind::kTruncatedShare ||
-         kind == PolicyKind::kStaleness || kind == PolicyKind::kOther;
+         kind == PolicyKind::kMargin || kind == PolicyKind::kPairAccuracy ||
+         kind == PolicyKind::kTruncatedShare || kind == PolicyKind::kStaleness ||
+         kind == PolicyKind::kOther;
 }
 
 // Returns true for the reward of one function of several (`rewards/format_reward/mean`,

@@ -11,7 +11,7 @@ bool PolicySeries::IsUndecided(double loss) {
 }
 
 bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
-  if (points_++ == 0) first_ = step;
+  if (points_++ == 0) first_ = step, begin_ = value;
   since_ += found_ ? 1 : 0;
   newest_ = value;
   const auto in_row = [&](bool holds) { return row_.Take(holds, step, kTenPoints); };
@@ -31,14 +31,19 @@ bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
       return Begin(Spreadless(value == 0, step), row_.first);
     case PolicyKind::kClipShare:
       return Begin(in_row(value > kMostClipped), row_.first);
-    case PolicyKind::kTruncatedShare:
-      ended_ += value < kFewTruncated ? 1 : 0;
-      counts_ = counts_ || value > 1;  // the value is a number of episodes
-      return Begin(in_row(value >= kMostTruncated) && ended_ >= kTenPoints / 2 && !counts_,
-                   row_.first);
-    case PolicyKind::kMargin:
+    case PolicyKind::kTruncatedShare: {
+      const bool begins = Truncated(step, value);
+      return Begin(begins, row_.first);
+    }
+    case PolicyKind::kMargin: {
       in_row(value == 0);
-      return false;
+      const bool below = Below(value < 0, step);
+      return Begin(below && std::fabs(begin_) <= kMarginOfStart * std::fabs(value), below_.first);
+    }
+    case PolicyKind::kPairAccuracy: {
+      const bool below = Below(value < 0.5, step);
+      return Begin(below, below_.first);
+    }
     case PolicyKind::kStaleness: {
       const bool grows = staleness_.Take(step, value);
       return Begin(grows, staleness_.onset());
@@ -79,11 +84,33 @@ bool PolicySeries::Spreadless(bool holds, int64_t step) {
   return static_cast<double>(points_) * chance < kChance;
 }
 
+bool PolicySeries::Truncated(int64_t step, double value) {
+  ended_ += value < kFewTruncated ? 1 : 0;
+  counts_ = counts_ || value > 1;  // the value is a number of episodes
+  const bool most = row_.Take(value >= kMostTruncated, step, kTenPoints);
+  all_truncated_ += value >= kAllTruncated && all_truncated_ + 1 == points_ ? 1 : 0;
+  if (from_the_first_ && ended_ >= kTenPoints / 2) found_ = from_the_first_ = false;  // it ended
+  if (points_ == kFromTheFirst && all_truncated_ == points_ && !counts_) {
+    from_the_first_ = true;
+    return true;
+  }
+  return most && ended_ >= kTenPoints / 2 && !counts_;
+}
+
+// Returns true if points in a row are below one half (or a margin of 0) more often than those of a
+// coin are in as many points.
+bool PolicySeries::Below(bool holds, int64_t step) {
+  below_.Take(holds, step, 0);
+  const double chance = std::pow(0.5, static_cast<double>(below_.count));
+  return holds && static_cast<double>(points_) * chance < kChance;
+}
+
 bool PolicySeries::Begin(bool begins, int64_t onset) {
   if (!begins || found_) return false;
   found_ = true;
   onset_ = onset;
   measured_ = newest_;
+  below_at_ = below_.count;
   return true;
 }
 

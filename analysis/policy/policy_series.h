@@ -22,6 +22,15 @@ class PolicySeries {
   // Limits of the share of truncated answers: most are truncated now; earlier, few were.
   static constexpr double kMostTruncated = 0.5, kFewTruncated = 0.2;
 
+  // A share of truncated answers of at least kAllTruncated in each of the first kFromTheFirst
+  // points.
+  static constexpr double kAllTruncated = 0.9;
+  static constexpr uint64_t kFromTheFirst = 20;
+  static constexpr uint64_t kFewestPairs = 14;  // below this, no row of points is beyond a coin's
+  // The first margin is at most this part of the margin at which an inverted preference is found: a
+  // policy that begins as its reference has a margin of 0.
+  static constexpr double kMarginOfStart = 0.3;
+
   // Takes the next point, which must be finite. Returns true if a condition has just begun to hold.
   // Keeps only the first condition of a series.
   bool Take(PolicyKind kind, int64_t step, double value);
@@ -42,6 +51,11 @@ class PolicySeries {
   bool always_equal() const { return points_ > 0 && reward_.equal() == points_; }
   // True if the condition is a KL below 0.
   bool negative() const { return negative_; }
+  // True if the condition is that answers are truncated from the first point on.
+  bool from_the_first() const { return from_the_first_; }
+  // Newest points in a row with a margin below 0, or an accuracy below 0.5; at the detection, if
+  // the condition holds.
+  uint64_t below() const { return found_ ? below_at_ : below_.count; }
   const StalenessCourse& staleness() const { return staleness_; }
   // True if the condition is a constant value: a KL of 0, a loss of ln 2.
   bool constant() const { return constant_; }
@@ -53,18 +67,25 @@ class PolicySeries {
   void Persist(Archive& a) {
     a(reward_, entropy_, reference_, row_, points_, newest_, found_, constant_, onset_, measured_);
     a(since_, first_, ended_, collapsed_, counts_, negative_, earlier_);
-    a(staleness_);
+    a(staleness_, below_, below_at_, begin_, all_truncated_, from_the_first_);
   }
 
  private:
   bool Begin(bool begins, int64_t onset);
   bool Spreadless(bool holds, int64_t step);
+  bool Truncated(int64_t step, double value);
+  bool Below(bool holds, int64_t step);
 
   RewardCourse reward_;
   EntropyCourse entropy_;
   ReferenceCourse reference_;
   StalenessCourse staleness_;
   PointsInARow row_;
+  PointsInARow below_;          // of margins below 0, accuracies below 0.5
+  uint64_t below_at_ = 0;       // below_.count when the condition began to hold
+  double begin_ = NAN;          // the first value
+  uint64_t all_truncated_ = 0;  // first points with at least kAllTruncated
+  bool from_the_first_ = false;
   uint64_t earlier_ = 0;  // points without spread before the newest row of them
   uint64_t points_ = 0, since_ = 0;
   uint64_t ended_ = 0;  // number of points below kFewTruncated

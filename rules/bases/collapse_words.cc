@@ -1,5 +1,7 @@
 #include "rules/bases/collapse_words.h"
 
+#include <string_view>
+
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 
@@ -72,6 +74,21 @@ constexpr CollapseWords kTruncated = {
     "Read some answers: a policy that repeats itself never ends. Go back to a checkpoint before "
     "that "
     "step; penalise length (DAPO's overlong shaping), or allow longer answers."};
+constexpr CollapseWords kTruncatedFromTheFirst = {
+    "answers are truncated from the first step on",
+    "truncated-from-the-first",
+    "share of truncated answers",
+    PolicySeries::kAllTruncated,
+    "in each of the first 20 points, without a reward",
+    ""};
+constexpr CollapseWords kInverted = {
+    "the policy learns to prefer rejected answers",
+    "inverted-preference",
+    "points in a row with an accuracy below 0.5",
+    PolicySeries::kFewestPairs,
+    "at least, and more than a coin gives in as many points; the margin is below 0 in as many",
+    "Check the sign of the loss, and that the loss, the margin and the accuracy take chosen and "
+    "rejected answers in the same order. Then look whether the rate is too high."};
 constexpr CollapseWords kGrowsOld = {
     "the age of samples grows without end",
     "staleness-grows",
@@ -88,6 +105,18 @@ constexpr CollapseWords kSameModel = {
     "two different models differ in some step",
     "Load the reference again, and look whether an adapter is disabled on one side alone. If no "
     "reference is meant, set its coefficient to 0 and do not log it."};
+
+// Returns the setting of the longest answer, in the framework that logs a share with this name.
+const char* LongestLengthSetting(std::string_view op) {
+  const auto has = [&](std::string_view words) { return op.find(words) != std::string_view::npos; };
+  if (has("completions/")) return "TRL and ms-swift: max_completion_length";
+  if (has("response_length")) return "verl: data.max_response_length";
+  if (has("no_eos_ratio")) return "AReaL: gconfig.max_new_tokens";
+  if (has("is_truncated")) return "prime-rl: sampling.max_tokens";
+  if (has("truncation_rate")) return "NeMo-RL: policy.generation.max_new_tokens";
+  if (has("rollout/")) return "slime: --rollout-max-response-len";
+  return "the engine's longest answer, such as max_new_tokens or max_tokens";
+}
 
 // Returns the part of the reached reward that was lost.
 double LostPart(const RewardCourse& reward) {
@@ -110,12 +139,29 @@ std::string FallText(const std::string& op, const RewardCourse& reward) {
 
 }  // namespace
 
-const char* FixOfNote(const PolicySeries& series) {
+std::string FixOfNote(const std::string& op, const PolicySeries& series) {
+  if (series.from_the_first()) {
+    return absl::StrFormat(
+        "Allow longer answers (%s), and look whether the chat template and the engine's stop "
+        "tokens have the end token: no answer ends by itself.",
+        LongestLengthSetting(op));
+  }
   if (series.constant()) return "Nothing if no reference is meant. If one is, load it again.";
   if (series.collapsed())
     return "Look whether the prompts or the reward function changed in these steps.";
   return "Nothing while the reward rises. If the task is solved, stop, or go on with harder "
          "prompts.";
+}
+
+std::tuple<bool, bool, size_t> RankOfReward(const std::string& op) {
+  return {IsOfEvaluation(op), IsPartOfReward(op), op.size()};
+}
+
+v1::Level LevelOfFall(const std::string& op, const PolicySeries& series) {
+  const double part = series.reward().fall().part();
+  if (part == 0) return v1::LEVEL_NOTE;  // it came back
+  const bool most = part >= RewardFall::kMost;
+  return most && !IsRewardOfEpisodes(op) ? v1::LEVEL_ERROR : v1::LEVEL_WARNING;
 }
 
 const CollapseWords& CollapseWordsOf(PolicyKind kind, const PolicySeries& series) {
@@ -128,7 +174,9 @@ const CollapseWords& CollapseWordsOf(PolicyKind kind, const PolicySeries& series
     case PolicyKind::kClipShare:
       return kClipped;
     case PolicyKind::kTruncatedShare:
-      return kTruncated;
+      return series.from_the_first() ? kTruncatedFromTheFirst : kTruncated;
+    case PolicyKind::kPairAccuracy:
+      return kInverted;
     case PolicyKind::kStaleness:
       return kGrowsOld;
     case PolicyKind::kReward:
@@ -171,7 +219,17 @@ std::string CollapseText(PolicyKind kind, const std::string& op, const PolicySer
     case PolicyKind::kStaleness:
       return absl::StrFormat("%s grows over all %d points, to %.4g.", op, series.points(),
                              series.newest());
+    case PolicyKind::kPairAccuracy:
+      return absl::StrFormat(
+          "%s is below 0.5 in %d points in a row, from step %d on, and the margin is below 0: the "
+          "policy gives rejected answers a higher reward than chosen ones.",
+          op, series.below(), series.onset());
     case PolicyKind::kTruncatedShare:
+      if (series.from_the_first())
+        return absl::StrFormat(
+            "%s is 0.9 or more in each of the first %d points: nearly all answers end at the "
+            "longest length, before they are complete.",
+            op, PolicySeries::kFromTheFirst);
       return absl::StrFormat(
           "%s is %.3g: half of the answers or more end at the longest length from step %d on.", op,
           series.measured(), series.onset());
@@ -191,6 +249,7 @@ double CollapseMeasure(PolicyKind kind, const PolicySeries& series) {
   if (series.collapsed()) return LostPart(series.reward());
   if (kind == PolicyKind::kReward) return static_cast<double>(series.reward().equal());
   if (kind == PolicyKind::kStaleness) return series.newest();
+  if (kind == PolicyKind::kPairAccuracy) return static_cast<double>(series.below());
   const bool spread = kind == PolicyKind::kRewardSpread || kind == PolicyKind::kMixedShare;
   return spread ? 1 : series.measured();
 }
@@ -236,6 +295,9 @@ std::optional<v1::Verdict> RestOfPolicy(PolicyKind kind, const PolicySeries& ser
     case PolicyKind::kTruncatedShare:
       if (series.points() < 2 * PolicySeries::kTenPoints) return few(2 * PolicySeries::kTenPoints);
       return Pass("answers do not come to be truncated");
+    case PolicyKind::kPairAccuracy:
+      if (series.points() < PolicySeries::kFewestPairs) return few(PolicySeries::kFewestPairs);
+      return Pass("accuracies of pairs are not below one half, with a margin below 0, for long");
     default:
       return std::nullopt;
   }

@@ -1,8 +1,10 @@
 // Texts of health/rl-collapse.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "analysis/policy/policy.h"
 #include "plumbline/v1/finding.pb.h"
@@ -22,8 +24,13 @@ struct CollapseWords {
 
 // Returns the texts of the series' condition. Equal conditions have the same object.
 const CollapseWords& CollapseWordsOf(PolicyKind kind, const PolicySeries& series);
-// Returns what to do if the condition is a note.
-const char* FixOfNote(const PolicySeries& series);
+// Returns what to do if the condition of the series `op` is a note.
+std::string FixOfNote(const std::string& op, const PolicySeries& series);
+// Orders rewards: training before evaluation, the total before a term, a short name before a long
+// one.
+std::tuple<bool, bool, size_t> RankOfReward(const std::string& op);
+// Returns the level of a mean reward that fell.
+v1::Level LevelOfFall(const std::string& op, const PolicySeries& series);
 // Returns what the series did, in one sentence.
 std::string CollapseText(PolicyKind kind, const std::string& op, const PolicySeries& series);
 // Returns the measured value of CollapseWords::measure.

@@ -1,5 +1,5 @@
 // What a gradient norm is judged with: the loss of the same rows, the spread of a policy's rewards,
-// and customary clips. Not thread-safe.
+// restarts of the rate, and customary clips. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,11 @@
 #include <cmath>
 #include <cstdint>
 #include <deque>
+#include <map>
+#include <string>
+#include <string_view>
 
+#include "absl/strings/str_format.h"
 #include "analysis/policy/policy.h"
 #include "analysis/series/series.h"
 #include "base/archive.h"
@@ -80,10 +84,83 @@ struct PolicyRows {
   }
 };
 
+// Detects rows whose groups have no spread of rewards: by a logged spread, or by mean rewards that
+// all equal their lowest or highest value so far, as if each answer had the same reward.
+struct PolicySpread {
+  struct Extremes {
+    double low = HUGE_VAL, high = -HUGE_VAL;
+    bool at = false;  // the newest value equals an earlier extreme
+    int64_t step = 0;
+    void Persist(Archive& a) { a(low, high, at, step); }
+  };
+  PolicyRows rows;
+  std::map<std::string, Extremes> rewards;  // by name
+  void Persist(Archive& a) { a(rows, rewards); }
+
+  void Take(PolicyKind kind, const std::string& op, int64_t step, double value) {
+    rows.Take(kind, step, value);
+    if (kind != PolicyKind::kReward || !std::isfinite(value)) return;
+    Extremes& reward = rewards[op];
+    reward.at = value == reward.low || value == reward.high;
+    reward.step = step;
+    reward.low = std::min(reward.low, value);
+    reward.high = std::max(reward.high, value);
+  }
+  bool Lacks(int64_t step) const {
+    if (rows.spread_known) return rows.spreadless && rows.step == step;
+    return !rewards.empty() && std::all_of(rewards.begin(), rewards.end(), [&](const auto& any) {
+      return any.second.at && any.second.step == step;
+    });
+  }
+};
+
+// Returns true for a difference of trainer and engine. Only a policy's training has it.
+inline bool ComparesEngine(SeriesRole role) {
+  return role >= SeriesRole::kMismatch && role <= SeriesRole::kImportanceRatio;
+}
 inline bool IsOfPolicy(PolicyKind kind) {
   return kind == PolicyKind::kReward || kind == PolicyKind::kRewardSpread ||
          kind == PolicyKind::kSpreadlessShare || kind == PolicyKind::kMixedShare ||
          kind == PolicyKind::kClipShare || kind == PolicyKind::kTruncatedShare;
+}
+
+// Returns the kind of a series that only a policy's training has, kOther for a mismatch, or kNone.
+inline PolicyKind KindOfPolicyRow(std::string_view op, SeriesRole role) {
+  if (ComparesEngine(role)) return PolicyKind::kOther;
+  const PolicyKind kind = PolicyMetricOf(op, role).kind;
+  return IsOfPolicy(kind) ? kind : PolicyKind::kNone;
+}
+
+// Detects a rate that falls and rises again.
+struct RateTurns {
+  double high = 0, low = 0;  // since the last restart
+  void Persist(Archive& a) { a(high, low); }
+
+  bool Take(double rate) {
+    if (!std::isfinite(rate) || rate < 0) return false;
+    const bool restarts = low <= 0.75 * high && rate >= 1.5 * low && rate > 0 && high > 0;
+    if (restarts || rate > high) {
+      high = low = rate;
+      return restarts;
+    }
+    low = std::min(low, rate);
+    return false;
+  }
+};
+
+// Returns how an excursion of a norm ended.
+inline std::string OutcomeOf(const Excursion& e) {
+  switch (e.kind) {
+    case ExcursionKind::kRecovered:
+      return absl::StrFormat("it was back after step %d", e.last_step);
+    case ExcursionKind::kLevelShift:
+      return "it stayed at another level";
+    case ExcursionKind::kDivergence:
+      return "it grows";
+    case ExcursionKind::kSpike:
+      break;
+  }
+  return absl::StrFormat("it was last away in step %d", e.last_step);
 }
 
 // Customary limits of a clip by norm.

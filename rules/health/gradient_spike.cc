@@ -14,7 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
+#include "analysis/policy/policy.h"
 #include "analysis/series/series.h"
+#include "rules/bases/norm_context.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -46,6 +48,9 @@ keeps it for 1 / (1 - beta2) steps (1,000 at 0.999), and makes all these steps s
   A slow rise makes 4 % a point, or what the window's slope *b* plus three standard errors of it is, from the highest
   value that it can have had at the onset (3 scales, or the delay of the level); where 128 points are known before, at most to eight times the level. Else a note. Kinds: `spike`, `recovered`
   (back within 128 points), `level-shift`, `divergence`. For 128 points after a restart of the learning rate, an excursion below a third is a note.
+  In a policy's training (`reward`, `mismatch_kl`, ...) rows whose groups have no spread of rewards have a norm near 0. They are judged for explosions
+  only: rows with such a spread of 0, or whose mean reward equals its lowest or highest value so far. A peak below a height that ten of nineteen points had
+  before is a note.
 - *Explosion*: above 10^6 in ten of the newest nineteen points, and 100 times what ten of nineteen were at most before. A
   norm above 10^6 from its first point on belongs to a summed loss, or to gradients that are still scaled: this is stated, but is not a finding.
 - *Clipping*: a series of which at least 8 points, and 2 %, lie within 10^-4 of its largest value was logged after the clip. Larger values are not
@@ -93,23 +98,6 @@ constexpr double kTimesBefore = 100;   // an explosion exceeds the lowest level 
 constexpr double kTimesInAGame = 30;   // times the level; an opponent's changes stay below this
 constexpr double kFalseSpikes = 8e-4;  // 0 of 4,000 runs had a false alarm: bound at 95 %
 
-// Detects a rate that falls and rises again.
-struct RateTurns {
-  double high = 0, low = 0;  // since the last restart
-  void Persist(Archive& a) { a(high, low); }
-
-  bool Take(double rate) {
-    if (!std::isfinite(rate) || rate < 0) return false;
-    const bool restarts = low <= 0.75 * high && rate >= 1.5 * low && rate > 0 && high > 0;
-    if (restarts || rate > high) {
-      high = low = rate;
-      return restarts;
-    }
-    low = std::min(low, rate);
-    return false;
-  }
-};
-
 class GradientSpike : public ScalarRule {
  public:
   explicit GradientSpike(const Options& options)
@@ -117,7 +105,8 @@ class GradientSpike : public ScalarRule {
 
   bool ReadsScalar(const v1::Site& site) const override {
     const SeriesRole role = roles_.Of(site.op());
-    return role == SeriesRole::kGradientNorm || role == SeriesRole::kRate || IsOfASide(site.op());
+    return role == SeriesRole::kGradientNorm || role == SeriesRole::kRate || IsOfASide(site.op()) ||
+           KindOfPolicyRow(site.op(), role) != PolicyKind::kNone;
   }
 
   bool judges_unseen_steps() const override { return false; }
@@ -129,6 +118,8 @@ class GradientSpike : public ScalarRule {
       const double value = item.evidence->scalar().value();
       if (known.role == SeriesRole::kRate && std::isfinite(value))
         rate_ = std::max(rate_.value_or(0), std::fabs(value));
+      if (known.kind != PolicyKind::kNone)
+        policies_[step.role].Take(known.kind, step.site.op(), step.step, value);
       if (known.norm == nullptr) continue;
       // Uses the lowest rank with a finite value.
       std::optional<double>& norm = known.norm->second.value;
@@ -167,6 +158,9 @@ class GradientSpike : public ScalarRule {
       norms.push_back(column);
       places.push_back(known.norm);
     }
+    const std::vector<ScalarColumn> policy = rows.Of([&](const SiteStep& any) {
+      return known_.Of(any, [&] { return Find(any); }).kind != PolicyKind::kNone;
+    });
     const std::vector<ScalarColumn> rates = rows.Of([&](const SiteStep& any) {
       return known_.Of(any, [&] { return Find(any); }).role == SeriesRole::kRate;
     });
@@ -176,6 +170,11 @@ class GradientSpike : public ScalarRule {
       step.step = rows.steps[row];
       rate_ = LargestOf(rates, row);
       Turn(step.role);
+      for (const ScalarColumn& of : policy) {
+        const SiteStep& any = of.any();
+        const PolicyKind kind = known_.Of(any, [&] { return Find(any); }).kind;
+        policies_[any.role].Take(kind, any.site.op(), step.step, of.value(row));
+      }
       for (size_t i = 0; i < norms.size(); ++i)
         any |= Take(step, places[i]->first, norms[i].value(row), *places[i]->second.series, out);
     }
@@ -201,8 +200,8 @@ class GradientSpike : public ScalarRule {
 
   // open_ and rate_ are empty between steps. norms_, known_, games_ are found after a restore.
   void Persist(Archive& archive) override {
-    archive.Version(5, 5);  // 5: stores only the written entries of rings
-    archive(series_, turns_);
+    archive.Version(6, 6);  // 5: stores only the written entries of rings; 6: spread of rewards
+    archive(series_, turns_, policies_);
     if (!archive.reading()) return;
     norms_.clear();
     known_ = {};
@@ -220,6 +219,7 @@ class GradientSpike : public ScalarRule {
   struct Known {
     SeriesRole role = SeriesRole::kNone;
     Norm* norm = nullptr;  // nullptr if the site is not a norm
+    PolicyKind kind = PolicyKind::kNone;
   };
 
   // True for a loss of run.watch that belongs to one of several optimizers.
@@ -228,6 +228,7 @@ class GradientSpike : public ScalarRule {
   Known Find(const SiteStep& step) {
     if (IsOfASide(step.site.op())) games_.insert(step.role);
     Known known{roles_.Of(step.site.op()), nullptr};
+    known.kind = KindOfPolicyRow(step.site.op(), known.role);
     if (known.role != SeriesRole::kGradientNorm) return known;
     known.norm = &*norms_.try_emplace({step.role, step.site.layer(), step.site.op()}).first;
     return known;
@@ -246,7 +247,10 @@ class GradientSpike : public ScalarRule {
             VerdictSink& out) const {
     series.step_last = std::max(series.step_last, step.step);
     std::vector<SeriesEvent> events;
-    series.detector.Take(step.attempt, step.step, norm, &events);
+    const auto policy = policies_.find(std::get<0>(key));
+    const bool judged = policy == policies_.end() || !policy->second.Lacks(step.step);
+    if (judged || !std::isfinite(norm))
+      series.detector.Take(step.attempt, step.step, norm, &events);
     if (!std::isfinite(norm)) {
       ++series.not_finite;
       return false;
@@ -269,13 +273,15 @@ class GradientSpike : public ScalarRule {
   void Emit(const Key& key, const std::vector<SeriesEvent>& events, NormSeries& series,
             VerdictSink& out) const {
     const bool game = games_.contains(std::get<0>(key));
+    const bool policy = policies_.contains(std::get<0>(key));
     // A norm that rises back to the clip's limit is not a spike.
     if (series.ceiling.clips(series.points)) return;
     for (const SeriesEvent& event : events) {
       if (event.of_rise()) continue;
       const bool settled = event.what != SeriesEvent::What::kOpened;
       // A small excursion is reported only after it has ended.
-      const bool warns = Warns(event.excursion, game);
+      const bool warns = Warns(event.excursion, game) &&
+                         !(policy && event.excursion.peak_value < series.standing.highest());
       if (!warns && !settled) continue;
       series.reported = true;
       out.Add(Spike(PlaceOf(key), event.excursion, warns));
@@ -309,7 +315,7 @@ class GradientSpike : public ScalarRule {
         .Explain(absl::StrFormat("%s left its level of %.4g in step %d and reached %.4g in step %d "
                                  "(%.3g scales above it); %s.",
                                  place.second, e.value(e.level), e.onset_step, e.peak_value,
-                                 e.peak_step, e.peak_z(), Outcome(e)))
+                                 e.peak_step, e.peak_z(), OutcomeOf(e)))
         .Cause("gradient-jump", 0.8)
         .Measured("peak above the level", e.peak_z(), "scales")
         .Threshold(6, "as health/loss-spike, in ln")
@@ -321,20 +327,6 @@ class GradientSpike : public ScalarRule {
         .Witness("peak", e.peak_value)
         .Witness("level", e.value(e.level));
     return found.Take();
-  }
-
-  static std::string Outcome(const Excursion& e) {
-    switch (e.kind) {
-      case ExcursionKind::kRecovered:
-        return absl::StrFormat("it was back after step %d", e.last_step);
-      case ExcursionKind::kLevelShift:
-        return "it stayed at another level";
-      case ExcursionKind::kDivergence:
-        return "it grows";
-      case ExcursionKind::kSpike:
-        break;
-    }
-    return absl::StrFormat("it was last away in step %d", e.last_step);
   }
 
   v1::Verdict Explosion(const StepEnd& step, const Place& place, double norm,
@@ -385,7 +377,8 @@ class GradientSpike : public ScalarRule {
   std::vector<Norm*> open_;     // pointers into norms_: those of this step
   std::optional<double> rate_;  // of this step, the largest
   std::map<v1::Role, RateTurns> turns_;
-  std::set<v1::Role> games_;  // roles whose optimizers have separate losses
+  std::set<v1::Role> games_;                   // roles whose optimizers have separate losses
+  std::map<v1::Role, PolicySpread> policies_;  // of roles that train a policy
   std::map<std::tuple<v1::Role, std::string, std::string>, NormSeries> series_;
 };
 

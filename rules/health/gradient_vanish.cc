@@ -92,11 +92,6 @@ constexpr double kFalls = 1000;  // the norm falls to 1 / kFalls of its highest 
 // Points of exactly 0 from the first one on, after which a loss that falls would show it.
 constexpr uint64_t kZerosAlways = 50;
 
-// Returns true for a difference of trainer and engine. Only a policy's training has it.
-bool ComparesEngine(SeriesRole role) {
-  return role >= SeriesRole::kMismatch && role <= SeriesRole::kImportanceRatio;
-}
-
 class GradientVanish : public ScalarRule {
  public:
   explicit GradientVanish(const Options& options)
@@ -104,8 +99,8 @@ class GradientVanish : public ScalarRule {
 
   bool ReadsScalar(const v1::Site& site) const override {
     const SeriesRole role = roles_.Of(site.op());
-    return role == SeriesRole::kGradientNorm || role == SeriesRole::kLoss || ComparesEngine(role) ||
-           IsOfPolicy(PolicyMetricOf(site.op(), role).kind);
+    return role == SeriesRole::kGradientNorm || role == SeriesRole::kLoss ||
+           KindOfPolicyRow(site.op(), role) != PolicyKind::kNone;
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {

@@ -36,14 +36,16 @@ A policy stops learning, or moves far from its reference: rewards that do not di
 - No spread: harder or easier prompts (verl `algorithm.filter_groups.enable=True`, DAPO's dynamic sampling), more samples per prompt, a reward that is not constant.
 - Entropy: a higher upper clip (`epsilon_high=0.28`), an entropy bonus, a lower rate; sampling at temperature 1.
 - Reference: a larger KL coefficient (TRL `beta`, verl `actor.kl_loss_coef`), a lower rate, a check of what gets a high reward.
-- Exactly 0: the reference is the policy itself: load it anew, or do not disable the adapter on both sides.
+- Truncated from the first step on: longer answers (TRL `max_completion_length`, verl `data.max_response_length`, slime `--rollout-max-response-len`), and the end token.
+- Exactly 0: the reference is the policy itself: load it anew, or do not disable the adapter on both sides. Inverted pairs: check the sign of the loss, and the order of chosen and rejected answers.
 
 **What it checks.** Series of reinforcement learning and preference training, known by their names (docs/scalars.md), if the run has a reward, a clip share or a step KL.
 - *No spread*: the share of groups without spread (`frac_reward_zero_std`) is 0.99 or more, or the standard deviation of rewards within groups (`reward_std`) is exactly 0, in ten points in a row, or in more if chance gives ten by the share of such points before. Or the share of groups with spread (`pct_mixed`, `frac_mixed`, `effective_batch_size`, `real_batch_size_ratio`) is 0. Counts by reward (slime's `zero_std/count_1.0`) state it if these groups alone give the mean reward, and there were never more. A note if the newest ten rewards are the highest, up to single answers: the task is solved.
 - *Entropy*: the median of five points is below a tenth of the median of the first ten, and each of them is. A note if the reward still rises beyond its noise, or the task is solved.
 - *Reference*: the KL to the reference grows by two e-folds within the newest quarter of the points, or by 3.5 within the newest half, at three points in a row, to above 0.5 nats per token (100 where it begins with 5 or more, as a sum over sequences does; and in preference training, whose KL is such a sum).
 - *Clipped*: more than half of the tokens are clipped, in ten points in a row.
-- *Truncated*: half of the answers or more are truncated (`completions/clipped_ratio`, `response_length/clip_ratio`), in ten points in a row, after at least five points under a fifth. A note if the reward still rises.
+- *Truncated*: half of the answers or more are truncated (`completions/clipped_ratio`, `response_length/clip_ratio`), in ten points in a row, after at least five points under a fifth. A note if the reward still rises. Or 90 % or more in each of the first 20 points, while no reward exceeds 0.05, or all are equal: a note that names the setting of the longest answer.
+- *Pairs* (DPO and its kin): the accuracy of pairs (`rewards/accuracies`) is below 0.5, and the margin below 0, in more points in a row than a coin gives once in 1,000 runs (15 of 20 points, 16 of 60, 18 of 200), and the margin began at 0 or near it.
 - *Age of samples* (`staleness`, `off_policy_steps`, `version_lag`): its medians rise over the four quarters of 200 points or more, twice by a quarter, to 16 or more.
 - *A constant reward*: one value in 50 points in a row. A note if the task is solved. Of one function of several (`rewards/NAME/mean`, `reward/NAME`): a note, if it has been constant from the first point on.
 - *The reward itself*: its level, a median of ten points, is below its best level by half of what it had reached and by four times its noise, in ten levels in a row (an eighth of the points, if these are more; twice as long as an earlier fall that came back). An error at 85 %. A note if it came back within a quarter. Of the reward of episodes: a warning at 85 %. The score of an evaluation (`eval/aime`) is judged as well. If another condition holds, it states the fall.
@@ -52,11 +54,11 @@ A policy stops learning, or moves far from its reference: rewards that do not di
 
 Each is a warning, and an error if the mean reward fell as well: its level is lower than its best by a third of what it had reached and by three times its noise.
 
-**Strength.** `statistical`, `measured`: of 1,980 simulated healthy runs of 60 to 300 points none has a warning: at most 0.15 % of runs at 95 % confidence. The constants are `proved`: sampled numbers of two different models are not equal in each of 50 steps. NeMo-RL, OpenRLHF and AReaL also log a KL of 0 if they have no reference: a note, `heuristic`.
+**Strength.** `statistical`, `measured`: of 2,040 simulated healthy runs of 30 to 2,000 points (twelve kinds, 18 forms of logs, restarts) none has a warning: at most 0.15 % of runs at 95 % confidence. Inverted pairs have counts of their own (docs/measurements/rl_logs.md). The constants are `proved`: sampled numbers of two different models are not equal in each of 50 steps. NeMo-RL, OpenRLHF and AReaL also log a KL of 0 if they have no reference: a note, `heuristic`.
 
-**Inconclusive when** a series has too few points: 20 of entropy or KL, 10 of the others; or an entropy is negative (of a density).
+**Inconclusive when** a series has too few points: 20 of entropy or KL, 14 of accuracies of pairs, 10 of the others; or an entropy is negative (of a density).
 
-**What it cannot see.** A collapse before the tenth point; a reward that is gained by a trick; entropies that a log rounds to 0. **Known alarms:** classical control, whose best policy has no entropy, while the reward stands below an earlier best.
+**What it cannot see.** A collapse before the tenth point; pairs that are swapped in the data, whose margins rise; margins that never rise, and accuracies near 0.5, because many healthy preference trainings have them (a fifth and a third of simulated ones); a reward that is gained by a trick; entropies that a log rounds to 0. **Known alarms:** classical control, whose best policy has no entropy, while the reward stands below an earlier best.
 
 **Cost.** 10 KB a series.
 
@@ -70,7 +72,7 @@ constexpr RuleInfo kInfo = {"health/rl-collapse",
                             kPage,
                             {}};
 
-// 0 of 1,980 healthy runs alarmed: below 3 / 1980 at 95 %.
+// 0 of 2,040 healthy runs alarmed: below 3 / 2040 at 95 %.
 constexpr double kCollapseAlarms = 1.5e-3;
 
 class RlCollapse : public ScalarRule {
@@ -150,7 +152,7 @@ class RlCollapse : public ScalarRule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(8, 8);  // 6: counts of groups; 7: ages; 8: growth in a row
+    archive.Version(9, 9);  // 7: ages; 8: growth in a row; 9: pairs, truncated from the first
     archive(series_, other_losses_, stated_, is_policy_, news_, counts_);
     if (archive.reading()) known_ = {};
   }
@@ -163,8 +165,9 @@ class RlCollapse : public ScalarRule {
     PolicySeries course;
     int64_t step_first = 0, step_last = 0;
     uint32_t rank = 0;
-    double best_then = NAN;  // best reward before the condition began
-    void Persist(Archive& a) { a(course, step_first, step_last, rank, best_then); }
+    double best_then = NAN;    // best reward before the condition began
+    bool solved_then = false;  // the task was solved when the condition began
+    void Persist(Archive& a) { a(course, step_first, step_last, rank, best_then, solved_then); }
   };
   using Map = std::map<Key, Place>;
 
@@ -173,7 +176,10 @@ class RlCollapse : public ScalarRule {
     if (!std::isfinite(value)) return;  // health/loss-non-finite reports it
     if (series->course.Take(kind, step, value)) {
       const Map::value_type* reward = Reward();
-      if (reward != nullptr) series->best_then = reward->second.course.reward().best();
+      if (reward != nullptr) {
+        series->best_then = reward->second.course.reward().best();
+        series->solved_then = reward->second.course.reward().solved();
+      }
       news_ = true;
     }
     news_ = news_ || series->course.since() == kDecided;
@@ -210,6 +216,11 @@ class RlCollapse : public ScalarRule {
     if (kind == PolicyKind::kReward && IsPart(any)) return series.always_equal();
     if (kind == PolicyKind::kReferenceKl && !series.constant() && IsPreference())
       return series.newest() >= ReferenceCourse::kSequenceFloor;
+    if (kind == PolicyKind::kMargin) return false;  // it is evidence for the accuracy of pairs
+    if (kind == PolicyKind::kPairAccuracy)
+      return Any(PolicyKind::kMargin, [](const auto& s) { return s.found(); });
+    if (series.from_the_first())
+      return Reward() != nullptr && Reward()->second.course.reward().none();
     if (!series.constant()) return true;
     if (kind == PolicyKind::kReferenceKl)
       return series.reference().always_zero() &&
@@ -261,18 +272,14 @@ class RlCollapse : public ScalarRule {
            ZeroMayMeanNoReference(std::get<2>(any.first), Any(PolicyKind::kSpreadlessShare, some));
   }
 
-  // Orders rewards: training before evaluation, the total before a term, a short name before a long
-  // one.
-  static std::tuple<bool, bool, size_t> RankOfReward(const Map::value_type& any) {
-    const std::string& op = std::get<2>(any.first);
-    return {IsOfEvaluation(op), IsPartOfReward(op), op.size()};
-  }
   // Returns the mean reward. If there are several, returns the first in the order of RankOfReward.
   const Map::value_type* Reward() const {
     const Map::value_type* reward = nullptr;
     for (const auto& any : series_) {
       if (KindOf(std::get<2>(any.first)) != PolicyKind::kReward) continue;
-      if (reward == nullptr || RankOfReward(any) < RankOfReward(*reward)) reward = &any;
+      if (reward == nullptr ||
+          RankOfReward(std::get<2>(any.first)) < RankOfReward(std::get<2>(reward->first)))
+        reward = &any;
     }
     return reward;
   }
@@ -307,14 +314,15 @@ class RlCollapse : public ScalarRule {
     const PolicySeries& course = any.second.course;
     const Map::value_type* of_reward = Reward();
     if (course.constant()) return MayHaveNoReference(any) ? v1::LEVEL_NOTE : v1::LEVEL_WARNING;
-    if (of_reward == nullptr) return v1::LEVEL_WARNING;
-    if (course.collapsed()) return LevelOfFall(any);
+    if (course.from_the_first()) return v1::LEVEL_NOTE;
+    if (of_reward == nullptr || kind == PolicyKind::kPairAccuracy) return v1::LEVEL_WARNING;
+    if (course.collapsed()) return LevelOfFall(std::get<2>(any.first), course);
     if (kind == PolicyKind::kReward && IsPart(any)) return v1::LEVEL_NOTE;
     const RewardCourse& reward = of_reward->second.course.reward();
     if (reward.fell()) return v1::LEVEL_ERROR;
     if (kind == PolicyKind::kReferenceKl || kind == PolicyKind::kClipShare)
       return v1::LEVEL_WARNING;
-    if (reward.solved()) return v1::LEVEL_NOTE;
+    if (reward.solved() || any.second.solved_then) return v1::LEVEL_NOTE;
     if (kind == PolicyKind::kTruncatedShare)
       return reward.at_its_best() ? v1::LEVEL_NOTE : v1::LEVEL_WARNING;
     if (kind != PolicyKind::kEntropy) return v1::LEVEL_WARNING;
@@ -322,14 +330,6 @@ class RlCollapse : public ScalarRule {
                            ? reward.at_its_best()
                            : reward.rose_above(any.second.best_then);
     return rises ? v1::LEVEL_NOTE : v1::LEVEL_WARNING;
-  }
-
-  static v1::Level LevelOfFall(const Map::value_type& any) {
-    const double part = any.second.course.reward().fall().part();
-    if (part == 0) return v1::LEVEL_NOTE;  // it came back
-    const bool most = part >= RewardFall::kMost;
-    return most && !IsRewardOfEpisodes(std::get<2>(any.first)) ? v1::LEVEL_ERROR
-                                                               : v1::LEVEL_WARNING;
   }
 
   // Returns the names of other series that show the same condition.
@@ -354,7 +354,8 @@ class RlCollapse : public ScalarRule {
     std::string text = CollapseText(kind, op, course);
     if (reward != nullptr && !course.collapsed())
       text += RewardText(std::get<2>(reward->first), reward->second.course.reward());
-    FindingBuilder found(level, !course.constant()        ? v1::STRENGTH_STATISTICAL
+    const bool measured = !course.constant() && !course.from_the_first();
+    FindingBuilder found(level, measured                  ? v1::STRENGTH_STATISTICAL
                                 : level == v1::LEVEL_NOTE ? v1::STRENGTH_HEURISTIC
                                                           : v1::STRENGTH_PROVED);
     found.Title(words.title)
@@ -365,11 +366,11 @@ class RlCollapse : public ScalarRule {
         .Samples(course.points())
         .Witness("step", static_cast<double>(course.onset()))
         .Witness("value", course.measured())
-        .Fix(level == v1::LEVEL_NOTE ? FixOfNote(course) : words.fix)
+        .Fix(level == v1::LEVEL_NOTE ? FixOfNote(op, course) : words.fix)
         .At(std::get<1>(lead.first), op, course.onset(),
             std::max(course.onset(), lead.second.step_last),
             std::vector<uint32_t>{lead.second.rank});
-    if (!course.constant()) found.FalseAlarm("measured", kCollapseAlarms);
+    if (measured) found.FalseAlarm("measured", kCollapseAlarms);
     google::protobuf::Struct& details = *found.verdict().mutable_details();
     Put(details, "series", op);
     Put(details, "step", static_cast<double>(course.onset()));

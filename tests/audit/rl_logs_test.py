@@ -10,7 +10,9 @@ import unittest
 
 import rl_ages
 import rl_families
+import rl_healthy
 import rl_logs
+import rl_pairs
 
 PLUMB = pathlib.Path(os.environ["PLUMBLINE_BIN_DIR"]) / "plumb"
 LONG = os.environ.get("PLUMB_LONG") == "1"
@@ -44,6 +46,22 @@ class Logs(unittest.TestCase):
 
     def test_ages_of_samples(self):
         self.judge(rl_ages.cases(40 if LONG else 4))
+
+    def test_healthy_trainings(self):
+        self.judge(rl_healthy.cases(180 if LONG else 1))
+
+    def test_preferences(self):
+        count = 1000 if LONG else 6
+        accused = [name for name, _, files in rl_pairs.cases(count)
+                   if any(rule == rl_pairs.COLLAPSE and level != "note" for rule, level in findings(files))]
+        print(f"healthy preference trainings: {len(accused)} of {count} accused")
+        self.assertLessEqual(len(accused), 0.005 * count, accused)
+        each = 60 if LONG else 20
+        for points, least in ((60, 0.4), (200, 0.6)) if LONG else ((60, 0.4),):
+            cases = list(rl_pairs.faults(each, points))
+            found = sum(not fault_of(expected, findings(files)) for _, expected, files in cases)
+            print(f"inverted preferences, {points} points: {found} of {len(cases)}")
+            self.assertGreaterEqual(found, least * len(cases))
 
     def judge(self, cases):
         faults, count = [], 0
