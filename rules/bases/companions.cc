@@ -75,6 +75,12 @@ size_t BlocksUpTo(const BlockMedians& course, double step) {
   return static_cast<size_t>(after - blocks.begin());
 }
 
+// "rewards/accuracies", "rewards/margins"
+bool IsOfPairs(const std::string& op) {
+  constexpr std::string_view kOfPairs[] = {"accuracies", "accuracy", "margins", "margin"};
+  return RoleByName(op) == SeriesRole::kReward && HasAnyWord(PlainWordsOf(op), kOfPairs);
+}
+
 }  // namespace
 
 PlainWords PlainWordsOf(const std::string& op) {
@@ -88,6 +94,7 @@ bool HasAnyWord(const PlainWords& words, std::span<const std::string_view> any) 
 
 Companions::Kind Companions::KindOf(const std::string& op) {
   const SeriesRole role = RoleByName(op);
+  if (IsOfPairs(op)) return Kind::kQuality;
   if (role == SeriesRole::kLoss) return Kind::kPart;
   if (role == SeriesRole::kAuxiliaryLoss)
     return SideByName(op) == GameSide::kNone ? Kind::kTerm : Kind::kPart;
@@ -184,9 +191,33 @@ std::optional<std::pair<std::string, double>> Companions::SwitchedOn(int64_t ste
   return std::nullopt;
 }
 
+bool Companions::OfPairs() const {
+  return std::any_of(series_.begin(), series_.end(), [](const auto& one) {
+    return one.second.kind == Kind::kQuality && IsOfPairs(one.first);
+  });
+}
+
 std::optional<std::string> Companions::QualityImproved(int64_t onset, int64_t last) const {
   for (const auto& [op, quality] : series_) {
     if (quality.kind == Kind::kQuality && ImprovedSince(quality.course, 1, onset, last)) return op;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Companions::QualityRises() const {
+  constexpr double kErrors = 3;
+  constexpr size_t kFewest = 8;
+  for (const auto& [op, quality] : series_) {
+    const std::span blocks(quality.course.blocks());
+    if (quality.kind != Kind::kQuality || blocks.size() < kFewest) continue;
+    std::vector<double> values;
+    for (const BlockMedians::Block& block : blocks) values.push_back(block.median);
+    const size_t third = blocks.size() / 3;
+    const SeriesNoise noise = NoiseOf(values);
+    const double error =
+        1.25 * noise.sigma * std::sqrt(2 * noise.inflation / static_cast<double>(third));
+    const double rise = MedianOfBlocks(blocks.last(third)) - MedianOfBlocks(blocks.first(third));
+    if (rise > kErrors * error) return op;
   }
   return std::nullopt;
 }

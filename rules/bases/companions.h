@@ -31,7 +31,7 @@ class Companions {
     kPhase,    // stage, task, seq_len, round
     kModel,    // fold, member: a phase in which another model begins anew
     kWeight,   // kl_weight, beta, mixup
-    kQuality,  // accuracy, mAP: higher is better
+    kQuality,  // accuracy, mAP, the margins of pairs: higher is better
     kTerm,     // an auxiliary loss that is no side of a game
     kPart,     // another loss: of training, or of a side of a game
   };
@@ -72,6 +72,10 @@ class Companions {
   // or began there, `within` steps or more after `start`. And its size then.
   std::optional<std::pair<std::string, double>> SwitchedOn(int64_t step, double within,
                                                            int64_t start) const;
+  // True if the margins or accuracies of pairs are logged: preference training, as DPO.
+  bool OfPairs() const;
+  // Returns the quality whose last third lies above its first third by 3 standard errors.
+  std::optional<std::string> QualityRises() const;
   // Returns the quality that has improved since a step up to its end (ImprovedSince).
   std::optional<std::string> QualityImproved(int64_t onset, int64_t last) const;
 

@@ -55,6 +55,21 @@ constexpr char kWeighs[] = " moves meanwhile: the rise may be that of the term t
 
 }  // namespace
 
+bool LossRule::OfPairs(const LossSeries& series) const {
+  const auto known = shared_.run().companions().find(series.of);
+  return known != shared_.run().companions().end() && known->second.OfPairs();
+}
+
+void LossRule::SoftenByQuality(const LossSeries& series, FindingBuilder* found) const {
+  const auto known = shared_.run().companions().find(series.of);
+  if (known == shared_.run().companions().end()) return;
+  const auto better = known->second.QualityRises();
+  if (!better) return;
+  found->Level(v1::LEVEL_NOTE);
+  Because(absl::StrCat(*better, " improves all the same: the model learns, its loss moves little"),
+          found);
+}
+
 void LossRule::BlameRate(const LossSeries& series, int64_t onset, FindingBuilder* found) const {
   const auto jump = shared_.run().RateJumped(series.of, onset, 2 * TwoRowsOf(series));
   if (!jump || found->finding().level() == v1::LEVEL_NOTE || series.AtResume(onset)) return;

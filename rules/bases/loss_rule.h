@@ -64,6 +64,8 @@ class LossRule : public ScalarRule {
 
   bool IsPolicy() const { return shared_.run().IsPolicy(); }
   bool MayRise(const LossSeries& series) const { return shared_.run().MayRise(series, roles_); }
+  // True if the same processes log the margins or accuracies of pairs.
+  bool OfPairs(const LossSeries& series) const;
   // True if a training loss of the same processes falls to its end.
   bool TrainingFalls(const LossSeries& series) const { return shared_.run().AnotherFalls(series); }
   bool TrainingFellSince(const LossSeries& series, int64_t step) const {
@@ -81,6 +83,8 @@ class LossRule : public ScalarRule {
   // falls, and a weight moves or a term accounts for half of the rise; else a warning, if a phase
   // changes at its onset, a weight moves, or an evaluation improves to the end.
   void SoftenExplained(const LossSeries& series, FindingBuilder* found) const;
+  // Makes a flat loss a note if a measure of quality rises (Companions::QualityRises).
+  void SoftenByQuality(const LossSeries& series, FindingBuilder* found) const;
   // Makes a jump a note if a phase changes there and the loss does not diverge, if a part is
   // switched on there, or if it is no jump and a weight moves.
   void SoftenJump(const LossSeries& series, const Excursion& excursion,

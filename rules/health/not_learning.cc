@@ -61,7 +61,8 @@ A model that has converged, and is trained further, shows the same curve. The fi
 have learnt before: its first step is not the run's (more than twice as far from 0 as points are from each other), it
 logs an epoch that has not reached 1, or
 `run.watch` saw a cross-entropy over k classes, and the loss is below 0.9 ln k (a uniform guess has ln k); unless the level
-is ln k. Within an epoch or more a model that learns fits what it has seen before.
+is ln k. Within an epoch or more a model that learns fits what it has seen before. It is a note, too, if an accuracy or the margins of pairs
+rise (`rewards/accuracies`): preference training begins at ln 2, which is no guess there, and with a small beta its loss moves little.
 
 **Strength.** `statistical`, `measured`. Simulated runs of 200 seeds each (docs/measurements/short_runs.md); under 60
 points only values that never change and, from 10 points on, a loss at ln k are judged (ln k, 10 to 59 points: 7,852 of
@@ -109,8 +110,12 @@ class NotLearning : public LossRule {
       if (series.detector.LookForRepeats().repeats) return Repeats(series);
       if (series.detector.LookForFrozen().frozen) return Frozen(series);
     }
-    const LearningFigures figures = series.detector.LookForLearning();
-    const bool flat = LooksUnlearnt(series);
+    LearningFigures figures = series.detector.LookForLearning();
+    bool flat = LooksUnlearnt(series);
+    if (flat && OfPairs(series)) {
+      flat = figures.constant || figures.points >= kFewestForLearning;
+      figures.classes = 0;  // ln 2 is where preference training begins, and no guess
+    }
     if (!flat && stated.open && figures.left) {
       stated.open = false;
       return Learns(series, figures);
@@ -120,6 +125,7 @@ class NotLearning : public LossRule {
     stated.open = flat;
     stated.attempt = series.attempt;
     FindingBuilder found = Found(series, figures, flat);
+    SoftenByQuality(series, &found);
     if (MayRise(series)) Soften(series, &found);
     return found;
   }

@@ -176,6 +176,26 @@ TEST_F(LossRules, ARiseAfterAFlatStartIsNoFall) {
   }
 }
 
+// Preference training with a small beta: the loss stays near ln 2 while the accuracy of pairs rises.
+TEST_F(LossRules, AFlatLossOfPairsIsANoteIfTheirAccuracyRises) {
+  for (const bool rises : {true, false}) {
+    heard_.clear();
+    Begin();
+    for (int64_t step = 0; step < 200; ++step) {
+      const auto x = static_cast<double>(step);
+      const double noise = std::sin(17.0 * x);
+      Step(step, "loss", {0.6931 - 1e-6 * x + 0.001 * noise});
+      Step(step, "rewards/accuracies", {0.5 + (rises ? 0.001 * x : 0) + 0.1 * std::sin(29.0 * x)});
+    }
+    Finish();
+    const std::vector<Heard> found = Findings("health/not-learning");
+    ASSERT_FALSE(found.empty());
+    const v1::Finding& last = found.back().verdict.finding();
+    EXPECT_EQ(last.level(), rises ? v1::LEVEL_NOTE : v1::LEVEL_WARNING) << last.explanation();
+    EXPECT_NE(last.cause().id(), "uniform-guess");
+  }
+}
+
 // An error while it lasts, a warning once the loss has recovered: the report shows the later
 // finding.
 TEST_F(LossRules, ADivergenceThatCameBackIsNoErrorAnyMore) {
