@@ -185,7 +185,7 @@ TEST_F(LossRules, AFlatLossOfPairsIsANoteIfTheirAccuracyRises) {
       const auto x = static_cast<double>(step);
       const double noise = std::sin(17.0 * x);
       Step(step, "loss", {0.6931 - 1e-6 * x + 0.001 * noise});
-      Step(step, "rewards/accuracies", {0.5 + (rises ? 0.001 * x : 0) + 0.1 * std::sin(29.0 * x)});
+      Step(step, "rewards/accuracies", {0.5 + (rises ? 0.0015 * x : 0) + 0.05 * std::sin(29.0 * x)});
     }
     Finish();
     const std::vector<Heard> found = Findings("health/not-learning");
