@@ -30,6 +30,7 @@ int Main(int argc, char** argv, const std::vector<std::string>& trainer) {
   RegisterLearn(app, &status);
   RegisterLedger(app, &status);
   RegisterDiff(app, &status);
+  RegisterCertify(app, &status);
   RegisterPlan(app, &status);
   RegisterRun(app, trainer, &status);
   RegisterLive(app, &status);

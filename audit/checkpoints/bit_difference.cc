@@ -34,12 +34,7 @@ class BitComparison {
  private:
   void First(const Piece& piece, const Box& box, size_t n) {
     const auto i = static_cast<int64_t>(n);
-    std::vector<int64_t> index = box.at;
-    size_t rest = n;
-    for (size_t axis = box.shape.size(); axis-- > 0;) {
-      index[axis] += static_cast<int64_t>(rest) % box.shape[axis];
-      rest /= static_cast<size_t>(box.shape[axis]);
-    }
+    const std::vector<int64_t> index = IndexOf(box, n);
     first = absl::StrFormat("element [%s] is %s in A, %s in B", absl::StrJoin(index, ", "),
                             ElementText(box.a, dtype_, i), ElementText(box.b, dtype_, i));
     const uint32_t rank_a = piece.a.rank, rank_b = piece.b.rank;

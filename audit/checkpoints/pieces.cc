@@ -190,4 +190,13 @@ absl::Status PieceReader::ReadFrom(const Piece& piece, size_t axis,
   return absl::OkStatus();
 }
 
+std::vector<int64_t> IndexOf(const Box& box, size_t n) {
+  std::vector<int64_t> index = box.at;
+  for (size_t axis = box.shape.size(); axis-- > 0;) {
+    index[axis] += static_cast<int64_t>(n) % box.shape[axis];
+    n /= static_cast<size_t>(box.shape[axis]);
+  }
+  return index;
+}
+
 }  // namespace plumbline::audit

@@ -48,6 +48,9 @@ struct Box {
   std::vector<int64_t> shape;  // shape of the box
 };
 
+// Returns the index of element `n` of a box, in the whole tensor.
+std::vector<int64_t> IndexOf(const Box& box, size_t n);
+
 // Reads pieces of two tensors. Not thread-safe. Holds two boxes and the scan buffers: about 80 MiB.
 class PieceReader {
  public:

@@ -24,16 +24,6 @@ void Widen(const std::byte* data, DType dtype, size_t count, std::vector<double>
   }
 }
 
-// Returns the index, in the whole tensor, of the n-th element of a box.
-std::vector<int64_t> IndexOf(const Box& box, size_t n) {
-  std::vector<int64_t> index = box.at;
-  for (size_t axis = box.shape.size(); axis-- > 0;) {
-    index[axis] += static_cast<int64_t>(n) % box.shape[axis];
-    n /= static_cast<size_t>(box.shape[axis]);
-  }
-  return index;
-}
-
 class ChangeMeter {
  public:
   ChangeMeter(const Layout& layout, TensorChange* out) : out_(*out) {

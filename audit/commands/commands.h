@@ -21,6 +21,7 @@ void RegisterFingerprint(CLI::App& app, int* status);
 void RegisterLedger(CLI::App& app, int* status);
 void RegisterLearn(CLI::App& app, int* status);
 void RegisterDiff(CLI::App& app, int* status);
+void RegisterCertify(CLI::App& app, int* status);
 void RegisterPlan(CLI::App& app, int* status);
 void RegisterMcp(CLI::App& app, int* status);
 void RegisterCompletion(CLI::App& app, int* status);
