@@ -186,11 +186,15 @@ absl::StatusOr<std::string> SignatureFault(const nlohmann::json& certificate,
                                            const std::string& public_key_file) {
   const nlohmann::json signature = certificate.value("signature", nlohmann::json());
   if (signature.is_null()) return "it is not signed";
-  if (!signature.is_object() || signature.value("algorithm", nlohmann::json()) != "ed25519" ||
-      !signature.value("value", nlohmann::json()).is_string())
+  const auto text = [&](const char* name) {
+    const nlohmann::json value = signature.is_object() ? signature.value(name, nlohmann::json())
+                                                       : nlohmann::json();
+    return value.is_string() ? value.get<std::string>() : "";
+  };
+  if (text("algorithm") != "ed25519" || signature.size() != 3)
     return "its signature is not of Ed25519";
   const auto good = VerifyEd25519(public_key_file, SignedBytes(certificate),
-                                  signature.at("value").get<std::string>());
+                                  {text("value"), text("public_key_sha256")});
   if (!good.ok()) return good.status();
   return *good ? "" : "its signature is not by " + public_key_file + " over this content";
 }

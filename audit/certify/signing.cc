@@ -45,6 +45,14 @@ absl::StatusOr<Key> KeyOf(const std::string& file, const std::string& pem, bool 
   return key;
 }
 
+// Returns the SHA-256 of the public key's bytes, in hexadecimal; "" if OpenSSL does not give them.
+std::string PublicKeyDigest(const EVP_PKEY* key) {
+  std::array<unsigned char, kPublicKeyBytes> known{};
+  size_t size = known.size();
+  if (EVP_PKEY_get_raw_public_key(key, known.data(), &size) != 1) return "";
+  return HexText(Sha256Of({reinterpret_cast<const char*>(known.data()), size}));
+}
+
 }  // namespace
 
 absl::StatusOr<HashedFile> HashFile(const std::string& path) {
@@ -77,31 +85,30 @@ absl::StatusOr<Ed25519Signature> SignEd25519(const std::string& key_file,
   if (!key.ok()) return key.status();
   const DigestContext context = NewContext();
   std::array<unsigned char, kSignatureBytes> value{};
-  std::array<unsigned char, kPublicKeyBytes> known{};
-  size_t size = value.size(), known_size = known.size();
-  if (context == nullptr ||
+  size_t size = value.size();
+  const std::string known = PublicKeyDigest(key->get());
+  if (known.empty() || context == nullptr ||
       EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, key->get()) != 1 ||
       EVP_DigestSign(context.get(), value.data(), &size,
                      reinterpret_cast<const unsigned char*>(message.data()),
-                     message.size()) != 1 ||
-      EVP_PKEY_get_raw_public_key(key->get(), known.data(), &known_size) != 1) {
+                     message.size()) != 1) {
     return absl::InternalError(key_file + ": signing failed");
   }
-  return Ed25519Signature{
-      HexText({reinterpret_cast<const char*>(value.data()), size}),
-      HexText(Sha256Of({reinterpret_cast<const char*>(known.data()), known_size}))};
+  return Ed25519Signature{HexText({reinterpret_cast<const char*>(value.data()), size}), known};
 }
 
 absl::StatusOr<bool> VerifyEd25519(const std::string& public_key_file, std::string_view message,
-                                   std::string_view value) {
+                                   const Ed25519Signature& signature) {
   const absl::StatusOr<std::string> pem = ReadWholeFile(public_key_file, 1u << 20);
   if (!pem.ok()) return pem.status();
   const absl::StatusOr<Key> key = KeyOf(public_key_file, *pem, false);
   if (!key.ok()) return key.status();
-  if (value.size() != 2 * kSignatureBytes ||
+  const std::string& value = signature.value;
+  if (signature.public_key != PublicKeyDigest(key->get()) ||
+      value.size() != 2 * kSignatureBytes ||
       value.find_first_not_of("0123456789abcdef") != std::string_view::npos)
     return false;
-  const std::string bytes = absl::HexStringToBytes(std::string(value));
+  const std::string bytes = absl::HexStringToBytes(value);
   const DigestContext context = NewContext();
   return context != nullptr &&
          EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, key->get()) == 1 &&

@@ -27,9 +27,9 @@ struct Ed25519Signature {
 // is not an Ed25519 key. Refuses a key that other users can read. No message quotes the key.
 absl::StatusOr<Ed25519Signature> SignEd25519(const std::string& key_file, std::string_view message);
 
-// Returns true if the signature of the message is by this public key (PEM). Returns
+// Returns true if the signature of the message is by this public key (PEM), and names it. Returns
 // InvalidArgument if the file holds no Ed25519 key.
 absl::StatusOr<bool> VerifyEd25519(const std::string& public_key_file, std::string_view message,
-                                   std::string_view value);
+                                   const Ed25519Signature& signature);
 
 }  // namespace plumbline::audit

@@ -184,8 +184,13 @@ TEST_F(LossRules, AFlatLossOfPairsIsANoteIfTheirAccuracyRises) {
     for (int64_t step = 0; step < 200; ++step) {
       const auto x = static_cast<double>(step);
       const double noise = std::sin(17.0 * x);
-      Step(step, "loss", {0.6931 - 1e-6 * x + 0.001 * noise});
-      Step(step, "rewards/accuracies", {0.5 + (rises ? 0.0015 * x : 0) + 0.05 * std::sin(29.0 * x)});
+      v1::Batch batch;
+      *batch.add_sources() = test::SourceOf("r", 0, 1, 0);
+      test::AddScalar(&batch, "loss", step, 0.6931 - 1e-6 * x + 0.001 * noise);
+      const double accuracy = 0.5 + (rises ? 0.001 * x : 0) + 0.1 * std::sin(29.0 * x);
+      test::AddScalar(&batch, "rewards/accuracies", step, accuracy);
+      test::AddProgress(&batch, step);
+      ASSERT_TRUE(engine_->Add(std::move(batch)).ok());
     }
     Finish();
     const std::vector<Heard> found = Findings("health/not-learning");
