@@ -342,6 +342,27 @@ def healthy_runs(page):
         (page.folder / "runs" / name / "train.csv").write_text("\n".join(["step,loss,grad_norm", *rows]) + "\n")
 
 
+def recorded_twice(page):
+    """Writes both halves of four sequences, two tables of one run, and two checkpoints of one tensor, all with the same bits."""
+    draw = random.Random(3)
+    halves = {"engine": [], "trainer": []}
+    for sequence in range(4):
+        values = [struct.unpack("<f", struct.pack("<f", -draw.expovariate(1)))[0] for _ in range(6)]
+        tokens = [draw.randrange(1000) for _ in values]
+        for name, column in (("engine", "rollout_logprobs"), ("trainer", "train_logprobs")):
+            halves[name].append(json.dumps({"step": 0, "sequence_id": f"s{sequence}", "tokens": tokens, column: values}))
+    for name, rows in halves.items():
+        (page.folder / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+    header = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    for run, checkpoint in (("old", "ckpt"), ("new", "ckpt-new")):
+        os.makedirs(page.folder / "runs" / run)
+        rows = [f"{i},{2 - i / 100}" for i in range(40)]
+        (page.folder / "runs" / run / "train.csv").write_text("\n".join(["step,loss", *rows]) + "\n")
+        os.makedirs(page.folder / checkpoint / "step-100")
+        data = struct.pack("<Q", len(header)) + header + struct.pack("<2f", 1.5, -2.25)
+        (page.folder / checkpoint / "step-100" / "model.safetensors").write_bytes(data)
+
+
 def sources(page):
     """Makes the folder look like a source tree, so that paths of the tree in the page's commands exist."""
     for name in ("examples", "tools", "tests", "bench"):
