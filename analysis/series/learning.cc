@@ -278,8 +278,8 @@ LearningFigures LookForLearning(std::span<const double> first, const BlockMedian
   const double lower = figures.level - kBlockErrors * error(eighth) - 0.002;
   for (size_t i = 0; i + eighth <= count; i += eighth)
     flat &= LearningMedian(values, i, eighth) >= lower;
-  figures.left = LearningMedian(values, count - eighth, eighth) < lower ||
-                 figures.fall >= kFallErrors * apart;
+  figures.left =
+      LearningMedian(values, count - eighth, eighth) < lower || figures.fall >= kFallErrors * apart;
   figures.noisy = !(kFallErrors * apart < kHiddenFall) && figures.fall < kFallErrors * apart;
   figures.hidden = flat && !(figures.most < kHiddenFall);
   figures.flat = flat && !figures.hidden;

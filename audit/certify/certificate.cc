@@ -72,7 +72,8 @@ nlohmann::json KindIn(const nlohmann::json& certificate, const std::string& kind
 uint64_t OpenGaps(const nlohmann::json& certificate, const std::string& kind) {
   uint64_t sum = 0;
   for (const nlohmann::json& gap : certificate.at("not_compared")) {
-    if (gap.at("kind") == kind && gap.at("open").get<bool>()) sum += gap.at("count").get<uint64_t>();
+    if (gap.at("kind") == kind && gap.at("open").get<bool>())
+      sum += gap.at("count").get<uint64_t>();
   }
   return sum;
 }
@@ -99,8 +100,7 @@ void CompareKind(const std::string& name, const nlohmann::json& old, const nlohm
   if (now.is_null()) return;
   for (const auto& [dtype, distances] : now.at("ulps").items()) {
     const bool known = !old.is_null() && old.at("ulps").contains(dtype);
-    const auto most =
-        known ? old.at("ulps").at(dtype).at("largest").get<uint64_t>() : uint64_t{0};
+    const auto most = known ? old.at("ulps").at(dtype).at("largest").get<uint64_t>() : uint64_t{0};
     const auto found = distances.at("largest").get<uint64_t>();
     if (found > most)
       worse->push_back(absl::StrCat(name, ": a distance of ", found, " ulps of ", dtype,
@@ -177,8 +177,8 @@ absl::StatusOr<nlohmann::json> ReadCertificate(const std::string& path) {
   nlohmann::json json = nlohmann::json::parse(*text, nullptr, false);
   if (json.is_discarded() || !json.is_object() || !json.contains("schema") ||
       json.at("schema") != kCertificateSchema || CertificateText(json) != *text)
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": expected the bytes of a ", kCertificateSchema, " that plumb wrote"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": expected the bytes of a ", kCertificateSchema, " that plumb wrote"));
   return json;
 }
 
@@ -187,8 +187,8 @@ absl::StatusOr<std::string> SignatureFault(const nlohmann::json& certificate,
   const nlohmann::json signature = certificate.value("signature", nlohmann::json());
   if (signature.is_null()) return "it is not signed";
   const auto text = [&](const char* name) {
-    const nlohmann::json value = signature.is_object() ? signature.value(name, nlohmann::json())
-                                                       : nlohmann::json();
+    const nlohmann::json value =
+        signature.is_object() ? signature.value(name, nlohmann::json()) : nlohmann::json();
     return value.is_string() ? value.get<std::string>() : "";
   };
   if (text("algorithm") != "ed25519" || signature.size() != 3)
@@ -214,7 +214,8 @@ absl::StatusOr<std::string> InputFault(const nlohmann::json& certificate, const 
   if (now.size() == 1 && then.size() == 1 && now[0].at("sha256") == then[0].at("sha256")) return "";
   for (const nlohmann::json& file : then) {
     if (!known(now, file))
-      return path + ": " + file.at("file").get<std::string>() + " is missing or has another SHA-256";
+      return path + ": " + file.at("file").get<std::string>() +
+             " is missing or has another SHA-256";
   }
   for (const nlohmann::json& file : now) {
     if (!known(then, file))
@@ -226,9 +227,9 @@ absl::StatusOr<std::string> InputFault(const nlohmann::json& certificate, const 
 absl::StatusOr<std::vector<std::string>> WorseThan(const nlohmann::json& baseline,
                                                    const nlohmann::json& now) {
   if (baseline.at("mode") != now.at("mode"))
-    return absl::InvalidArgumentError(
-        absl::StrCat("expected a baseline of mode ", now.at("mode").get<std::string>(), ", found ",
-                     baseline.at("mode").get<std::string>()));
+    return absl::InvalidArgumentError(absl::StrCat("expected a baseline of mode ",
+                                                   now.at("mode").get<std::string>(), ", found ",
+                                                   baseline.at("mode").get<std::string>()));
   std::set<std::string> kinds;
   for (const nlohmann::json* certificate : {&baseline, &now}) {
     for (const auto& [name, kind] : certificate->at("compared").items()) kinds.insert(name);
@@ -252,12 +253,12 @@ absl::StatusOr<std::vector<std::string>> WorseThan(const nlohmann::json& baselin
 std::string CertificateSummary(const nlohmann::json& c) {
   const nlohmann::json& counts = c.at("counts");
   const auto count = [&](const char* name) { return counts.at(name).dump(); };
-  std::string out = absl::StrCat(
-      c.at("verdict").get<std::string>(), "  ", count("tokens"), " tokens, ",
-      count("vocabulary_rows"), " rows of the vocabulary, ", count("routing_choices"),
-      " routing choices, ", count("series_values"), " values of series, ", count("digests"),
-      " digests, ", count("weights"), " weights; ", count("differ"), " of ", count("values"),
-      " values differ\n");
+  std::string out =
+      absl::StrCat(c.at("verdict").get<std::string>(), "  ", count("tokens"), " tokens, ",
+                   count("vocabulary_rows"), " rows of the vocabulary, ", count("routing_choices"),
+                   " routing choices, ", count("series_values"), " values of series, ",
+                   count("digests"), " digests, ", count("weights"), " weights; ", count("differ"),
+                   " of ", count("values"), " values differ\n");
   if (!c.at("first_difference").is_null()) out += FirstText(c.at("first_difference"));
   for (const nlohmann::json& name : c.at("environment").at("differs")) {
     const auto key = name.get<std::string>();

@@ -57,8 +57,10 @@ class StepComparison {
     for (const auto& [name, seen] : series_) {
       const bool open = seen.both > 0;
       const std::string kind = "series";
-      out_.tally.Gap(kind, open ? "a step only in A" : "the series is only in A", seen.only_a, open);
-      out_.tally.Gap(kind, open ? "a step only in B" : "the series is only in B", seen.only_b, open);
+      out_.tally.Gap(kind, open ? "a step only in A" : "the series is only in A", seen.only_a,
+                     open);
+      out_.tally.Gap(kind, open ? "a step only in B" : "the series is only in B", seen.only_b,
+                     open);
     }
   }
 
@@ -238,8 +240,9 @@ class Recordings {
     v1::Batch batch;
     while (true) {
       const size_t next =
-          sides_.size() > 1 && (sides_[0]->ended() || (!sides_[1]->ended() && sides_[1]->position() <
-                                                                                  sides_[0]->position()))
+          sides_.size() > 1 &&
+                  (sides_[0]->ended() ||
+                   (!sides_[1]->ended() && sides_[1]->position() < sides_[0]->position()))
               ? 1
               : 0;
       if (sides_[next]->ended()) break;
@@ -353,8 +356,7 @@ absl::StatusOr<Certificate> Certify(const CertifyOptions& options) {
   const bool weights =
       !options.b.empty() && IsCheckpointPath(options.a) && IsCheckpointPath(options.b);
   out.mode = weights ? "checkpoints" : options.b.empty() ? "halves" : "recordings";
-  const absl::Status done =
-      weights ? Checkpoints(options, &out) : Recordings(options, &out).Run();
+  const absl::Status done = weights ? Checkpoints(options, &out) : Recordings(options, &out).Run();
   if (!done.ok()) return done;
   Merge(options.declared_a, &out.a.environment);
   Merge(options.declared_b, &out.b.environment);

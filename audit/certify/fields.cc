@@ -24,21 +24,29 @@ BitValue NumberAt(const Message& message, const FieldDescriptor* field, int i) {
   const bool many = field->is_repeated();
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
-      return ValueOf(DType::kI32, many ? r.GetRepeatedInt32(message, field, i) : r.GetInt32(message, field));
+      return ValueOf(DType::kI32,
+                     many ? r.GetRepeatedInt32(message, field, i) : r.GetInt32(message, field));
     case FieldDescriptor::CPPTYPE_INT64:
-      return ValueOf(DType::kI64, many ? r.GetRepeatedInt64(message, field, i) : r.GetInt64(message, field));
+      return ValueOf(DType::kI64,
+                     many ? r.GetRepeatedInt64(message, field, i) : r.GetInt64(message, field));
     case FieldDescriptor::CPPTYPE_UINT32:
-      return ValueOf(DType::kU32, many ? r.GetRepeatedUInt32(message, field, i) : r.GetUInt32(message, field));
+      return ValueOf(DType::kU32,
+                     many ? r.GetRepeatedUInt32(message, field, i) : r.GetUInt32(message, field));
     case FieldDescriptor::CPPTYPE_UINT64:
-      return ValueOf(DType::kU64, many ? r.GetRepeatedUInt64(message, field, i) : r.GetUInt64(message, field));
+      return ValueOf(DType::kU64,
+                     many ? r.GetRepeatedUInt64(message, field, i) : r.GetUInt64(message, field));
     case FieldDescriptor::CPPTYPE_FLOAT:
-      return ValueOf(DType::kF32, many ? r.GetRepeatedFloat(message, field, i) : r.GetFloat(message, field));
+      return ValueOf(DType::kF32,
+                     many ? r.GetRepeatedFloat(message, field, i) : r.GetFloat(message, field));
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      return ValueOf(DType::kF64, many ? r.GetRepeatedDouble(message, field, i) : r.GetDouble(message, field));
+      return ValueOf(DType::kF64,
+                     many ? r.GetRepeatedDouble(message, field, i) : r.GetDouble(message, field));
     case FieldDescriptor::CPPTYPE_BOOL:
-      return ValueOf(DType::kBool, many ? r.GetRepeatedBool(message, field, i) : r.GetBool(message, field));
+      return ValueOf(DType::kBool,
+                     many ? r.GetRepeatedBool(message, field, i) : r.GetBool(message, field));
     case FieldDescriptor::CPPTYPE_ENUM:
-      return ValueOf(DType::kI32, many ? r.GetRepeatedEnumValue(message, field, i) : r.GetEnumValue(message, field));
+      return ValueOf(DType::kI32, many ? r.GetRepeatedEnumValue(message, field, i)
+                                       : r.GetEnumValue(message, field));
     default:
       return {};
   }
@@ -96,11 +104,13 @@ class FieldWalk {
     const Reflection &ra = *a.GetReflection(), &rb = *b.GetReflection();
     const int size = ra.FieldSize(a, field), other = rb.FieldSize(b, field);
     if (size != other)
-      return tally_.Other(kind, place, absl::StrCat(size, " values"), absl::StrCat(other, " values"));
+      return tally_.Other(kind, place, absl::StrCat(size, " values"),
+                          absl::StrCat(other, " values"));
     for (int i = 0; i < size; ++i) {
       place.element = i;
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-        Messages(kind, place, ra.GetRepeatedMessage(a, field, i), rb.GetRepeatedMessage(b, field, i));
+        Messages(kind, place, ra.GetRepeatedMessage(a, field, i),
+                 rb.GetRepeatedMessage(b, field, i));
       } else {
         tally_.Take(kind, place, NumberAt(a, field, i), NumberAt(b, field, i));
       }

@@ -32,7 +32,8 @@ CertifySide::CertifySide(std::string path, const Reader* mapped)
     : path_(std::move(path)), inputs_(FindInputs({path_}, nullptr, mapped)) {
   for (const Inputs::Set& set : inputs_.sets) {
     if (set.files.empty()) continue;
-    const bool exact = set.reader->format() == "run-record" || set.reader->format() == "safetensors";
+    const bool exact =
+        set.reader->format() == "run-record" || set.reader->format() == "safetensors";
     for (auto& source : set.reader->OpenWith(set.files, ReaderOptions{})) {
       active_.push_back(sources_.size());
       sources_.push_back({std::move(source), exact});
@@ -85,8 +86,7 @@ void CertifySide::NoteSources(const v1::Batch& batch) {
 std::vector<std::string> CertifySide::Problems() const {
   std::vector<std::string> lines;
   for (const InputReport& report : inputs_.reports) {
-    for (const Problem& problem : report.problems)
-      lines.push_back(report.Line(problem));
+    for (const Problem& problem : report.problems) lines.push_back(report.Line(problem));
   }
   return lines;
 }

@@ -38,9 +38,9 @@ absl::StatusOr<Key> KeyOf(const std::string& file, const std::string& pem, bool 
                      : PEM_read_bio_PUBKEY(bio.get(), nullptr, NoPassphrase, nullptr),
           EVP_PKEY_free);
   if (key == nullptr || EVP_PKEY_get_id(key.get()) != EVP_PKEY_ED25519) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file, ": expected ", is_private ? "a private" : "a public",
-                     " Ed25519 key in PEM without a passphrase"));
+    return absl::InvalidArgumentError(absl::StrCat(file, ": expected ",
+                                                   is_private ? "a private" : "a public",
+                                                   " Ed25519 key in PEM without a passphrase"));
   }
   return key;
 }
@@ -90,8 +90,7 @@ absl::StatusOr<Ed25519Signature> SignEd25519(const std::string& key_file,
   if (known.empty() || context == nullptr ||
       EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, key->get()) != 1 ||
       EVP_DigestSign(context.get(), value.data(), &size,
-                     reinterpret_cast<const unsigned char*>(message.data()),
-                     message.size()) != 1) {
+                     reinterpret_cast<const unsigned char*>(message.data()), message.size()) != 1) {
     return absl::InternalError(key_file + ": signing failed");
   }
   return Ed25519Signature{HexText({reinterpret_cast<const char*>(value.data()), size}), known};
@@ -104,8 +103,7 @@ absl::StatusOr<bool> VerifyEd25519(const std::string& public_key_file, std::stri
   const absl::StatusOr<Key> key = KeyOf(public_key_file, *pem, false);
   if (!key.ok()) return key.status();
   const std::string& value = signature.value;
-  if (signature.public_key != PublicKeyDigest(key->get()) ||
-      value.size() != 2 * kSignatureBytes ||
+  if (signature.public_key != PublicKeyDigest(key->get()) || value.size() != 2 * kSignatureBytes ||
       value.find_first_not_of("0123456789abcdef") != std::string_view::npos)
     return false;
   const std::string bytes = absl::HexStringToBytes(value);

@@ -12,8 +12,8 @@ std::string SiteName(const v1::Site& site) {
 }
 
 int64_t IntegerAt(const v1::Tensor& tensor, size_t i) {
-  return static_cast<int64_t>(
-      LoadDouble(tensor.data().data(), static_cast<DType>(tensor.dtype()), static_cast<int64_t>(i)));
+  return static_cast<int64_t>(LoadDouble(tensor.data().data(), static_cast<DType>(tensor.dtype()),
+                                         static_cast<int64_t>(i)));
 }
 
 // Returns true for choices without scores: rollout records give them by sequence and position.
@@ -40,10 +40,11 @@ uint64_t AddRoutes(const v1::Source& source, const v1::Evidence& item, HeldStep*
     std::vector<int64_t> chosen(k);
     for (size_t j = 0; j < k; ++j) chosen[j] = IntegerAt(sample.topk_indices(), row * k + j);
     const auto at = static_cast<int64_t>(row);
-    const auto [found, fresh] = step->routes.try_emplace(
-        {source.role(), item.site().layer(), LoadRaw<int64_t>(sample.sequence_id().data().data(), at),
-         LoadRaw<int64_t>(sample.position().data().data(), at)},
-        chosen);
+    const auto [found, fresh] =
+        step->routes.try_emplace({source.role(), item.site().layer(),
+                                  LoadRaw<int64_t>(sample.sequence_id().data().data(), at),
+                                  LoadRaw<int64_t>(sample.position().data().data(), at)},
+                                 chosen);
     if (!fresh && found->second != chosen) ++repeated;
   }
   return repeated;

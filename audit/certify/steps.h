@@ -20,7 +20,7 @@ struct HeldStep {
   std::map<std::string, std::vector<v1::LogprobsSequence>> sequences;  // by id
   // Choices of rollout records: (role, layer, sequence, position) -> expert ids.
   std::map<std::tuple<int, std::string, int64_t, int64_t>, std::vector<int64_t>> routes;
-  std::map<CertifiedSite, double> series;  // the last value of a step
+  std::map<CertifiedSite, double> series;                               // the last value of a step
   std::map<std::pair<CertifiedSite, uint32_t>, v1::Evidence> evidence;  // by site and call
   uint64_t times = 0;                                                   // spans and timelines
   uint64_t repeated = 0;  // evidence and routes with a key that the step has already

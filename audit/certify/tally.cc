@@ -49,10 +49,12 @@ uint64_t UlpsBetween(const BitValue& a, const BitValue& b) {
 nlohmann::json JsonOf(const BitValue& value) {
   if (value.dtype == DType::kUnspecified) return value.text;
   const int digits = static_cast<int>(2 * DTypeSize(value.dtype));
-  std::string decimal = value.dtype == DType::kU64   ? absl::StrCat(value.bits)
-                        : value.dtype == DType::kI64 ? absl::StrCat(static_cast<int64_t>(value.bits))
-                                                     : ExactNumber(DoubleOf(value));
-  if (IsFloating(value.dtype) && DoubleOf(value) == 0 && std::signbit(DoubleOf(value))) decimal = "-0";
+  std::string decimal = value.dtype == DType::kU64 ? absl::StrCat(value.bits)
+                        : value.dtype == DType::kI64
+                            ? absl::StrCat(static_cast<int64_t>(value.bits))
+                            : ExactNumber(DoubleOf(value));
+  if (IsFloating(value.dtype) && DoubleOf(value) == 0 && std::signbit(DoubleOf(value)))
+    decimal = "-0";
   return {{"dtype", DTypeName(value.dtype)},
           {"bits", absl::StrFormat("0x%0*x", digits, value.bits)},
           {"value", decimal}};
@@ -120,8 +122,8 @@ bool Tally::Take(const std::string& kind, const BitPlace& place, const BitValue&
     const uint64_t ulps = UlpsBetween(left, right);
     auto& [most, bins] = tally.ulps[DTypeName(left.dtype)];
     most = std::max(most, ulps);
-    ++bins[static_cast<size_t>(
-        std::lower_bound(std::begin(kBinEnds), std::end(kBinEnds), ulps) - std::begin(kBinEnds))];
+    ++bins[static_cast<size_t>(std::lower_bound(std::begin(kBinEnds), std::end(kBinEnds), ulps) -
+                               std::begin(kBinEnds))];
     distance = {{"dtype", DTypeName(left.dtype)}, {"ulps", ulps}};
   }
   if (first_.is_null()) Keep(kind, place, JsonOf(a), JsonOf(b), distance);

@@ -62,7 +62,7 @@ class Tally {
   bool open() const { return open_; }
   const std::map<std::string, KindTally>& kinds() const { return kinds_; }
   nlohmann::json KindsJson() const;
-  nlohmann::json GapsJson() const;  // a list, sorted
+  nlohmann::json GapsJson() const;                        // a list, sorted
   const nlohmann::json& first() const { return first_; }  // null if nothing differs
 
  private:

@@ -131,7 +131,8 @@ class SequenceComparison {
       return tally_.Gap(kind, "no value on a side", 1, true);
     if (!a.judged && !b.judged) return tally_.Gap(kind, "masked", 1, false);
     if (!a.judged || !b.judged) return tally_.Gap(kind, "masked on one side", 1, true);
-    const v1::LogprobsSide &of_a = *HalfOf(*a.sequence, pair.a), &of_b = *HalfOf(*b.sequence, pair.b);
+    const v1::LogprobsSide &of_a = *HalfOf(*a.sequence, pair.a),
+                           &of_b = *HalfOf(*b.sequence, pair.b);
     Value(kind, of_a.logprobs(), a.index, of_b.logprobs(), b.index, true);
     Value(absl::StrCat("entropy:", pair.name), of_a.entropy(), a.index, of_b.entropy(), b.index,
           false);

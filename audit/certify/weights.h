@@ -2,8 +2,8 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "audit/checkpoints/side.h"
 #include "audit/certify/tally.h"
+#include "audit/checkpoints/side.h"
 
 namespace plumbline::audit {
 

@@ -47,8 +47,8 @@ int RunVerify(const CertifyArguments& arguments) {
     Fail(std::string(certificate.status().message()));
     return absl::IsInvalidArgument(certificate.status()) ? kExitFindings : kExitError;
   }
-  if (const int status = CheckSignature(arguments.verify, *certificate, arguments.public_key,
-                                        kExitFindings);
+  if (const int status =
+          CheckSignature(arguments.verify, *certificate, arguments.public_key, kExitFindings);
       status != kExitClean)
     return status;
   const std::pair<const char*, const std::string*> sides[] = {{"a", &arguments.a},
@@ -132,8 +132,9 @@ void RegisterCertify(CLI::App& app, int* status) {
       ->type_name("FILE");
   command->add_option("--key", arguments->key, "Sign with this private Ed25519 key (PEM)")
       ->type_name("FILE");
-  command->add_option("--verify", arguments->verify,
-                      "Verify this certificate; with A and B, also that they are its inputs")
+  command
+      ->add_option("--verify", arguments->verify,
+                   "Verify this certificate; with A and B, also that they are its inputs")
       ->type_name("FILE");
   command
       ->add_option("--public-key", arguments->public_key,

@@ -69,9 +69,9 @@ class WatchPrinter {
 
   const Format format_;
   const TextStyle style_;
-  std::map<std::string, Shown> shown_;  // by fingerprint
-  std::map<std::string, Seen> seen_;    // of every event, by fingerprint
-  std::map<std::string, Kept> kept_;    // incidents that are not resolved, by fingerprint
+  std::map<std::string, Shown> shown_;       // by fingerprint
+  std::map<std::string, Seen> seen_;         // of every event, by fingerprint
+  std::map<std::string, Kept> kept_;         // incidents that are not resolved, by fingerprint
   std::vector<v1::IncidentEvent> existing_;  // not printed yet
 };
 

@@ -6,7 +6,6 @@
 #include <numbers>
 
 #include "analysis/routing/call/call.h"
-#include "analysis/routing/near_repeats.h"
 
 namespace plumbline::analysis {
 namespace {

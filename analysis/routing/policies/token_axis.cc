@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/routing/near_repeats.h"
 #include "analysis/sample/sample.h"
 #include "base/half.h"
 

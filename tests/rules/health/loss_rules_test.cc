@@ -176,7 +176,8 @@ TEST_F(LossRules, ARiseAfterAFlatStartIsNoFall) {
   }
 }
 
-// Preference training with a small beta: the loss stays near ln 2 while the accuracy of pairs rises.
+// Preference training with a small beta: the loss stays near ln 2 while the accuracy of pairs
+// rises.
 TEST_F(LossRules, AFlatLossOfPairsIsANoteIfTheirAccuracyRises) {
   for (const bool rises : {true, false}) {
     heard_.clear();

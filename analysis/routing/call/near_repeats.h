@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "analysis/routing/call/call.h"
+#include "analysis/routing/call/case.h"
 
 namespace plumbline::analysis {
 

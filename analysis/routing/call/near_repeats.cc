@@ -1,4 +1,4 @@
-#include "analysis/routing/near_repeats.h"
+#include "analysis/routing/call/near_repeats.h"
 
 #include <algorithm>
 #include <cmath>
