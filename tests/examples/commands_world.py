@@ -350,10 +350,10 @@ def recorded_twice(page):
         values = [struct.unpack("<f", struct.pack("<f", -draw.expovariate(1)))[0] for _ in range(6)]
         tokens = [draw.randrange(1000) for _ in values]
         for name, column in (("engine", "rollout_logprobs"), ("trainer", "train_logprobs")):
-            halves[name].append(json.dumps({"step": 0, "sequence_id": f"s{sequence}", "tokens": tokens, column: values}))
+            halves[name].append(json.dumps({"step": 0, "sequence_id": f"s{sequence}", "tokens": tokens, "loss_mask": 1, column: values}))
     for name, rows in halves.items():
         (page.folder / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
-    header = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    header = json.dumps({"model.layers.0.weight": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
     for run, checkpoint in (("old", "ckpt"), ("new", "ckpt-new")):
         os.makedirs(page.folder / "runs" / run)
         rows = [f"{i},{2 - i / 100}" for i in range(40)]
