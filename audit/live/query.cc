@@ -57,6 +57,7 @@ int QueryIncidents(const QueryOptions& options) {
     *event.mutable_status() = status;
     out += Json(options) ? IncidentJson(incident, status) + "\n" : printer.Event(event);
   }
+  out += printer.Existing();
   if (!Json(options))
     out += Plural(static_cast<uint64_t>(response->incidents_size()), "incident") + "\n";
   return LiveAnswer(out, *caught_up);
