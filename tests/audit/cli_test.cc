@@ -354,7 +354,8 @@ TEST_F(Cli, WrongUsageExitsTwoWithTheReason) {
   } cases[] = {
       {{}, "expected a subcommand"},
       {{"frobnicate"},
-       "fingerprint, learn, ledger, diff, plan, run, watch, runs, run-edit, query, capsule, "
+       "fingerprint, learn, ledger, diff, certify, plan, run, watch, runs, run-edit, query, "
+       "capsule, "
        "doctor, "
        "spool, "
        "mcp, "
