@@ -54,6 +54,8 @@ class StepComparison {
   // Series of both sides that lack values on a side leave the result open; others are a whole part
   // that only one side has.
   void Finish() {
+    out_.tally.Gap("routing", "only in A", unrouted_a_, routed_a_ && routed_b_);
+    out_.tally.Gap("routing", "only in B", unrouted_b_, routed_a_ && routed_b_);
     for (const auto& [name, seen] : series_) {
       const bool open = seen.both > 0;
       const std::string kind = "series";
@@ -110,9 +112,17 @@ class StepComparison {
       Choices(layer, sequence, position, chosen, other->second);
     }
     const bool open = !of_a.empty() && !of_b.empty() && (!one || of_a.size() > 1);
+    const size_t shared = a.routes.size() - std::min<size_t>(alone, a.routes.size());
+    const uint64_t only_b = one || b.routes.size() < shared ? 0 : b.routes.size() - shared;
+    routed_a_ |= !of_a.empty();
+    routed_b_ |= !of_b.empty();
+    if (!one && of_a.empty() != of_b.empty()) {  // Finish decides whether it is a whole part
+      unrouted_a_ += alone;
+      unrouted_b_ += only_b;
+      return;
+    }
     out_.tally.Gap("routing", "only in A", alone, open);
-    if (!one && b.routes.size() + alone > a.routes.size())
-      out_.tally.Gap("routing", "only in B", b.routes.size() + alone - a.routes.size(), open);
+    out_.tally.Gap("routing", "only in B", only_b, open);
   }
 
   void Choices(const std::string& layer, int64_t sequence, int64_t position,
@@ -209,6 +219,8 @@ class StepComparison {
   Certificate& out_;
   CertifiedStep at_;
   std::vector<HalfPair> pairs_;
+  bool routed_a_ = false, routed_b_ = false;  // a step of the side has choices
+  uint64_t unrouted_a_ = 0, unrouted_b_ = 0;  // choices of steps in which the other side has none
   std::map<std::string, Seen> series_;
   std::map<std::string, std::string> excluded_;
 };

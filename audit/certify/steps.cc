@@ -64,7 +64,7 @@ HeldStep* HeldSteps::At(const v1::Source& source, int64_t step, const CertifiedS
     return nullptr;
   }
   HeldStep* held = &steps_[key];
-  held->exact_nan = held->exact_nan || exact_nan_;
+  held->exact_nan = held->exact_nan && exact_nan_;
   return held;
 }
 

@@ -25,7 +25,7 @@ struct HeldStep {
   uint64_t times = 0;                                                   // spans and timelines
   uint64_t repeated = 0;  // evidence and routes with a key that the step has already
   uint64_t bytes = 0;     // approximate
-  bool exact_nan = false;
+  bool exact_nan = true;
 };
 
 // The steps of one side that are not compared yet. Not thread-safe.

@@ -273,6 +273,18 @@ class Checkpoints(Certified):
         self.assertEqual(certificate["compared"]["weights"]["non_finite"], 2)
 
 
+class RoutesOfSomeSteps(Certified):
+    def test_routes_that_one_step_lacks(self):
+        records = rollouts(5)
+        engine = self.write("engine.jsonl", lines(half(records, "rollout")))
+        for lacks, status in ((lambda step: step == 1, 2), (lambda step: True, 0)):
+            trainer = half(records, "train")
+            for record in trainer:
+                if lacks(record["step"]):
+                    record.pop("train_routing", None)
+            self.certify(engine, self.write("trainer.jsonl", lines(trainer)), status=status)
+
+
 class Signed(Certified):
     def key(self, name):
         subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", self.folder / f"{name}.pem"], check=True, capture_output=True)
