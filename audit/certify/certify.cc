@@ -1,6 +1,7 @@
 #include "audit/certify/certify.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -54,6 +55,13 @@ class StepComparison {
   // Series of both sides that lack values on a side leave the result open; others are a whole part
   // that only one side has.
   void Finish() {
+    for (size_t half = 0; half < kHalves; ++half) {
+      const bool open = std::any_of(pairs_.begin(), pairs_.end(), [half](const HalfPair& pair) {
+        return pair.a == half || pair.b == half;
+      });
+      out_.tally.Gap(absl::StrCat("logprobs:", NameOfHalf(half)), "only on one side",
+                     unpaired_[half], open);
+    }
     out_.tally.Gap("routing", "only in A", unrouted_a_, routed_a_ && routed_b_);
     out_.tally.Gap("routing", "only in B", unrouted_b_, routed_a_ && routed_b_);
     for (const auto& [name, seen] : series_) {
@@ -82,10 +90,37 @@ class StepComparison {
 
   void Sequences(const HeldStep& a, const HeldStep& b, bool one) {
     if (a.sequences.empty() && b.sequences.empty()) return;
-    if (pairs_.empty()) pairs_ = PairsOf(a, b, one);
+    for (const HalfPair& pair : PairsOf(a, b, one)) Know(pair);
+    if (!one) CountUnpaired(a, b);
     CompareSequences(a, b, {pairs_, at_, a.exact_nan && b.exact_nan}, &out_.tally);
     if (pairs_.empty() && !a.sequences.empty() && !b.sequences.empty())
       out_.tally.Gap("logprobs", "no half to compare", a.sequences.size(), true);
+  }
+
+  // Halves may begin after the first step. If a half turns out to be on both sides, the engine's is
+  // no longer compared with the trainer's.
+  void Know(const HalfPair& pair) {
+    const auto same = [&](const HalfPair& one) { return one.a == pair.a && one.b == pair.b; };
+    if (std::any_of(pairs_.begin(), pairs_.end(), same)) return;
+    const bool crossed = !pairs_.empty() && pairs_[0].a != pairs_[0].b;
+    if (!pairs_.empty() && crossed != (pair.a != pair.b)) {
+      out_.tally.Gap("logprobs", "other halves than in earlier steps", 1, true);
+      if (!crossed) return;
+      pairs_.clear();
+    }
+    pairs_.push_back(pair);
+  }
+
+  // Counts the tokens of halves that only one side has in this step, and that are not known to be
+  // on both.
+  void CountUnpaired(const HeldStep& a, const HeldStep& b) {
+    const auto of_a = TokensByHalf(a), of_b = TokensByHalf(b);
+    for (size_t half = 0; half < kHalves; ++half) {
+      const auto pairs = [half](const HalfPair& pair) { return pair.a == half || pair.b == half; };
+      if ((of_a[half] > 0) == (of_b[half] > 0) || std::any_of(pairs_.begin(), pairs_.end(), pairs))
+        continue;
+      unpaired_[half] += of_a[half] + of_b[half];
+    }
   }
 
   // Compares choices of the same role; if no role is on both sides, the engine's with the
@@ -219,6 +254,7 @@ class StepComparison {
   Certificate& out_;
   CertifiedStep at_;
   std::vector<HalfPair> pairs_;
+  std::array<uint64_t, kHalves> unpaired_{};
   bool routed_a_ = false, routed_b_ = false;  // a step of the side has choices
   uint64_t unrouted_a_ = 0, unrouted_b_ = 0;  // choices of steps in which the other side has none
   std::map<std::string, Seen> series_;

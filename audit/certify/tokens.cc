@@ -156,17 +156,6 @@ class SequenceComparison {
   BitPlace place_;
 };
 
-std::array<bool, kHalves> HalvesIn(const HeldStep& step) {
-  std::array<bool, kHalves> found{};
-  for (const auto& [id, records] : step.sequences) {
-    for (const v1::LogprobsSequence& record : records) {
-      for (size_t half = 0; half < kHalves; ++half)
-        found[half] = found[half] || HalfOf(record, half) != nullptr;
-    }
-  }
-  return found;
-}
-
 uint64_t TokensIn(const std::vector<v1::LogprobsSequence>& records) {
   uint64_t tokens = 0;
   for (const v1::LogprobsSequence& record : records) tokens += record.length();
@@ -175,15 +164,28 @@ uint64_t TokensIn(const std::vector<v1::LogprobsSequence>& records) {
 
 }  // namespace
 
+std::array<uint64_t, kHalves> TokensByHalf(const HeldStep& step) {
+  std::array<uint64_t, kHalves> tokens{};
+  for (const auto& [id, records] : step.sequences) {
+    for (const v1::LogprobsSequence& record : records) {
+      for (size_t half = 0; half < kHalves; ++half)
+        tokens[half] += HalfOf(record, half) == nullptr ? 0 : record.length();
+    }
+  }
+  return tokens;
+}
+
+const char* NameOfHalf(size_t half) { return kHalfNames[half]; }
+
 std::vector<HalfPair> PairsOf(const HeldStep& a, const HeldStep& b, bool one) {
-  const std::array<bool, kHalves> of_a = HalvesIn(a), of_b = HalvesIn(b);
+  const std::array<uint64_t, kHalves> of_a = TokensByHalf(a), of_b = TokensByHalf(b);
   std::vector<HalfPair> pairs;
   for (size_t half = 0; !one && half < kHalves; ++half) {
-    if (of_a[half] && of_b[half]) pairs.push_back({half, half, kHalfNames[half]});
+    if (of_a[half] > 0 && of_b[half] > 0) pairs.push_back({half, half, kHalfNames[half]});
   }
   if (!pairs.empty()) return pairs;
-  if (of_a[0] && of_b[1]) return {{0, 1, "rollout-train"}};
-  if (of_a[1] && of_b[0]) return {{1, 0, "train-rollout"}};
+  if (of_a[0] > 0 && of_b[1] > 0) return {{0, 1, "rollout-train"}};
+  if (!one && of_a[1] > 0 && of_b[0] > 0) return {{1, 0, "train-rollout"}};
   return {};
 }
 

@@ -1,7 +1,9 @@
 // Compares the log-probabilities of sequences, token by token.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,11 @@ struct HalfPair {
 // Returns the pairs for two steps: the halves in common; if there are none, the engine's with the
 // trainer's. If `one` is set, both steps are one: the engine's half with the trainer's.
 std::vector<HalfPair> PairsOf(const HeldStep& a, const HeldStep& b, bool one);
+
+// Returns how many tokens have each half.
+std::array<uint64_t, kHalves> TokensByHalf(const HeldStep& step);
+// Returns "rollout", "train" or "behaviour".
+const char* NameOfHalf(size_t half);
 
 struct TokenContext {
   const std::vector<HalfPair>& pairs;

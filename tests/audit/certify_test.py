@@ -285,6 +285,33 @@ class RoutesOfSomeSteps(Certified):
             self.certify(engine, self.write("trainer.jsonl", lines(trainer)), status=status)
 
 
+class HalvesThatBeginLate(Certified):
+    def test_a_half_that_a_side_lacks_at_first(self):
+        for seed in range(FLIPS):
+            draw = random.Random(seed)
+            name, lacks, changed = draw.choice(("rollout", "train")), draw.randrange(2), draw.random() < 0.5
+            sides = [rollouts(seed), rollouts(seed)]
+            for record in sides[lacks]:
+                if record["step"] == 0:
+                    record.pop(f"{name}_logprobs")
+            if changed:
+                record = draw.choice([record for record in sides[1] if record["step"] > 0])
+                record[f"{name}_logprobs"][2] = flipped(record[f"{name}_logprobs"][2], draw.randrange(23))
+            paths = [self.write(f"{side}.jsonl", lines(records)) for side, records in zip("ab", sides)]
+            with self.subTest(seed, half=name, changed=changed):
+                certificate = self.certify(*paths, status=1 if changed else 2)
+                self.assertEqual(certificate["verdict"], "differs" if changed else "incomplete")
+                self.assertIn(f"logprobs:{name}", {gap["kind"] for gap in certificate["not_compared"]})
+
+    def test_a_half_that_one_side_never_has(self):
+        sides = [rollouts(3), rollouts(3)]
+        for record in sides[1]:
+            record.pop("train_logprobs")
+        paths = [self.write(f"{side}.jsonl", lines(records)) for side, records in zip("ab", sides)]
+        certificate = self.certify(*paths, status=0)
+        self.assertIn("logprobs:train", {gap["kind"] for gap in certificate["not_compared"]})
+
+
 class Signed(Certified):
     def key(self, name):
         subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", self.folder / f"{name}.pem"], check=True, capture_output=True)
