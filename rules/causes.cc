@@ -20,7 +20,7 @@ struct Family {
   // If set, the cause that a finding of each rule must have; an empty one matches all.
   std::span<const std::string_view> causes = {};
   bool first_is_root = false;  // only findings of the first rule have symptoms
-  // If set, this number of the first rule's witness is the last step in which the root was observed
+  // If set, this number of the first rule's details is the last step in which the root was observed
   // without the fault: symptoms may begin after it.
   std::string_view clean_step = "";
 };
@@ -85,7 +85,7 @@ size_t PlaceIn(const Family& family, const v1::Finding& finding) {
 int64_t EarliestStep(const Family& family, const v1::Finding& root) {
   const int64_t near = root.site().step_first() - family.before;
   if (family.clean_step.empty() || root.rule() != family.rules[0]) return near;
-  const auto& fields = root.witness().fields();
+  const auto& fields = root.details().fields();
   const auto clean = fields.find(std::string(family.clean_step));
   if (clean == fields.end()) return near;
   return std::min(near, static_cast<int64_t>(clean->second.number_value()) + 1);

@@ -58,10 +58,7 @@ void NonFiniteSighting::Fill(v1::Verdict& verdict) const {
   Put(details, "role", o.what);
   Put(details, "sites_in_step", static_cast<double>(sites));
   const auto& clean = first.at_start() && finite_weight ? finite_weight : finite_step;
-  if (clean) {
-    Put(details, "clean_step", static_cast<double>(*clean));
-    Put(witness, "clean_step", static_cast<double>(*clean));
-  }
+  if (clean) Put(details, "clean_step", static_cast<double>(*clean));
   if (before) {
     Put(details, "before", absl::StrCat(before->layer, "/", before->op));
     if (std::isfinite(before->amax)) Put(details, "before_amax", before->amax);

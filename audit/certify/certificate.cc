@@ -60,6 +60,7 @@ std::string SignedBytes(nlohmann::json certificate) {
   return certificate.dump(-1, ' ', false, kReplace);
 }
 
+// A kind that a certificate lacks counts 0.
 uint64_t CountIn(const nlohmann::json& kind, const char* name) {
   return kind.is_null() ? 0 : kind.at(name).get<uint64_t>();
 }
@@ -69,6 +70,7 @@ nlohmann::json KindIn(const nlohmann::json& certificate, const std::string& kind
   return kinds.contains(kind) ? kinds.at(kind) : nlohmann::json();
 }
 
+// Returns how many values of a kind could not be compared and count against equality.
 uint64_t OpenGaps(const nlohmann::json& certificate, const std::string& kind) {
   uint64_t sum = 0;
   for (const nlohmann::json& gap : certificate.at("not_compared")) {
@@ -85,6 +87,7 @@ bool LargerShare(uint64_t part, uint64_t whole, uint64_t other, uint64_t all) {
   return absl::uint128(part) * all > absl::uint128(other) * whole;
 }
 
+// Adds what is worse than in the baseline: a kind that is gone, larger shares, larger distances.
 void CompareKind(const std::string& name, const nlohmann::json& old, const nlohmann::json& now,
                  std::vector<std::string>* worse) {
   const uint64_t before = CountIn(old, "compared"), count = CountIn(now, "compared");
@@ -167,6 +170,7 @@ absl::Status SignCertificate(const std::string& key_file, nlohmann::json* certif
   return absl::OkStatus();
 }
 
+// The bytes of the file. A file with other bytes of the same meaning is refused when it is read.
 std::string CertificateText(const nlohmann::json& certificate) {
   return certificate.dump(1, ' ', false, kReplace) + "\n";
 }
@@ -250,6 +254,7 @@ absl::StatusOr<std::vector<std::string>> WorseThan(const nlohmann::json& baselin
   return worse;
 }
 
+// One line for the verdict, one for each gap, and one for what the environments state differently.
 std::string CertificateSummary(const nlohmann::json& c) {
   const nlohmann::json& counts = c.at("counts");
   const auto count = [&](const char* name) { return counts.at(name).dump(); };

@@ -191,6 +191,8 @@ class StepComparison {
     out_.tally.Gap("vocabulary:rollout-train", "the row was not recorded", rows - kept, true);
   }
 
+  // Values that one side lacks are judged by Finish, when it is known whether the series is on
+  // both.
   void Series(const HeldStep& a, const HeldStep& b) {
     for (const auto& [site, value] : a.series) {
       if (Excluded(site)) continue;
@@ -209,6 +211,7 @@ class StepComparison {
     }
   }
 
+  // Counts the value, and returns true, if the series is a time or was left out by --ignore.
   bool Excluded(const CertifiedSite& site) {
     const std::string& name = std::get<2>(site);
     const auto [found, fresh] = excluded_.try_emplace(name, "");
@@ -223,6 +226,8 @@ class StepComparison {
     return true;
   }
 
+  // Compares what was measured at one site and call on both sides, field by field. Sampling and
+  // budgets differ between runs, so what one side alone measured does not count against equality.
   void Evidence(const HeldStep& a, const HeldStep& b) {
     uint64_t only_a = 0, only_b = 0;
     for (const auto& [key, item] : a.evidence) {

@@ -13,40 +13,44 @@ using google::protobuf::Reflection;
 constexpr char kElsewhere[] = "other elements were sampled";
 constexpr char kOneSide[] = "measured on one side only";
 
-template <typename T>
-BitValue ValueOf(DType dtype, T value) {
-  return BitValueAt(&value, dtype, 0);
-}
+// Reads a number of one message: a single field, or number `i` of a repeated one.
+struct NumberReader {
+  const Message& message;
+  const FieldDescriptor* field;
+  int i;
+
+  template <typename T>
+  BitValue Read(DType dtype, T (Reflection::*single)(const Message&, const FieldDescriptor*) const,
+                T (Reflection::*repeated)(const Message&, const FieldDescriptor*, int)
+                    const) const {
+    const Reflection& reflection = *message.GetReflection();
+    const T value = field->is_repeated() ? (reflection.*repeated)(message, field, i)
+                                         : (reflection.*single)(message, field);
+    return BitValueAt(&value, dtype, 0);
+  }
+};
 
 // Returns a number of the message; for repeated fields, number `i`.
 BitValue NumberAt(const Message& message, const FieldDescriptor* field, int i) {
-  const Reflection& r = *message.GetReflection();
-  const bool many = field->is_repeated();
+  using R = Reflection;
+  const NumberReader number{message, field, i};
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
-      return ValueOf(DType::kI32,
-                     many ? r.GetRepeatedInt32(message, field, i) : r.GetInt32(message, field));
+      return number.Read(DType::kI32, &R::GetInt32, &R::GetRepeatedInt32);
     case FieldDescriptor::CPPTYPE_INT64:
-      return ValueOf(DType::kI64,
-                     many ? r.GetRepeatedInt64(message, field, i) : r.GetInt64(message, field));
+      return number.Read(DType::kI64, &R::GetInt64, &R::GetRepeatedInt64);
     case FieldDescriptor::CPPTYPE_UINT32:
-      return ValueOf(DType::kU32,
-                     many ? r.GetRepeatedUInt32(message, field, i) : r.GetUInt32(message, field));
+      return number.Read(DType::kU32, &R::GetUInt32, &R::GetRepeatedUInt32);
     case FieldDescriptor::CPPTYPE_UINT64:
-      return ValueOf(DType::kU64,
-                     many ? r.GetRepeatedUInt64(message, field, i) : r.GetUInt64(message, field));
+      return number.Read(DType::kU64, &R::GetUInt64, &R::GetRepeatedUInt64);
     case FieldDescriptor::CPPTYPE_FLOAT:
-      return ValueOf(DType::kF32,
-                     many ? r.GetRepeatedFloat(message, field, i) : r.GetFloat(message, field));
+      return number.Read(DType::kF32, &R::GetFloat, &R::GetRepeatedFloat);
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      return ValueOf(DType::kF64,
-                     many ? r.GetRepeatedDouble(message, field, i) : r.GetDouble(message, field));
+      return number.Read(DType::kF64, &R::GetDouble, &R::GetRepeatedDouble);
     case FieldDescriptor::CPPTYPE_BOOL:
-      return ValueOf(DType::kBool,
-                     many ? r.GetRepeatedBool(message, field, i) : r.GetBool(message, field));
+      return number.Read(DType::kBool, &R::GetBool, &R::GetRepeatedBool);
     case FieldDescriptor::CPPTYPE_ENUM:
-      return ValueOf(DType::kI32, many ? r.GetRepeatedEnumValue(message, field, i)
-                                       : r.GetEnumValue(message, field));
+      return number.Read(DType::kI32, &R::GetEnumValue, &R::GetRepeatedEnumValue);
     default:
       return {};
   }
@@ -60,6 +64,8 @@ bool SampledElsewhere(const Message& a, const Message& b) {
          b.GetReflection()->GetMessage(b, field).SerializeAsString();
 }
 
+// Walks two messages of one type, field by field in the order of their numbers. Numbers are
+// compared by bits, texts go to the environments: they name what differs, and differ from no value.
 class FieldWalk {
  public:
   FieldWalk(Tally* tally, Environment* a, Environment* b) : tally_(*tally), a_(*a), b_(*b) {}
@@ -76,6 +82,7 @@ class FieldWalk {
   }
 
  private:
+  // Digests and rows of the vocabulary are counted as kinds of their own.
   static std::string KindOf(const std::string& kind, const FieldDescriptor* field) {
     if (field->name() == "digest_low" || field->name() == "digest_high") return "digests";
     return field->message_type() == v1::LogitsWitness::descriptor() ? "vocabulary" : kind;
@@ -99,6 +106,7 @@ class FieldWalk {
     tally_.Take(kind, place, NumberAt(a, field, 0), NumberAt(b, field, 0));
   }
 
+  // Lists of unequal length differ as a whole: their elements have no counterparts.
   void Repeated(const std::string& kind, BitPlace place, const Message& a, const Message& b,
                 const FieldDescriptor* field) {
     const Reflection &ra = *a.GetReflection(), &rb = *b.GetReflection();
@@ -117,6 +125,7 @@ class FieldWalk {
     }
   }
 
+  // At most kMostNames texts that differ are kept.
   void Words(const BitPlace& place, const Message& a, const Message& b,
              const FieldDescriptor* field) {
     if (field->is_repeated() || field->type() == FieldDescriptor::TYPE_BYTES) return;

@@ -52,11 +52,13 @@ uint64_t AddRoutes(const v1::Source& source, const v1::Evidence& item, HeldStep*
 
 }  // namespace
 
+// The bytes that wait have a limit (CertifyOptions::held_bytes).
 void HeldSteps::Grow(HeldStep* step, uint64_t bytes) {
   step->bytes += bytes;
   bytes_ += bytes;
 }
 
+// Returns the step that is held. Returns null, and counts it, if the step was compared already.
 HeldStep* HeldSteps::At(const v1::Source& source, int64_t step, const CertifiedStep& closed) {
   const CertifiedStep key{source.attempt(), step};
   if (key <= closed) {
@@ -107,6 +109,8 @@ void HeldSteps::Add(const v1::Source& source, const v1::Evidence& item,
   }
 }
 
+// Adds rows of scalars: one source for all rows or one each, values by row, and a bit for each
+// value that is absent. Rows whose set of columns was not declared are counted.
 void HeldSteps::AddRows(const v1::Batch& batch, const v1::SeriesRows& rows,
                         const CertifiedStep& closed) {
   const auto set = sets_.find({batch.stream_id(), rows.set()});

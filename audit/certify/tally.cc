@@ -12,6 +12,7 @@
 namespace plumbline::audit {
 namespace {
 
+// The largest distances of the bins; see KindTally::kBins.
 constexpr uint64_t kBinEnds[] = {1, 2, 4, 16, 256, 65536};
 
 double DoubleOf(const BitValue& value) { return LoadDouble(&value.bits, value.dtype, 0); }
@@ -97,6 +98,7 @@ bool Tally::Take(const std::string& kind, const BitPlace& place, const BitValue&
                  const BitValue& b) {
   KindTally& tally = kinds_[kind];
   ++tally.compared;
+  // Formats that differ are no difference: values are. f32 and bf16 both fit in f64.
   const bool floating = IsFloating(a.dtype) && IsFloating(b.dtype);
   BitValue left = a, right = b;
   if (a.dtype != b.dtype && floating) {
@@ -114,6 +116,7 @@ bool Tally::Take(const std::string& kind, const BitPlace& place, const BitValue&
     ++tally.zero_signs;
     distance = {{"dtype", DTypeName(left.dtype)}, {"ulps", 0}};
   } else {
+    // Text has f64 even if the trainer computed in f32; then f32 units are meant.
     BitValue narrow_a = left, narrow_b = right;
     if (left.dtype == DType::kF64 && Narrow(&narrow_a) && Narrow(&narrow_b)) {
       left = narrow_a;
@@ -175,6 +178,7 @@ nlohmann::json Tally::KindsJson() const {
   return out;
 }
 
+// Sorted by kind, reason and openness, so that equal inputs give equal bytes.
 nlohmann::json Tally::GapsJson() const {
   nlohmann::json out = nlohmann::json::array();
   for (const auto& [key, count] : gaps_) {

@@ -198,7 +198,7 @@ TEST(Causes, WeightsThatAreNaNLeadTheLossThatIs) {
             "health/loss-non-finite; precision/non-finite");
   // The weight was not observed between steps 60 and 70.
   v1::Finding sampled = Seen("precision/non-finite", "write", 70, 90);
-  (*sampled.mutable_witness()->mutable_fields())["clean_step"].set_number_value(60);
+  (*sampled.mutable_details()->mutable_fields())["clean_step"].set_number_value(60);
   EXPECT_EQ(Folded({Seen("health/loss-non-finite", "nan", 61, 90), sampled}),
             "precision/non-finite: health/loss-non-finite/nan");
   EXPECT_EQ(Folded({Seen("health/loss-non-finite", "nan", 60, 90), sampled}),
