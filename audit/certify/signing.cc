@@ -56,15 +56,18 @@ std::string PublicKeyDigest(const EVP_PKEY* key) {
 }  // namespace
 
 absl::StatusOr<HashedFile> HashFile(const std::string& path) {
+  const auto named = [&path](const absl::Status& status) {
+    return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+  };
   absl::StatusOr<InputFile> file = InputFile::Open(path);
-  if (!file.ok()) return file.status();
+  if (!file.ok()) return named(file.status());
   const DigestContext context = NewContext();
   bool good = context != nullptr && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
   std::vector<char> piece(kHashPiece);
   HashedFile out;
   while (good) {
     const absl::StatusOr<size_t> size = file->ReadSome(out.bytes, piece.data(), piece.size());
-    if (!size.ok()) return size.status();
+    if (!size.ok()) return named(size.status());
     if (*size == 0) break;
     good = EVP_DigestUpdate(context.get(), piece.data(), *size) == 1;
     out.bytes += *size;

@@ -15,7 +15,8 @@ struct HashedFile {
   std::string sha256;  // lower-case hexadecimal digits
 };
 
-// Reads the whole file in pieces of 1 MiB. Returns the system's error if it cannot be read.
+// Reads the whole file in pieces of 1 MiB. If it cannot be read, returns the system's error
+// with the path.
 absl::StatusOr<HashedFile> HashFile(const std::string& path);
 
 struct Ed25519Signature {

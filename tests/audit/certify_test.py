@@ -312,6 +312,13 @@ class HalvesThatBeginLate(Certified):
         self.assertIn("logprobs:train", {gap["kind"] for gap in certificate["not_compared"]})
 
 
+class Missing(Certified):
+    def test_a_file_that_is_missing_is_named(self):
+        done = self.plumb("nothing.jsonl", "x.jsonl")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("nothing.jsonl: expected a readable file", done.stderr)
+
+
 class Signed(Certified):
     def key(self, name):
         subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", self.folder / f"{name}.pem"], check=True, capture_output=True)
